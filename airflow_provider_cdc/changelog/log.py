@@ -1,0 +1,146 @@
+"""The change log of a deployment: committing batches, finding and reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.writer import ParquetBatchWriter
+from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict
+from airflow_provider_cdc.core.manifest import FORMAT, DataFile, Manifest
+from airflow_provider_cdc.core.seams import BatchWriter
+
+
+def batch_name(batch: int) -> str:
+    """``12`` → ``"000000000012"``, so that names sort as numbers."""
+    return f"{batch:012d}"
+
+
+class ChangeLog:
+    """See :class:`airflow_provider_cdc.core.seams.ChangeLog`.
+
+        >>> changelog = ChangeLog("s3://lake/changelog")
+        >>> [m.batch for m in changelog.manifests("shop", after=41)]
+        [42, 43]
+
+    :param url: folder or object store prefix
+    :param options: fsspec options (credentials, endpoint)
+    """
+
+    def __init__(self, url: str, options: dict[str, Any] | None = None) -> None:
+        self.storage = Storage(url, options)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def writer(self, connector: str, batch: int, epoch: int, writer: str) -> BatchWriter:
+        return ParquetBatchWriter(self.storage, (connector, "data", batch_name(batch)), writer)
+
+    def commit(self, manifest: Manifest) -> str:
+        path = self.path(manifest)
+        try:
+            self.storage.create(path, orjson.dumps(manifest.document()))
+        except FileExistsError:
+            # a request that was sent twice because its answer was lost finds its own manifest: that is a success
+            there = self.manifest(manifest.connector, manifest.batch)
+            if there is None or there.writer != manifest.writer:
+                raise CommitConflict(
+                    f"Batch {manifest.batch} has been committed by another run.",
+                    where=path,
+                    safe="The other run's batch is complete; this run's events are captured again from there.",
+                ) from None
+        return path
+
+    def path(self, manifest: Manifest) -> str:
+        return self._manifest_path(manifest.connector, manifest.batch)
+
+    def sweep(self, manifest: Manifest) -> int:
+        folder = (manifest.connector, "data", batch_name(manifest.batch))
+        named = {f.path.rsplit("/", 1)[-1] for f in manifest.files}
+        # safe at any time: once the manifest exists, no other run can commit files of this batch's number
+        garbage = [n for n in self.storage.list(self.storage.path(*folder)) if n not in named]
+        for name in garbage:
+            self.storage.delete(self.storage.path(*folder, name))
+        return len(garbage)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def connectors(self) -> list[str]:
+        """Names of the connectors that have a folder here."""
+        return self.storage.list(self.storage.root)
+
+    def manifest(self, connector: str, batch: int) -> Manifest | None:
+        path = self._manifest_path(connector, batch)
+        data = self.storage.read(path)
+        return None if data is None else _parse(data, path)
+
+    def batches(self, connector: str) -> list[int]:
+        """Numbers of all batches, ascending."""
+        names = self.storage.list(self.storage.path(connector, "manifests"))
+        return [int(n.removesuffix(".json")) for n in names if n.endswith(".json")]
+
+    def manifests(self, connector: str, *, after: int = 0, until: int | None = None) -> Iterator[Manifest]:
+        """Manifests of the batches after ``after``, ascending, up to the last one or ``until``.
+
+        :raises ChangeLogDamaged: one in between is missing
+        """
+        numbers = [n for n in self.batches(connector) if n > after and (until is None or n <= until)]
+        for expected, number in enumerate(numbers, start=after + 1):
+            manifest = self.manifest(connector, number) if number == expected else None
+            if manifest is None:
+                raise ChangeLogDamaged(
+                    f"The manifest of batch {expected} of connector {connector} is missing, though batch {numbers[-1]} exists.",
+                    where=self._manifest_path(connector, expected),
+                    safe="Batches before it are complete.",
+                    remedy="restore the file from a backup, or snapshot the connector's tables again under a new connector name",
+                )
+            yield manifest
+
+    def uri(self, connector: str, file: DataFile) -> str:
+        """Where a data file is, for Spark and others."""
+        return self.storage.uri(connector, file.path)
+
+    def open(self, connector: str, file: DataFile) -> Any:
+        """A data file, for reading at random.
+
+        :raises ChangeLogDamaged: it is missing or has another size than the manifest says
+        """
+        path = self.storage.path(connector, file.path)
+        try:
+            opened = self.storage.open_input(path)
+        except FileNotFoundError:
+            raise _damaged(path, "is missing") from None
+        opened.seek(0, 2)
+        if opened.tell() != file.bytes:
+            raise _damaged(path, f"has {opened.tell()} bytes instead of {file.bytes}")
+        opened.seek(0)
+        return opened
+
+    def _manifest_path(self, connector: str, batch: int) -> str:
+        return self.storage.path(connector, "manifests", f"{batch_name(batch)}.json")
+
+
+def _parse(data: bytes, path: str) -> Manifest:
+    try:
+        document = orjson.loads(data)
+        if document.get("format", 0) > FORMAT:
+            raise ChangeLogDamaged(
+                f"The manifest has form {document['format']}; this release knows {FORMAT}.",
+                where=path,
+                remedy="upgrade airflow-provider-cdc here: the change log was written by a newer release",
+            )
+        return Manifest.model_validate(document)
+    except (ValueError, ValidationError) as e:
+        raise _damaged(path, f"cannot be read: {e}") from e
+
+
+def _damaged(path: str, what: str) -> ChangeLogDamaged:
+    return ChangeLogDamaged(
+        f"A file of the change log {what}.",
+        where=path,
+        safe="Other batches are not concerned; targets keep what they have applied.",
+        remedy="restore the file from a backup, or snapshot the connector's tables again under a new connector name",
+    )

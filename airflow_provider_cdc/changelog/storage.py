@@ -1,0 +1,212 @@
+"""Files by fsspec, with the two things that fsspec leaves open: atomic creation, and durability on a local disk."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import uuid
+import zlib
+from collections.abc import Iterator
+from typing import IO, Any
+
+from airflow_provider_cdc.core.errors import ConfigError, StorageFull, StorageUnavailable
+
+_ATOMIC_CREATE = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"}
+"""Object stores whose fsspec implementation creates an object only if it does not exist, in one request."""
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+class Storage:
+    """A folder, local or on an object store.
+
+    :param url: ``/path``, ``file:///path``, ``s3://bucket/path``, ``gs://…``, ``abfss://…``
+    :param options: passed to fsspec's filesystem (credentials, endpoint); never logged
+    :raises ConfigError: the store has no atomic creation, without which two runs could both commit a batch
+    """
+
+    def __init__(self, url: str, options: dict[str, Any] | None = None) -> None:
+        import fsspec
+
+        self.url = url.rstrip("/")
+        try:
+            self._fs, root = fsspec.core.url_to_fs(self.url, **(options or {}))
+        except (ImportError, ValueError) as e:
+            raise ConfigError(
+                f"The change log {url!r} cannot be opened: {e}",
+                remedy="install the extra it needs, for example airflow-provider-cdc[s3]",
+            ) from e
+        self.root = str(root).rstrip("/")
+        protocols = {self._fs.protocol} if isinstance(self._fs.protocol, str) else set(self._fs.protocol)
+        self.local = bool(protocols & {"file", "local"})
+        if not self.local and not protocols & _ATOMIC_CREATE:
+            raise ConfigError(
+                f"The change log {url!r} is on {sorted(protocols)[0]!r}, which cannot create a file only if it is absent.",
+                remedy=f"use a local folder or one of {', '.join(sorted(_ATOMIC_CREATE))}",
+            )
+
+    def path(self, *parts: str) -> str:
+        """Path below the root, as the filesystem wants it."""
+        return "/".join((self.root, *parts))
+
+    def uri(self, *parts: str) -> str:
+        """The same as a URI that Spark and other readers understand."""
+        path = self.path(*parts)
+        return f"file://{path}" if self.local else str(self._fs.unstrip_protocol(path))
+
+    def create(self, path: str, data: bytes) -> None:
+        """Write a file that must not exist, all of it or nothing.
+
+        :raises FileExistsError: it exists
+        """
+        with self._errors(path):
+            if not self.local:
+                self._fs.pipe_file(path, data, mode="create")
+                return
+            folder = os.path.dirname(path)
+            os.makedirs(folder, exist_ok=True)
+            temporary = os.path.join(folder, f".{uuid.uuid4().hex}.tmp")
+            try:
+                with open(temporary, "wb") as f:
+                    f.write(data)
+                    f.flush()
+                    os.fsync(f.fileno())
+                os.link(temporary, path)  # unlike rename, this fails when the name is taken
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary)
+            _sync_folder(folder)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Write a file, over an older one if there is one."""
+        with self._errors(path):
+            if not self.local:
+                self._fs.pipe_file(path, data)
+                return
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            temporary = f"{path}.{uuid.uuid4().hex}.tmp"
+            with open(temporary, "wb") as f:
+                f.write(data)
+            os.replace(temporary, path)
+
+    def open(self, path: str) -> DurableFile:
+        """Begin a new file; it is durable once closed."""
+        with self._errors(path):
+            if self.local:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+            return DurableFile(self, path, self._fs.open(path, "wb"))
+
+    def open_input(self, path: str) -> IO[bytes]:
+        """Open a file for reading at random."""
+        with self._errors(path):
+            return self._fs.open(path, "rb")  # type: ignore[no-any-return]
+
+    def read(self, path: str) -> bytes | None:
+        """A whole file; ``None`` when it does not exist."""
+        with self._errors(path):
+            try:
+                return bytes(self._fs.cat_file(path))
+            except FileNotFoundError:
+                return None
+
+    def list(self, path: str) -> list[str]:
+        """Names in a folder, sorted; none when it does not exist. Files in the making are left out."""
+        with self._errors(path):
+            try:
+                self._fs.invalidate_cache(path)
+                names = [str(p).rstrip("/").rsplit("/", 1)[-1] for p in self._fs.ls(path, detail=False)]
+            except FileNotFoundError:
+                return []
+            return sorted(n for n in names if not n.startswith("."))
+
+    def delete(self, path: str) -> None:
+        """Delete a file; it may be gone already."""
+        with self._errors(path), contextlib.suppress(FileNotFoundError):
+            self._fs.rm_file(path)
+
+    @contextlib.contextmanager
+    def _errors(self, path: str) -> Iterator[None]:
+        """Errors of the filesystem, in the words of this project. ``FileExistsError`` and ``FileNotFoundError`` pass."""
+        try:
+            yield
+        except (FileExistsError, FileNotFoundError):
+            raise
+        except OSError as e:
+            raise storage_error(e, path) from e
+
+
+def storage_error(e: OSError, path: str) -> StorageFull | StorageUnavailable:
+    """What an ``OSError`` of the change log's storage means."""
+    if e.errno in _FULL:
+        return StorageFull(
+            "The change log's disk is full.",
+            where=path,
+            safe="The offset was not moved: what could not be written will be captured again.",
+            remedy="free space or enlarge the disk, then run the capture again",
+        )
+    return StorageUnavailable(
+        f"The change log's storage refused a request: {e}", where=path, safe="The offset was not moved."
+    )
+
+
+class DurableFile:
+    """A file being written: counts its bytes and its CRC-32, and is on disk when ``close`` returns.
+
+    It has what ``pyarrow.parquet.ParquetWriter`` needs of a file.
+    """
+
+    def __init__(self, storage: Storage, path: str, file: IO[bytes]) -> None:
+        self._storage, self._path, self._file = storage, path, file
+        self.size, self.crc32, self.closed = 0, 0, False
+
+    def write(self, data: bytes) -> int:
+        with self._storage._errors(self._path):
+            view = memoryview(data)
+            self._file.write(view)
+            self.crc32 = zlib.crc32(view, self.crc32)
+            self.size += view.nbytes
+            return view.nbytes
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        with self._storage._errors(self._path):
+            self._file.flush()
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        with self._storage._errors(self._path):
+            if self._storage.local:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            self._file.close()
+            if self._storage.local:
+                _sync_folder(os.path.dirname(self._path))
+
+    def discard(self) -> None:
+        """Close without caring for durability, and delete."""
+        if not self.closed:
+            self.closed = True
+            with contextlib.suppress(OSError):
+                self._file.close()
+        self._storage.delete(self._path)
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,216 @@
+"""Writing the Parquet files of one batch, in a thread of its own so that decoding goes on meanwhile."""
+
+from __future__ import annotations
+
+import queue
+import re
+import threading
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_cdc.changelog.storage import DurableFile, Storage
+from airflow_provider_cdc.core.envelope import EventBatch
+from airflow_provider_cdc.core.manifest import DataFile
+
+ROW_GROUP_ROWS = 131_072
+ROW_GROUP_BYTES = 32 << 20
+FILE_BYTES = 512 << 20
+"""Size of the events in memory at which a file is closed and the next one begun."""
+QUEUE_BYTES = 16 << 20
+"""How much may wait for the writing thread."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """One file in the making. Events wait until there are enough for a row group."""
+
+    topic: str
+    version: int
+    name: str
+    file: DurableFile
+    parquet: pq.ParquetWriter
+    waiting: list[pa.RecordBatch] = field(default_factory=list)
+    waiting_bytes: int = 0
+    waiting_rows: int = 0
+    bytes: int = 0
+    rows: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+class ParquetBatchWriter:
+    """See :class:`airflow_provider_cdc.core.seams.BatchWriter`.
+
+    :param folder: the batch's folder, relative to the storage's root
+    :param writer: unique id of the run, part of every file name
+    """
+
+    def __init__(self, storage: Storage, folder: tuple[str, ...], writer: str) -> None:
+        self._storage, self._folder, self._writer = storage, folder, writer
+        self._parts: dict[tuple[str, int], _Part] = {}
+        self._closed: list[_Part] = []
+        self._marked = 0
+        self._numbers = 0
+        self.buffered_bytes = 0
+        self._error: BaseException | None = None
+        self._queue: queue.Queue[EventBatch | Literal["mark", "rollback", "finish"]] = queue.Queue()
+        self._room = threading.Condition()
+        self._queued = 0
+        self._thread = threading.Thread(target=self._work, name="cdc-parquet", daemon=True)
+        self._thread.start()
+
+    def write(self, batch: EventBatch) -> None:
+        size = batch.events.nbytes
+        with self._room:
+            self._room.wait_for(lambda: self._queued < QUEUE_BYTES or self._error is not None)
+            self._queued += size
+        self._raise()
+        self.buffered_bytes += size
+        self._queue.put(batch)
+
+    def mark(self) -> None:
+        self._queue.put("mark")
+
+    def rollback(self) -> None:
+        self._queue.put("rollback")
+
+    def finish(self) -> list[DataFile]:
+        self._join()
+        self._raise()
+        return [self._describe(part) for part in self._closed]
+
+    def abandon(self) -> None:
+        self._join()
+        for part in (*self._closed, *self._parts.values()):
+            part.file.discard()
+
+    # -- the thread ---------------------------------------------------------------------------------------------------
+
+    def _join(self) -> None:
+        self._queue.put("finish")
+        self._thread.join()
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        """Take what is queued until told to finish; after an error only take, so that nobody waits for ever."""
+        while True:
+            item = self._queue.get()
+            try:
+                if self._error is None:
+                    self._handle(item)
+            except BaseException as e:  # raised again by the next call of the owner
+                self._error = e
+            finally:
+                with self._room:
+                    if isinstance(item, EventBatch):
+                        self._queued -= item.events.nbytes
+                    self._room.notify_all()
+            if item == "finish":
+                return
+
+    def _handle(self, item: EventBatch | str) -> None:
+        if isinstance(item, EventBatch):
+            self._add(item)
+            return
+        for part in list(self._parts.values()):
+            self._close(part)
+        if item == "mark":
+            self._marked = len(self._closed)
+        elif item == "rollback":
+            for part in self._closed[self._marked :]:
+                part.file.discard()
+            del self._closed[self._marked :]
+
+    def _add(self, batch: EventBatch) -> None:
+        part = self._parts.get((batch.topic, batch.schema.version)) or self._open(batch)
+        part.waiting.append(batch.events)
+        part.waiting_rows += batch.events.num_rows
+        part.waiting_bytes += batch.events.nbytes
+        part.first_seq = part.first_seq or batch.first_seq
+        part.last_seq = batch.last_seq
+        for letter, n in batch.counts.items():
+            part.counts[letter] = part.counts.get(letter, 0) + n
+        if part.waiting_rows >= ROW_GROUP_ROWS or part.waiting_bytes >= ROW_GROUP_BYTES:
+            self._flush(part)
+            if part.bytes >= FILE_BYTES:
+                self._close(part)
+
+    def _open(self, batch: EventBatch) -> _Part:
+        self._numbers += 1
+        safe = re.sub(r"[^A-Za-z0-9.-]", "_", batch.topic)[:120]
+        name = f"{self._numbers:05d}-{safe}-v{batch.schema.version}-{self._writer}.parquet"
+        file = self._storage.open(self._storage.path(*self._folder, name))
+        writer = pq.ParquetWriter(
+            pa.PythonFile(file, mode="w"),
+            batch.events.schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=_repetitive(batch.events.schema),
+            write_statistics=["seq", *_leaves(batch.events.schema, "key")],
+            store_schema=False,
+            store_decimal_as_integer=True,
+            version="2.6",
+        )
+        part = _Part(batch.topic, batch.schema.version, name, file, writer)
+        self._parts[batch.topic, batch.schema.version] = part
+        return part
+
+    def _flush(self, part: _Part) -> None:
+        if not part.waiting:
+            return
+        # dictionaries differ from block to block (GTIDs): one row group, one set of columns
+        table = pa.Table.from_batches(part.waiting)
+        part.parquet.write_table(table, row_group_size=max(1, part.waiting_rows))
+        part.bytes += part.waiting_bytes
+        part.rows += part.waiting_rows
+        part.waiting, part.waiting_rows, part.waiting_bytes = [], 0, 0
+
+    def _close(self, part: _Part) -> None:
+        self._flush(part)
+        part.parquet.close()
+        part.file.close()
+        del self._parts[part.topic, part.version]
+        self._closed.append(part)
+
+    def _describe(self, part: _Part) -> DataFile:
+        return DataFile(
+            topic=part.topic,
+            schema_version=part.version,
+            path="/".join((*self._folder[1:], part.name)),
+            rows=part.rows,
+            bytes=part.file.size,
+            crc32=part.file.crc32,
+            first_seq=part.first_seq,
+            last_seq=part.last_seq,
+            counts=part.counts,
+        )
+
+
+def _leaves(schema: pa.Schema, *prefixes: str) -> list[str]:
+    """Dotted names of the leaf columns below some top-level columns."""
+    names: list[str] = []
+
+    def walk(column: pa.Field, path: str) -> None:
+        if pa.types.is_struct(column.type):
+            for child in column.type:
+                walk(child, f"{path}.{child.name}")
+        else:
+            names.append(path)
+
+    for column in schema:
+        if column.name in prefixes:
+            walk(column, column.name)
+    return names
+
+
+def _repetitive(schema: pa.Schema) -> list[str]:
+    """Columns for which a dictionary pays: those of the envelope, not the rows' values."""
+    envelope = _leaves(schema, "op", "source", "transaction", "ts_ms", "ts_us", "ts_ns", "schema_version")
+    return [name for name in envelope if name not in ("source.query",)]

@@ -1,0 +1,181 @@
+"""Making one batch: events into files, schema changes aside, then the three steps that make it exist.
+
+The order of those steps is the first promise of the design: files, then the manifest (the moment at which the batch exists),
+then the offset. A crash before the manifest leaves files that nobody names, and the next run deletes them. A crash after it
+leaves a complete batch, and the next run adopts it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from datetime import UTC, datetime
+
+from airflow_provider_cdc.core.envelope import EventBatch
+from airflow_provider_cdc.core.errors import ChangeLogDamaged
+from airflow_provider_cdc.core.manifest import FORMAT, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.core.seams import BatchWriter, ChangeLog, Lease, StateStore, StoredOffset
+
+log = logging.getLogger(__name__)
+
+
+class Batcher:
+    """The batch that is being made, and the offset that the last one left.
+
+    :ivar seq: the last sequence number given out, uncommitted ones included
+    :ivar stored: the committed offset
+    """
+
+    def __init__(
+        self, connector: str, source: str, store: StateStore, changelog: ChangeLog, lease: Lease, writer_id: str
+    ) -> None:
+        self._connector, self._source, self._writer_id = connector, source, writer_id
+        self._store, self._changelog, self._lease = store, changelog, lease
+        self.stored = self._adopt(store.load(connector))
+        self.seq = self.offset.seq
+        self.committed: list[Manifest] = []
+        self.counts: Counter[str] = Counter()
+        self.rows = 0
+        self._writer: BatchWriter | None = None
+        self._schemas: dict[str, dict[str, TableSchema]] = {}
+        self._changes: list[SchemaChangeRecord] = []
+        self._marked: tuple[int, int, Counter[str]] = (self.seq, 0, Counter())
+
+    @property
+    def offset(self) -> Offset:
+        """The committed offset; an empty one before the first batch."""
+        return self.stored.offset or Offset()
+
+    @property
+    def empty(self) -> bool:
+        """No event and no schema change waits to be committed."""
+        return not self.counts and not self._changes
+
+    @property
+    def bytes(self) -> int:
+        return self._writer.buffered_bytes if self._writer is not None else 0
+
+    def add(self, batch: EventBatch) -> None:
+        """Write events and remember the schema they are under."""
+        if self._writer is None:
+            self._writer = self._changelog.writer(
+                self._connector, self.offset.batch + 1, self._lease.epoch, self._writer_id
+            )
+        self._writer.write(batch)
+        self._schemas.setdefault(batch.topic, {})[str(batch.schema.version)] = batch.schema
+        self.counts[batch.topic] += batch.events.num_rows
+        self.rows += batch.events.num_rows
+
+    def add_change(self, record: SchemaChangeRecord, selected: dict[str, TableSchema]) -> None:
+        """Remember a schema change.
+
+        :param selected: topic → captured schema after the change
+        """
+        self._changes.append(record)
+        for topic, schema in selected.items():
+            self._schemas.setdefault(topic, {})[str(schema.version)] = schema
+        self.seq = record.seq
+
+    def mark(self) -> None:
+        """What was added so far stays if :meth:`rollback` is called."""
+        if self._writer is not None:
+            self._writer.mark()
+        self._marked = (self.seq, self.rows, self.counts.copy())
+
+    def rollback(self) -> None:
+        """Take back the events added since :meth:`mark`."""
+        if self._writer is not None:
+            self._writer.rollback()
+        self.seq, self.rows, self.counts = self._marked[0], self._marked[1], self._marked[2].copy()
+
+    def commit(self, offset: Offset) -> None:
+        """Make the batch exist and move the offset to ``offset``, whose ``seq`` and ``batch`` are filled in here.
+
+        Without events and changes only the offset moves.
+
+        :raises CommitConflict: another run committed a batch of this number first
+        :raises LeaseLost: another run took over
+        """
+        before = self.stored.offset
+        if self.empty:
+            offset = offset.model_copy(update={"seq": self.seq, "batch": self.offset.batch})
+            if offset != before:
+                self._store.confirm(self._lease)
+                self.stored = self._store.advance(self._lease, self.stored, offset)
+            return
+        files = self._writer.finish() if self._writer is not None else []
+        offset = offset.model_copy(update={"seq": self.seq, "batch": self.offset.batch + 1})
+        manifest = Manifest(
+            connector=self._connector,
+            source=self._source,
+            batch=offset.batch,
+            epoch=self._lease.epoch,
+            writer=self._writer_id,
+            created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            first_seq=self.offset.seq + 1,
+            last_seq=self.seq,
+            offset_before=before,
+            offset_after=offset,
+            files=files,
+            schemas=self._schemas,
+            schema_changes=self._changes,
+        )
+        self._store.confirm(self._lease)
+        path = self._changelog.commit(manifest)
+        self.stored = self._store.commit(self._lease, self.stored, manifest, path)
+        self._changelog.sweep(manifest)
+        self.committed.append(manifest)
+        self._writer = None
+        self._clear()
+        log.info(
+            "Batch %d: %d events (seq %d to %d) in %d files.",
+            manifest.batch, manifest.events, manifest.first_seq, manifest.last_seq, len(files),
+        )  # fmt: skip
+
+    def abandon(self) -> None:
+        """Delete what was written and not committed."""
+        if self._writer is not None:
+            self._writer.abandon()
+            self._writer = None
+        self.seq = self.offset.seq
+        self._clear()
+
+    def _clear(self) -> None:
+        self._schemas, self._changes = {}, []
+        self.counts, self.rows = Counter(), 0
+        self._marked = (self.seq, 0, Counter())
+
+    def _adopt(self, stored: StoredOffset) -> StoredOffset:
+        """Bring the offset up to date with batches that exist, but whose run died before it wrote the offset."""
+        while True:
+            offset = stored.offset or Offset()
+            manifest = self._changelog.manifest(self._connector, offset.batch + 1)
+            if manifest is None:
+                return stored
+            _verify(manifest, offset)
+            path = self._changelog.path(manifest)
+            stored = self._store.commit(self._lease, stored, manifest, path)
+            self._changelog.sweep(manifest)
+            log.warning(
+                "Adopted batch %d (seq %d to %d): it was complete, but the run that wrote it ended before its offset.",
+                manifest.batch, manifest.first_seq, manifest.last_seq,
+            )  # fmt: skip
+
+
+def _verify(manifest: Manifest, offset: Offset) -> None:
+    if manifest.format > FORMAT:
+        raise ChangeLogDamaged(
+            f"Batch {manifest.batch} was written by a newer release (form {manifest.format}, this one knows {FORMAT}).",
+            remedy="upgrade airflow-provider-cdc on this worker",
+        )
+    if manifest.first_seq != offset.seq + 1:
+        raise ChangeLogDamaged(
+            f"Batch {manifest.batch} begins at seq {manifest.first_seq}, but the state tables are at seq {offset.seq}: "
+            "the change log and the state tables do not belong together.",
+            where=f"connector {manifest.connector}, batch {manifest.batch}",
+            safe="Neither was touched.",
+            remedy="point the connector to the change log and the state database that it was started with, "
+            "or give it a new name to start afresh",
+        )

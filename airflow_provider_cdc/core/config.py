@@ -1,0 +1,282 @@
+"""Connector configuration: the documented property names, checked before anything else happens.
+
+A source subclasses :class:`ConnectorConfig` with its own properties; field aliases are the documented dotted names, and the
+one way in is :meth:`ConnectorConfig.parse`, which turns every mistake into one :class:`ConfigError` that names the property,
+the value, the valid values and the nearest known name.
+
+    >>> ConnectorConfig.parse({"topic.prefix": "shop", "snapshot.mode": "initail"})
+    Traceback (most recent call last):
+    airflow_provider_cdc.core.errors.ConfigError: 1 property of the connector cannot be used:
+      snapshot.mode: 'initail' is not a valid value; did you mean 'initial'? Valid values are: ...
+
+This module is imported at DAG parse: it must stay light.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import logging
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
+
+from airflow_provider_cdc.core.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+
+class SnapshotMode(enum.StrEnum):
+    """When a connector reads whole tables (Debezium MySQL connector, ``snapshot.mode``)."""
+
+    ALWAYS = "always"
+    INITIAL = "initial"
+    INITIAL_ONLY = "initial_only"
+    NO_DATA = "no_data"
+    NEVER = "never"
+    RECOVERY = "recovery"
+    WHEN_NEEDED = "when_needed"
+
+
+DEPRECATED_SNAPSHOT_MODES = {"schema_only": "no_data", "schema_only_recovery": "recovery"}
+
+
+class DecimalHandling(enum.StrEnum):
+    PRECISE = "precise"
+    DOUBLE = "double"
+    STRING = "string"
+
+
+class BinaryHandling(enum.StrEnum):
+    BYTES = "bytes"
+    BASE64 = "base64"
+    BASE64_URL_SAFE = "base64-url-safe"
+    HEX = "hex"
+
+
+class TimePrecision(enum.StrEnum):
+    ADAPTIVE_TIME_MICROSECONDS = "adaptive_time_microseconds"
+    ADAPTIVE = "adaptive"
+    CONNECT = "connect"
+
+
+class RewriteMode(enum.StrEnum):
+    """What to do when a DDL statement changed rows in a way that the log does not show."""
+
+    SNAPSHOT = "snapshot"
+    FAIL = "fail"
+    IGNORE = "ignore"
+
+
+def _split_patterns(value: Any) -> Any:
+    """``"a,b"`` → ``("a", "b")``; a comma inside a pattern is written ``\\,``. Each part must be a regular expression."""
+    if isinstance(value, str):
+        value = [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", value)]
+    parts = tuple(p.strip() for p in value if p.strip())
+    for part in parts:
+        try:
+            re.compile(part)
+        except re.error as e:
+            raise ValueError(f"{part!r} is not a regular expression: {e}") from None
+    return parts
+
+
+def _split_operations(value: Any) -> Any:
+    parts = [p.strip() for p in value.split(",")] if isinstance(value, str) else list(value)
+    parts = [p for p in parts if p]
+    if parts == ["none"]:
+        return frozenset()
+    if unknown := [p for p in parts if p not in ("c", "u", "d", "t")]:
+        raise ValueError(f"{unknown[0]!r} is not an operation; valid values are c, u, d, t, or none alone")
+    return frozenset(parts)
+
+
+Patterns = Annotated[tuple[str, ...], BeforeValidator(_split_patterns)]
+"""A comma-separated list of anchored regular expressions."""
+Operations = Annotated[frozenset[str], BeforeValidator(_split_operations)]
+
+
+class ConnectorConfig(BaseModel):
+    """Properties that every source has. Defaults are the documented ones unless the description says otherwise."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=False)
+
+    topic_prefix: str = Field(
+        alias="topic.prefix",
+        pattern=r"^[A-Za-z0-9._-]+$",
+        description="Logical name of the source; first part of every topic. Never change it after the first run.",
+    )
+    topic_delimiter: str = Field(".", alias="topic.delimiter", pattern=r"^[._-]$")
+    topic_transaction: str = Field("transaction", alias="topic.transaction")
+    table_include_list: Patterns = Field((), alias="table.include.list")
+    table_exclude_list: Patterns = Field((), alias="table.exclude.list")
+    column_include_list: Patterns = Field((), alias="column.include.list")
+    column_exclude_list: Patterns = Field((), alias="column.exclude.list")
+    message_key_columns: str = Field("", alias="message.key.columns")
+    decimal_handling_mode: DecimalHandling = Field(DecimalHandling.PRECISE, alias="decimal.handling.mode")
+    binary_handling_mode: BinaryHandling = Field(BinaryHandling.BYTES, alias="binary.handling.mode")
+    time_precision_mode: TimePrecision = Field(TimePrecision.ADAPTIVE_TIME_MICROSECONDS, alias="time.precision.mode")
+    skipped_operations: Operations = Field(
+        frozenset(),
+        alias="skipped.operations",
+        description="Operations left out of the stream. Debezium's default is 't'; here it is 'none', because a table "
+        "that was truncated at the source would otherwise keep its rows in the target without a word.",
+    )
+    tombstones_on_delete: bool = Field(True, alias="tombstones.on.delete")
+    include_schema_changes: bool = Field(True, alias="include.schema.changes")
+    provide_transaction_metadata: bool = Field(False, alias="provide.transaction.metadata")
+    snapshot_mode: SnapshotMode = Field(SnapshotMode.INITIAL, alias="snapshot.mode")
+    snapshot_include_collection_list: Patterns = Field((), alias="snapshot.include.collection.list")
+    snapshot_max_threads: int = Field(
+        4, alias="snapshot.max.threads", ge=1, le=64, description="Parallel readers on one snapshot (Debezium: 1)."
+    )
+    snapshot_fetch_size: int = Field(10_240, alias="snapshot.fetch.size", ge=1)
+    snapshot_delay_ms: int = Field(0, alias="snapshot.delay.ms", ge=0)
+    schema_change_rewrite_mode: RewriteMode = Field(
+        RewriteMode.SNAPSHOT,
+        alias="schema.change.rewrite.mode",
+        description="Ours. A DDL statement may change existing rows without a row event (a lossy type change, a new "
+        "column with a computed default). 'snapshot' reads that table again, 'fail' stops, 'ignore' goes on.",
+    )
+    poll_interval_ms: int = Field(500, alias="poll.interval.ms", ge=1)
+    batch_max_rows: int = Field(1_000_000, alias="batch.max.rows", ge=1, description="Ours. Events per batch.")
+    batch_max_bytes: int = Field(
+        268_435_456, alias="batch.max.bytes", ge=1_048_576, description="Ours. Bytes per batch."
+    )
+    batch_max_ms: int = Field(60_000, alias="batch.max.ms", ge=100, description="Ours. Age at which a batch is closed.")
+
+    IGNORED: ClassVar[Mapping[str, str]] = {
+        "name": "the connector's name is given to the connector definition",
+        "connector.class": "the source is chosen by the connector definition",
+        "tasks.max": "a connector is always one capture task",
+        "max.batch.size": "batches are bounded by batch.max.rows, batch.max.bytes and batch.max.ms",
+        "max.queue.size": "there is no event queue; memory is bounded by block sizes",
+        "max.queue.size.in.bytes": "there is no event queue; memory is bounded by block sizes",
+        "topic.cache.size": "topic names need no cache here",
+    }
+    """Documented properties without a meaning here: accepted with a warning. A trailing ``*`` matches a prefix."""
+    NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
+        "column.mask.*": "masking is not built yet",
+        "column.truncate.to.*": "truncating column values is not built yet",
+        "column.propagate.source.type": "not built yet",
+        "datatype.propagate.source.type": "not built yet",
+        "converters": "custom converters are not built yet",
+        "signal.*": "signals are not built yet",
+        "notification.*": "notifications are not built yet",
+        "heartbeat.*": "heartbeats are not built yet",
+        "incremental.snapshot.*": "incremental snapshots are not built yet",
+        "snapshot.mode.*": "configuration based and custom snapshots are not built yet",
+        "snapshot.select.statement.overrides*": "snapshot query overrides are not built yet",
+        "skip.messages.without.change": "not built yet",
+        "transforms*": "single message transforms belong to Kafka Connect",
+    }
+    """Documented properties that would be silently without effect: refused. A trailing ``*`` matches a prefix."""
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, Any]) -> Self:
+        """Check ``properties`` and build the configuration.
+
+        Values may be of their own type or strings, as in a Debezium properties file.
+
+        :raises ConfigError: with one line for each property that cannot be used
+        """
+        problems: list[str] = []
+        known = {str(f.alias): name for name, f in cls.model_fields.items()}
+        kept: dict[str, Any] = {}
+        for key, value in properties.items():
+            if key in known:
+                kept[key] = value
+            elif (reason := _match(cls._table("IGNORED"), key)) is not None:
+                log.warning("Property %s is accepted and has no effect: %s.", key, reason)
+            elif (reason := _match(cls._table("NOT_SUPPORTED"), key)) is not None:
+                problems.append(f"{key}: not supported: {reason}. Remove it; it would otherwise be without effect.")
+            else:
+                near = difflib.get_close_matches(key, known, n=1, cutoff=0.75)
+                hint = (
+                    f"; did you mean {near[0]}?"
+                    if near
+                    else "; see docs/configuration.md for the properties there are."
+                )
+                problems.append(f"{key}: unknown property{hint}")
+        config: Self | None = None
+        try:
+            config = cls.model_validate(kept)
+        except ValidationError as e:
+            problems += [_explain(error, cls, known) for error in e.errors()]
+        if problems or config is None:
+            count = f"{len(problems)} propert{'y' if len(problems) == 1 else 'ies'}"
+            raise ConfigError(f"{count} of the connector cannot be used:\n" + "\n".join(f"  {p}" for p in problems))
+        return config
+
+    @classmethod
+    def _table(cls, name: str) -> dict[str, str]:
+        """``IGNORED`` or ``NOT_SUPPORTED`` of the class and of all its bases."""
+        merged: dict[str, str] = {}
+        for base in reversed(cls.__mro__):
+            merged.update(base.__dict__.get(name, {}))
+        return merged
+
+    @model_validator(mode="before")
+    @classmethod
+    def _deprecated_names(cls, data: Any) -> Any:
+        if isinstance(data, dict) and (new := DEPRECATED_SNAPSHOT_MODES.get(data.get("snapshot.mode", ""))):
+            log.warning("snapshot.mode=%s is a deprecated name; use %s.", data["snapshot.mode"], new)
+            data = {**data, "snapshot.mode": new}
+        return data
+
+    @model_validator(mode="after")
+    def _exclusive_lists(self) -> Self:
+        for include, exclude in self.exclusive_pairs():
+            if getattr(self, include) and getattr(self, exclude):
+                a, b = (str(type(self).model_fields[n].alias) for n in (include, exclude))
+                raise ValueError(f"{a} and {b} exclude each other: set only one of them")
+        return self
+
+    @classmethod
+    def exclusive_pairs(cls) -> list[tuple[str, str]]:
+        """Field names of include and exclude lists of which only one may be set."""
+        return [("table_include_list", "table_exclude_list"), ("column_include_list", "column_exclude_list")]
+
+    def namespace_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Include and exclude patterns of databases or schemas, where the source has such properties."""
+        return (), ()
+
+    def public(self) -> dict[str, Any]:
+        """The properties that were set, by their documented names, secrets left out: fit for state, logs and the UI."""
+        shown: dict[str, Any] = {}
+        for name in self.model_fields_set:
+            value = getattr(self, name)
+            if not isinstance(value, SecretStr):
+                field = type(self).model_fields[name]
+                shown[str(field.alias)] = sorted(value) if isinstance(value, frozenset) else value
+        return dict(sorted(shown.items()))
+
+
+def _match(table: Mapping[str, str], key: str) -> str | None:
+    for pattern, reason in table.items():
+        if key == pattern or (pattern.endswith("*") and key.startswith(pattern[:-1])):
+            return reason
+    return None
+
+
+def _explain(error: Any, cls: type[ConnectorConfig], known: Mapping[str, str]) -> str:
+    """One line for one pydantic error, in the terms of the property."""
+    if not error["loc"]:
+        return str(error["ctx"]["error"]) if "error" in error.get("ctx", {}) else str(error["msg"])
+    key = str(error["loc"][0])
+    field = cls.model_fields[known[key]] if key in known else None
+    if error["type"] == "missing":
+        text = f"{key}: required and not set"
+        return f"{text}. {field.description}" if field is not None and field.description else text
+    value, annotation = error["input"], field.annotation if field is not None else None
+    shown = "********" if annotation is SecretStr or annotation == SecretStr | None else repr(value)
+    if error["type"] == "enum" and isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        valid = [str(v.value) for v in annotation]
+        near = difflib.get_close_matches(str(value), valid, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        return f"{key}: {shown} is not a valid value{hint} Valid values are: {', '.join(valid)}"
+    if "error" in error.get("ctx", {}):
+        return f"{key}: {error['ctx']['error']}"
+    return f"{key}: {shown} cannot be used: {error['msg']}"

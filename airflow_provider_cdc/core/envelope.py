@@ -1,0 +1,356 @@
+"""From row blocks to change events: sequence numbers, keys, the ``source`` block, the envelope; all of it on arrays.
+
+The form is that of "Change event values" of the Debezium connector documents, with native types inside (``docs/change-log.md``
+has the columns). What Debezium splits is split here: an update that changes the key becomes a delete of the old key and a
+create of the new one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc import __version__
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.events import CREATE, DELETE, OPERATIONS, TRUNCATE, UPDATE, LogBlock, RowBlock
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.schema import TableId, TableSchema, row_struct
+
+_CONSTANT = pa.dictionary(pa.int8(), pa.string())
+_REPEATED = pa.dictionary(pa.int32(), pa.string())
+"""Texts of the envelope are dictionary arrays: a file holds few different ones, and its reader sees plain strings."""
+TRANSACTION = pa.struct([("id", _REPEATED), ("total_order", pa.int64()), ("data_collection_order", pa.int64())])
+_OPERATIONS = pa.array(OPERATIONS)
+
+
+@dataclass(slots=True)
+class EventBatch:
+    """Change events of one topic under one table schema, in ``seq`` order.
+
+    :param schema: the captured schema (see :meth:`Filters.select`)
+    :param counts: operation letter → number of events
+    """
+
+    topic: str
+    schema: TableSchema
+    events: pa.RecordBatch
+    first_seq: int
+    last_seq: int
+    counts: dict[str, int]
+
+
+@dataclass(slots=True)
+class _Selected:
+    """What stays the same for all blocks of one table schema."""
+
+    topic: str
+    schema: TableSchema
+    images: tuple[int, ...] | None  # columns of the row images; None = all of them
+    key: tuple[int, ...]
+    image_type: pa.StructType
+    key_type: pa.StructType | None
+
+
+class Envelope:
+    """Wraps row blocks in the event envelope of one connector.
+
+    :param connector: the documented ``source.connector`` value
+    :param source_fields: the source's own fields of the ``source`` block
+    """
+
+    def __init__(
+        self, config: ConnectorConfig, filters: Filters, connector: str, source_fields: dict[str, pa.DataType]
+    ) -> None:
+        self._config, self._filters, self._connector = config, filters, connector
+        self._extra = source_fields
+        self._selected: dict[int, tuple[TableSchema, _Selected]] = {}
+        self._open: Counter[str] = Counter()  # events so far of a transaction that goes on in the next block, "" = all
+        self._skipped = np.zeros(len(OPERATIONS), np.bool_)
+        for code, letter in enumerate(OPERATIONS):
+            self._skipped[code] = letter in config.skipped_operations
+
+    def topic(self, table: TableId) -> str:
+        """``<topic.prefix>.<namespace>.<table>``."""
+        return self._config.topic_delimiter.join((self._config.topic_prefix, table.namespace, table.name))
+
+    def selected(self, schema: TableSchema) -> TableSchema:
+        """The captured part of ``schema``, as written to manifests."""
+        return self._select(schema).schema
+
+    def encode(self, block: LogBlock, seq: int, *, snapshot: str = "false") -> tuple[list[EventBatch], int]:
+        """Events of a block.
+
+        :param seq: the last sequence number given out before
+        :param snapshot: value of ``source.snapshot``
+        :return: batches, and the last sequence number given out now
+        """
+        keep = [self._kept(rows) for rows in block.rows]
+        moved = [self._key_changes(rows) for rows in block.rows]
+        weights = np.zeros(block.row_count, np.int64)
+        for rows, kept, changed in zip(block.rows, keep, moved, strict=True):
+            weight: npt.NDArray[np.int64] | int = 1
+            if changed is not None:
+                weight = np.where(changed, 2, 1)
+            weights[rows.order] = weight if kept is None else np.where(kept, weight, 0)
+        ends = np.cumsum(weights) + seq
+        ordinals = self._ordinals(block, weights) if self._config.provide_transaction_metadata else None
+        batches = []
+        for rows, kept, changed in zip(block.rows, keep, moved, strict=True):
+            if len(rows):
+                total = ordinals[rows.order] if ordinals is not None else None
+                batches += self._encode_rows(rows, block, ends[rows.order], kept, changed, snapshot, total)
+        self._carry(block, weights, batches)
+        return batches, int(ends[-1]) if len(ends) else seq
+
+    def rollback(self) -> None:
+        """Forget the open transaction."""
+        self._open.clear()
+
+    def truncate(self, schema: TableSchema, seq: int, ts_us: int, source: dict[str, object]) -> EventBatch:
+        """One ``t`` event: no key, no images."""
+        selected, one = self._select(schema), np.zeros(1, np.int64)
+        extra = {name: pa.array([source.get(name)], type_) for name, type_ in self._extra.items()}
+        rows = RowBlock(
+            schema, np.full(1, TRUNCATE, np.int8), None, None, one, None, np.full(1, ts_us, np.int64), extra
+        )
+        events = self._events(selected, rows, one + seq, None, None, "false")
+        return EventBatch(selected.topic, selected.schema, events, seq, seq, {"t": 1})
+
+    # -- one row block ------------------------------------------------------------------------------------------------
+
+    def _encode_rows(
+        self,
+        rows: RowBlock,
+        block: LogBlock,
+        last: npt.NDArray[np.int64],
+        kept: npt.NDArray[np.bool_] | None,
+        changed: npt.NDArray[np.bool_] | None,
+        snapshot: str,
+        ordinals: npt.NDArray[np.int64] | None,
+    ) -> list[EventBatch]:
+        """``last`` is the sequence number of each row's last event."""
+        selected = self._select(rows.table)
+        if changed is not None:
+            rows, last, kept, ordinals = _split(rows, last, kept, changed, ordinals)
+        if kept is not None:
+            index = np.flatnonzero(kept)
+            if not len(index):
+                return []
+            rows, last = _take(rows, index), last[index]
+            ordinals = ordinals[index] if ordinals is not None else None
+        events = self._events(selected, rows, last, block, ordinals, snapshot)
+        counts = np.bincount(rows.op, minlength=len(OPERATIONS))
+        by_letter = {OPERATIONS[code]: int(n) for code, n in enumerate(counts) if n}
+        return [EventBatch(selected.topic, selected.schema, events, int(last[0]), int(last[-1]), by_letter)]
+
+    def _events(
+        self,
+        selected: _Selected,
+        rows: RowBlock,
+        seq: npt.NDArray[np.int64],
+        block: LogBlock | None,
+        ordinals: npt.NDArray[np.int64] | None,
+        snapshot: str,
+    ) -> pa.RecordBatch:
+        n, now = len(rows), time.time_ns()
+        columns: dict[str, pa.Array] = {
+            "seq": pa.array(seq),
+            "op": pa.DictionaryArray.from_arrays(pa.array(rows.op), _OPERATIONS),
+        }
+        if selected.key_type is not None:
+            columns["key"] = _key(rows, selected)
+        columns["before"] = _image(rows.before, selected, n)
+        columns["after"] = _image(rows.after, selected, n)
+        columns["source"] = self._source(rows, selected.schema.id, snapshot)
+        columns["transaction"] = self._transaction(rows, block, ordinals, selected.topic)
+        for name, unit in (("ts_ms", 1_000_000), ("ts_us", 1000), ("ts_ns", 1)):
+            columns[name] = pa.array(np.full(n, now // unit, np.int64))
+        columns["unavailable"] = pa.nulls(n, pa.list_(pa.string()))
+        columns["schema_version"] = pa.array(np.full(n, selected.schema.version, np.int32))
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def _source(self, rows: RowBlock, table: TableId, snapshot: str) -> pa.StructArray:
+        """The ``source`` struct: common fields in Debezium's order, then the source's own."""
+        n = len(rows)
+        fields: dict[str, pa.Array] = {
+            "version": _constant(__version__, n),
+            "connector": _constant(self._connector, n),
+            "name": _constant(self._config.topic_prefix, n),
+            "ts_ms": pa.array(rows.ts_us // 1000),
+            "snapshot": _constant(snapshot, n),
+            "db": _constant(table.catalog or table.namespace, n),
+            "sequence": pa.nulls(n, _CONSTANT),
+            "ts_us": pa.array(rows.ts_us),
+            "ts_ns": pa.array(rows.ts_us * 1000),
+        }
+        if table.catalog is not None:
+            fields["schema"] = _constant(table.namespace, n)
+        fields["table"] = _constant(table.name, n)
+        for name, type_ in self._extra.items():
+            fields[name] = _repeated(rows.source[name] if name in rows.source else pa.nulls(n, type_))
+        return pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
+
+    def _transaction(
+        self, rows: RowBlock, block: LogBlock | None, ordinals: npt.NDArray[np.int64] | None, topic: str
+    ) -> pa.StructArray:
+        """The ``transaction`` struct: where each event stands in its transaction, counted from 1."""
+        n, owner = len(rows), rows.transaction
+        if block is None or ordinals is None or owner is None:
+            return pa.nulls(n, TRANSACTION)
+        ids = pa.DictionaryArray.from_arrays(pa.array(owner), block.transactions.id)
+        starts = np.flatnonzero(np.diff(owner, prepend=-1))
+        within = np.arange(1, n + 1) - np.repeat(starts, np.diff(np.append(starts, n)))
+        within += np.where(owner == 0, self._open[topic], 0)
+        return pa.StructArray.from_arrays([ids, pa.array(ordinals), pa.array(within)], names=list(TRANSACTION.names))
+
+    def _ordinals(self, block: LogBlock, weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """``total_order`` of each row's last event within its transaction."""
+        owner = _owners(block)
+        ends = np.cumsum(weights)
+        first = np.searchsorted(owner, owner, side="left")
+        return ends - (ends[first] - weights[first]) + np.where(owner == 0, self._open[""], 0)
+
+    def _carry(self, block: LogBlock, weights: npt.NDArray[np.int64], batches: list[EventBatch]) -> None:
+        """Keep count of a transaction that goes on in the next block."""
+        if not block.open:
+            self._open.clear()
+        else:
+            self._open[""] += int(weights.sum())
+            for batch in batches:
+                self._open[batch.topic] += batch.events.num_rows
+
+    # -- what is kept, what is split ----------------------------------------------------------------------------------
+
+    def _kept(self, rows: RowBlock) -> npt.NDArray[np.bool_] | None:
+        """Mask of the rows whose operation is not skipped; ``None`` = all."""
+        if not self._config.skipped_operations:
+            return None
+        mask = ~self._skipped[rows.op]
+        return None if mask.all() else mask
+
+    def _key_changes(self, rows: RowBlock) -> npt.NDArray[np.bool_] | None:
+        """Mask of the updates that change the key; ``None`` = no such row."""
+        key = self._select(rows.table).key
+        if rows.before is None or rows.after is None or not key:
+            return None
+        changed = np.zeros(len(rows), np.bool_)
+        for i in key:
+            differs = pc.not_equal(rows.before.field(i), rows.after.field(i))
+            changed |= pc.fill_null(differs, False).to_numpy(zero_copy_only=False)
+        changed &= rows.op == UPDATE
+        return changed if changed.any() else None
+
+    def _select(self, schema: TableSchema) -> _Selected:
+        known = self._selected.get(id(schema))
+        if known is not None and known[0] is schema:
+            return known[1]
+        captured = self._filters.select(schema)
+        position = {name: i for i, name in enumerate(schema.names)}
+        images = tuple(i for name, i in position.items() if self._filters.in_images(schema.id, name))
+        full = row_struct(schema)
+        selected = _Selected(
+            topic=self.topic(schema.id),
+            schema=captured,
+            images=None if len(images) == len(position) else images,
+            key=tuple(position[name] for name in captured.key),
+            image_type=full if len(images) == len(position) else pa.struct([full.field(i) for i in images]),
+            key_type=row_struct(schema, only=captured.key) if captured.key else None,
+        )
+        self._selected[id(schema)] = (schema, selected)
+        return selected
+
+
+def _constant(value: str, n: int) -> pa.DictionaryArray:
+    """``value`` n times, at the cost of n bytes."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int8)), pa.array([value]))
+
+
+def _repeated(column: pa.Array) -> pa.Array:
+    """Texts as dictionary arrays of one index type, so that all blocks of a topic have one schema; others as they are."""
+    if pa.types.is_string(column.type):
+        column = column.dictionary_encode()
+    return column.cast(_REPEATED) if pa.types.is_dictionary(column.type) and column.type != _REPEATED else column
+
+
+def _owners(block: LogBlock) -> npt.NDArray[np.int32]:
+    """Transaction index of each row of a block, in commit order."""
+    owner = np.zeros(block.row_count, np.int32)
+    for rows in block.rows:
+        if rows.transaction is not None:
+            owner[rows.order] = rows.transaction
+    return owner
+
+
+def _image(image: pa.StructArray | None, selected: _Selected, n: int) -> pa.StructArray:
+    if image is None:
+        return pa.nulls(n, selected.image_type)
+    if selected.images is None:
+        return image
+    mask = image.is_null() if image.null_count else None
+    children = [image.field(i) for i in selected.images]
+    return pa.StructArray.from_arrays(children, fields=list(selected.image_type), mask=mask)
+
+
+def _key(rows: RowBlock, selected: _Selected) -> pa.StructArray:
+    """Key of the image that a row ends with, or of the image before for a delete. Null for a truncate."""
+    assert selected.key_type is not None
+    before, after = rows.before, rows.after
+    if before is None and after is None:
+        return pa.nulls(len(rows), selected.key_type)
+    deleted = pa.array(rows.op == DELETE) if before is not None and after is not None else None
+    children = []
+    for i in selected.key:
+        if deleted is not None and before is not None and after is not None:
+            children.append(pc.if_else(deleted, before.field(i), after.field(i)))
+        else:
+            image = after if after is not None else before
+            assert image is not None
+            children.append(image.field(i))
+    return pa.StructArray.from_arrays(children, fields=list(selected.key_type))
+
+
+def _take(rows: RowBlock, index: npt.NDArray[np.int64]) -> RowBlock:
+    picked = pa.array(index)
+    return RowBlock(
+        table=rows.table,
+        op=rows.op[index],
+        before=rows.before.take(picked) if rows.before is not None else None,
+        after=rows.after.take(picked) if rows.after is not None else None,
+        order=rows.order[index],
+        transaction=rows.transaction[index] if rows.transaction is not None else None,
+        ts_us=rows.ts_us[index],
+        source={name: column.take(picked) for name, column in rows.source.items()},
+    )
+
+
+def _split(
+    rows: RowBlock,
+    last: npt.NDArray[np.int64],
+    kept: npt.NDArray[np.bool_] | None,
+    changed: npt.NDArray[np.bool_],
+    ordinals: npt.NDArray[np.int64] | None,
+) -> tuple[RowBlock, npt.NDArray[np.int64], npt.NDArray[np.bool_] | None, npt.NDArray[np.int64] | None]:
+    """Each update that changes the key becomes two rows: a delete with the image before, a create with the image after."""
+    index = np.repeat(np.arange(len(rows)), np.where(changed, 2, 1))
+    pair = changed[index]
+    second = pair & (np.diff(index, prepend=-1) == 0)
+    first = pair & ~second
+    split = _take(rows, index)
+    split.op = np.where(first, DELETE, np.where(second, CREATE, split.op)).astype(np.int8)
+    # a key change was found by comparing the two images
+    assert split.before is not None
+    assert split.after is not None
+    split.before = pc.if_else(pa.array(second), pa.scalar(None, split.before.type), split.before)
+    split.after = pc.if_else(pa.array(first), pa.scalar(None, split.after.type), split.after)
+    return (
+        split,
+        last[index] - first,
+        kept[index] if kept is not None else None,
+        ordinals[index] - first if ordinals is not None else None,
+    )

@@ -1,0 +1,162 @@
+"""Every error the project raises on purpose, in one tree.
+
+::
+
+    CdcError
+    ├── TransientError              the same call may succeed later: retry, nothing needs mending
+    │   ├── SourceUnavailable       the database cannot be reached, or closed the connection
+    │   ├── StorageUnavailable      the change log's storage refused or lost a request
+    │   ├── LeaseHeld               another run of this connector is alive
+    │   ├── LeaseLost               another run took this connector over: this one may write no more
+    │   └── CommitConflict          somebody else committed first: read again, then decide
+    └── TerminalError               a person must act; ``remedy`` says how
+        ├── ConfigError             a property is unknown, wrong, or contradicts another
+        ├── PrerequisiteError       the database is not set up for capture
+        ├── AccessDenied            wrong user, password or a missing privilege
+        ├── PositionLost            the log no longer holds the position the connector must continue from
+        ├── SourceLogDamaged        the log is not what its own checksums and lengths say
+        ├── UnknownLogEvent         the log holds something that may carry data and that cannot be read
+        ├── UnreadableValue         a value in the log or in a table cannot be represented
+        ├── SchemaConflict          the log and the known structure of a table disagree
+        ├── ChangeLogDamaged        a file of the change log is missing or is not what the manifest says
+        ├── StorageFull             no space left where the change log is written
+        ├── StateError              the state tables are missing, too old, or hold something impossible
+        └── TargetError             the target table cannot take a change as it is
+
+Texts are for the person on call. They have up to four parts, printed in this order: what happened, ``where``
+(table, position, file), ``safe`` (what was **not** lost) and ``remedy`` (what to do, as a command where there is one).
+
+    >>> print(PositionLost("The log starts after the saved position.", where="binlog.000003:4", remedy="do this"))
+    The log starts after the saved position.
+      Where:  binlog.000003:4
+      Repair: do this
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AccessDenied",
+    "CdcError",
+    "ChangeLogDamaged",
+    "CommitConflict",
+    "ConfigError",
+    "LeaseHeld",
+    "LeaseLost",
+    "PositionLost",
+    "PrerequisiteError",
+    "SchemaConflict",
+    "SourceLogDamaged",
+    "SourceUnavailable",
+    "StateError",
+    "StorageFull",
+    "StorageUnavailable",
+    "TargetError",
+    "TerminalError",
+    "TransientError",
+    "UnknownLogEvent",
+    "UnreadableValue",
+]
+
+
+class CdcError(Exception):
+    """Base of all errors of this project.
+
+    :param what: what happened and what it means, one or two sentences
+    :param where: table, log position, file or property concerned
+    :param safe: what is known to be unharmed
+    :param remedy: what to do next; required for terminal errors
+    """
+
+    def __init__(self, what: str, *, where: str | None = None, safe: str | None = None, remedy: str | None = None):
+        self.what, self.where, self.safe, self.remedy = what, where, safe, remedy
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        for title, text in (("Where:", self.where), ("Safe:", self.safe), ("Repair:", self.remedy)):
+            if text:
+                lines.append(f"  {title:<7} {text}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.what, self.where, self.safe, self.remedy)
+
+
+def _rebuild(cls: type[CdcError], what: str, where: str | None, safe: str | None, remedy: str | None) -> CdcError:
+    return cls(what, where=where, safe=safe, remedy=remedy)
+
+
+class TransientError(CdcError):
+    """The same call may succeed later; Airflow's own retry is the right answer."""
+
+
+class SourceUnavailable(TransientError):
+    """The database cannot be reached, or closed the connection."""
+
+
+class StorageUnavailable(TransientError):
+    """The change log's storage refused or lost a request."""
+
+
+class LeaseHeld(TransientError):
+    """Another run of this connector is alive."""
+
+
+class LeaseLost(TransientError):
+    """Another run took this connector over; this one may write no more."""
+
+
+class CommitConflict(TransientError):
+    """Somebody else committed first."""
+
+
+class TerminalError(CdcError):
+    """A person must act; retrying changes nothing."""
+
+
+class ConfigError(TerminalError):
+    """A property is unknown, wrong, or contradicts another."""
+
+
+class PrerequisiteError(TerminalError):
+    """The database is not set up for capture."""
+
+
+class AccessDenied(TerminalError):
+    """Wrong user or password, or a missing privilege."""
+
+
+class PositionLost(TerminalError):
+    """The log no longer holds the position that the connector must continue from."""
+
+
+class SourceLogDamaged(TerminalError):
+    """The source's log is not what its own checksums and lengths say."""
+
+
+class UnknownLogEvent(TerminalError):
+    """The log holds something that may carry data and that cannot be read."""
+
+
+class UnreadableValue(TerminalError):
+    """A value in the log or in a table cannot be represented."""
+
+
+class SchemaConflict(TerminalError):
+    """The log and the known structure of a table disagree."""
+
+
+class ChangeLogDamaged(TerminalError):
+    """A file of the change log is missing or is not what the manifest says."""
+
+
+class StorageFull(TerminalError):
+    """No space is left where the change log is written."""
+
+
+class StateError(TerminalError):
+    """The state tables are missing, too old, or hold something impossible."""
+
+
+class TargetError(TerminalError):
+    """The target table cannot take a change as it is."""

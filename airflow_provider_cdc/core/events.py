@@ -1,0 +1,150 @@
+"""What a source hands to capture: log items, with rows as columns.
+
+``Source.stream`` yields these. Rows never appear one by one: a :class:`LogBlock` is a stretch of the log, decoded, with one
+:class:`RowBlock` per table schema, and its transactions are columns too, so that a million one-row transactions cost no more
+Python than one transaction of a million rows. Everything that is not a row (DDL, truncate) ends a block and comes by itself,
+in log order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+READ: Final = 0
+CREATE: Final = 1
+UPDATE: Final = 2
+DELETE: Final = 3
+TRUNCATE: Final = 4
+OPERATIONS: Final = ("r", "c", "u", "d", "t")
+"""Letters of the operation codes above (Debezium MySQL connector, "Change event values": ``op``)."""
+
+
+@dataclass(slots=True)
+class RowBlock:
+    """Rows of one table under one table schema, in log order.
+
+    :param table: schema under which the rows were decoded; the images have exactly its columns
+    :param op: ``int8[n]``, codes of this module
+    :param before: struct array of length n, null where a row has no image before; ``None`` when no row has one
+    :param after: likewise, for the image after
+    :param order: ``int64[n]``, the row's place among all rows of the :class:`LogBlock`: 0, 1, 2 … in commit order, ascending
+    :param transaction: ``int32[n]``, the row's index into ``LogBlock.transactions``; ``None`` for snapshot rows
+    :param ts_us: ``int64[n]``, when the change was made in the database, microseconds since the epoch
+    :param source: the source's own fields of the ``source`` block, each an array of length n
+    """
+
+    table: TableSchema
+    op: npt.NDArray[np.int8]
+    before: pa.StructArray | None
+    after: pa.StructArray | None
+    order: npt.NDArray[np.int64]
+    transaction: npt.NDArray[np.int32] | None
+    ts_us: npt.NDArray[np.int64]
+    source: dict[str, pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the row images in memory."""
+        return sum(image.nbytes for image in (self.before, self.after) if image is not None)
+
+
+@dataclass(slots=True)
+class Transactions:
+    """The transactions of a block, as columns of equal length.
+
+    :param id: the documented transaction ids (GTIDs, Oracle XIDs …), a string array
+    :param ts_us: ``int64[n]``, when each was committed
+    """
+
+    id: pa.StringArray
+    ts_us: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+
+@dataclass(slots=True)
+class LogBlock:
+    """A stretch of the log.
+
+    A block holds whole transactions, with one exception: a transaction that is larger than a block comes as several blocks,
+    all but the last with ``open=True`` and, in those, no other transaction. The first transaction of the block that ends it
+    is its rest. Its rows become durable only when that block has come.
+
+    :param position: where a reader continues that has everything up to the end of the last complete transaction
+    :param open: the last transaction goes on in the next block
+    """
+
+    rows: list[RowBlock]
+    transactions: Transactions
+    position: Position
+    open: bool = False
+
+    @property
+    def row_count(self) -> int:
+        return sum(len(r) for r in self.rows)
+
+
+@dataclass(slots=True)
+class Rollback:
+    """The open transaction was rolled back, in whole or in part: the rows of its blocks so far are void.
+
+    What is left of it, if anything, follows in new blocks.
+    """
+
+
+@dataclass(slots=True)
+class SchemaChange:
+    """A DDL statement that concerns captured tables.
+
+    :param ddl: the statement as the log has it
+    :param database: the default database it ran in
+    :param position: the place after it
+    :param source: the source's own fields of the ``source`` block
+    :param open: rows of the same transaction follow (``CREATE TABLE … SELECT``)
+    """
+
+    ddl: str
+    database: str
+    changes: list[TableChange]
+    position: Position
+    ts_us: int
+    source: dict[str, object] = field(default_factory=dict)
+    open: bool = False
+
+
+@dataclass(slots=True)
+class Truncate:
+    """All rows of some tables were removed by one statement.
+
+    :param tables: one event is written for each
+    """
+
+    tables: list[TableId]
+    position: Position
+    ts_us: int
+    transaction_id: str | None = None
+    source: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """Nothing for the captured tables up to ``position``; also sent while waiting, so that callers can look at the clock."""
+
+    position: Position
+
+
+LogItem = LogBlock | Rollback | SchemaChange | Truncate | Heartbeat

@@ -1,0 +1,97 @@
+"""Which tables and columns are captured, and what a table's key is.
+
+Patterns are anchored: they match the whole name, without regard to case, as Debezium's do (Debezium MySQL connector,
+``table.include.list``, ``column.include.list``, ``message.key.columns``).
+
+    >>> config = ConnectorConfig.parse({"topic.prefix": "shop", "table.include.list": "inventory.(orders|lines)"})
+    >>> Filters(config).table(TableId(namespace="inventory", name="orders"))
+    True
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+
+
+def _matcher(patterns: Sequence[str]) -> re.Pattern[str] | None:
+    return re.compile("|".join(f"(?:{p})" for p in patterns), re.IGNORECASE) if patterns else None
+
+
+class Filters:
+    """The include and exclude lists of one connector, compiled."""
+
+    def __init__(self, config: ConnectorConfig) -> None:
+        include, exclude = config.namespace_lists()
+        self._namespaces = (_matcher(include), _matcher(exclude))
+        self._tables = (_matcher(config.table_include_list), _matcher(config.table_exclude_list))
+        self._columns = (_matcher(config.column_include_list), _matcher(config.column_exclude_list))
+        self._snapshot = _matcher(config.snapshot_include_collection_list)
+        self._keys = _parse_keys(config.message_key_columns)
+
+    def namespace(self, name: str) -> bool:
+        """Whether tables of this database may be captured at all."""
+        return _wanted(name, *self._namespaces)
+
+    def table(self, table: TableId) -> bool:
+        """Whether changes of this table are captured."""
+        return self.namespace(table.namespace) and _wanted(str(table), *self._tables)
+
+    def snapshot(self, table: TableId) -> bool:
+        """Whether a captured table is read by an initial snapshot (``snapshot.include.collection.list``)."""
+        return self._snapshot is None or self._snapshot.fullmatch(str(table)) is not None
+
+    def select(self, schema: TableSchema) -> TableSchema:
+        """The schema of what is captured: excluded columns left out, the key replaced where the configuration says so.
+
+        Key columns are always part of it, even when a column list excludes them from the row images
+        (:meth:`in_images`).
+
+        :raises ConfigError: ``message.key.columns`` names a column that the table does not have
+        """
+        key = self.key(schema)
+        columns = tuple(c for c in schema.columns if c.name in key or self.in_images(schema.id, c.name))
+        return schema.model_copy(update={"columns": columns, "key": key})
+
+    def in_images(self, table: TableId, column: str) -> bool:
+        """Whether a column appears in ``before`` and ``after``."""
+        return _wanted(f"{table}.{column}", *self._columns)
+
+    def key(self, schema: TableSchema) -> tuple[str, ...]:
+        """Names of the key columns: configured ones, else those of the table."""
+        for pattern, columns in self._keys:
+            if pattern.fullmatch(str(schema.id)):
+                by_lower = {name.lower(): name for name in schema.names}
+                if missing := [c for c in columns if c.lower() not in by_lower]:
+                    raise ConfigError(
+                        f"message.key.columns names {missing[0]!r}, which is not a column of {schema.id}.",
+                        where=f"columns of {schema.id}: {', '.join(schema.names)}",
+                        remedy="correct message.key.columns",
+                    )
+                return tuple(by_lower[c.lower()] for c in columns)
+        return schema.key
+
+
+def _wanted(name: str, include: re.Pattern[str] | None, exclude: re.Pattern[str] | None) -> bool:
+    if include is not None:
+        return include.fullmatch(name) is not None
+    return exclude is None or exclude.fullmatch(name) is None
+
+
+def _parse_keys(text: str) -> list[tuple[re.Pattern[str], tuple[str, ...]]]:
+    """``db.table:c1,c2;other:c3`` → compiled table patterns with their columns."""
+    rules = []
+    for part in filter(None, (p.strip() for p in text.split(";"))):
+        table, colon, columns = part.rpartition(":")
+        names = tuple(c.strip() for c in columns.split(",") if c.strip())
+        if not colon or not table or not names:
+            raise ConfigError(
+                f"message.key.columns: {part!r} is not of the form <table>:<column>[,<column>].",
+                remedy="write for example inventory.orders:order_id,line_no;inventory.(.*)_log:id",
+            )
+        rules.append((re.compile(table.strip(), re.IGNORECASE), names))
+    return rules

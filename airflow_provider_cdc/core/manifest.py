@@ -1,0 +1,88 @@
+"""What one batch of the change log consists of. A batch exists exactly when its manifest does.
+
+Everything a reader needs is here: the files with their sizes and checksums, the table schemas to read them with, the DDL in
+between, and the offset before and after, so that the state tables can be brought up to date from the change log alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.schema import TableChange, TableSchema
+
+FORMAT = 1
+"""Version of the manifest's form. Readers refuse a higher one."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class DataFile(_Model):
+    """One Parquet file: events of one topic under one schema version, in ``seq`` order.
+
+    :param path: relative to the connector's folder
+    :param crc32: of the whole file
+    :param counts: operation letter → events
+    """
+
+    topic: str
+    schema_version: int
+    path: str
+    rows: int
+    bytes: int
+    crc32: int
+    first_seq: int
+    last_seq: int
+    counts: dict[str, int]
+
+
+class SchemaChangeRecord(_Model):
+    """One DDL statement. ``seq`` is its place among the events of the connector."""
+
+    seq: int
+    ddl: str
+    database: str
+    position: dict[str, Any]
+    ts_us: int
+    source: dict[str, Any] = Field(default_factory=dict)
+    changes: list[TableChange]
+    snapshot: bool = False
+
+
+class Manifest(_Model):
+    """One committed batch.
+
+    :param epoch: lease epoch of the run that wrote it
+    :param writer: unique id of that run, part of its file names
+    :param offset_before: what the offset was, ``None`` for the first batch of a connector
+    :param schemas: topic → version (as text) → captured table schema, for every file and every change of this batch
+    """
+
+    format: int = FORMAT
+    connector: str
+    source: str
+    batch: int
+    epoch: int
+    writer: str
+    created_at: str
+    first_seq: int
+    last_seq: int
+    offset_before: Offset | None
+    offset_after: Offset
+    config: dict[str, Any] = Field(default_factory=dict)
+    files: list[DataFile] = Field(default_factory=list)
+    schemas: dict[str, dict[str, TableSchema]] = Field(default_factory=dict)
+    schema_changes: list[SchemaChangeRecord] = Field(default_factory=list)
+
+    @property
+    def events(self) -> int:
+        """Number of change events, DDL not counted."""
+        return sum(f.rows for f in self.files)
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        return self.model_dump(mode="json", exclude_defaults=True) | {"format": self.format}

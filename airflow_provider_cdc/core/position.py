@@ -1,0 +1,64 @@
+"""Positions (places in a source's log) and offsets (what a connector has durably finished).
+
+A position is the source's own affair: core stores it as JSON, hands it back, and asks one question of it, whether it lies
+at or after another one. ``seq`` orders everything downstream, so nothing else ever compares log coordinates.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Self, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+@runtime_checkable
+class Position(Protocol):
+    """A place between two transactions of a source's log; immutable.
+
+    ``str()`` gives the form people see in errors and in the UI, in the database's own terms.
+    """
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object from which ``Source.parse_position`` builds an equal position."""
+
+    def reached(self, other: Self) -> bool:
+        """Whether a reader that stands here has everything that a reader at ``other`` has."""
+
+
+class SnapshotState(BaseModel):
+    """How far reading whole tables has come.
+
+    Each table is read at one position, but not all at the same one: an interrupted snapshot goes on with the tables that
+    are missing, at a new position, and the log closes the gap for those read before.
+
+    :param pending: table (``namespace.name``) still to be read → whether the target may hold rows of it already
+    :param tables: table → position at which it was read; only those that streaming has not passed yet
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    pending: dict[str, bool] = Field(default_factory=dict)
+    tables: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+
+class Offset(BaseModel):
+    """What a connector has durably finished. Written by compare-and-set together with each batch.
+
+    :param position: place in the log to continue from; ``None`` before the first snapshot or stream
+    :param seq: last sequence number that was given out
+    :param batch: number of the last committed batch; 0 before the first
+    :param snapshot: tables that are not yet, or not yet all, at ``position``
+    :param tables_filter: the include and exclude lists in force, to notice that tables were added
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    position: dict[str, Any] | None = None
+    seq: int = 0
+    batch: int = 0
+    snapshot: SnapshotState = Field(default_factory=SnapshotState)
+    tables_filter: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form, as stored and as written into manifests."""
+        return self.model_dump(mode="json", exclude_defaults=True)

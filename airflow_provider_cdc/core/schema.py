@@ -1,0 +1,198 @@
+"""Table ids, columns and table schemas: the structure of what is captured, without any database's words.
+
+A :class:`Column` has two faces. ``type`` is what the change log holds: an Arrow type, written as text so that schemas can
+be stored as JSON and read without pyarrow. ``declared`` is what the database said, kept for schema change events (Debezium
+MySQL connector, "Schema change topic": ``tableChanges``) and for rendering the documented semantic forms.
+
+    >>> orders = TableId(namespace="inventory", name="orders")
+    >>> str(orders)
+    'inventory.orders'
+    >>> Column(name="id", type="int64", nullable=False).type
+    'int64'
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class TableId(_Frozen):
+    """Identity of a table, as include lists and topics spell it.
+
+    :param namespace: database (MySQL, MariaDB, MongoDB) or schema (Oracle, Db2)
+    :param name: table or collection
+    :param catalog: the level above the namespace where a source has one (Oracle's pluggable database); not part of the
+        dotted name
+    """
+
+    namespace: str
+    name: str
+    catalog: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.name}"
+
+    def __hash__(self) -> int:
+        return hash((self.namespace, self.name))
+
+
+class Declared(_Frozen):
+    """What the database's catalogue or DDL said about a column; field names follow ``tableChanges[].columns[]``.
+
+    ``default`` is the default's value as text, ``None`` when there is none or when it is NULL; ``default_is_expression``
+    tells that it has to be computed per row or statement (``CURRENT_TIMESTAMP``, ``uuid()``), so nobody else can know it.
+    """
+
+    jdbc_type: int = 0
+    type_name: str = ""
+    type_expression: str = ""
+    charset: str | None = None
+    length: int | None = None
+    scale: int | None = None
+    auto_incremented: bool = False
+    generated: bool = False
+    default: str | None = None
+    default_is_expression: bool = False
+    values: tuple[str, ...] = ()
+
+
+class Column(_Frozen):
+    """One captured column.
+
+    :param type: Arrow type of its values in the change log (see :func:`arrow_type`)
+    :param semantic: Debezium's semantic schema name for the JSON form, ``None`` for plain literals
+    :param parameters: parameters of the semantic type (``scale``, ``length``, ``allowed``)
+    """
+
+    name: str
+    type: str
+    nullable: bool = True
+    semantic: str | None = None
+    parameters: dict[str, str] = Field(default_factory=dict)
+    declared: Declared = Field(default_factory=Declared)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.type))
+
+
+class TableSchema(_Frozen):
+    """A table's structure in force from some log position on.
+
+    :param version: grows by one with each structural change of the table; 1 is the first structure that was seen
+    :param key: names of the key columns, in key order; empty for a table without a key
+    """
+
+    id: TableId
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    charset: str | None = None
+    version: int = 1
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.version, self.columns))
+
+    def column(self, name: str) -> Column:
+        """The column called ``name``; ``KeyError`` when there is none."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(f"{self.id} has no column {name!r}; its columns are {', '.join(c.name for c in self.columns)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(c.name for c in self.columns)
+
+    def same_structure(self, other: TableSchema) -> bool:
+        """Whether only the version differs."""
+        return self.model_copy(update={"version": other.version}) == other
+
+
+class TableChange(_Frozen):
+    """One table's part of a schema change: the whole structure after it, not a difference.
+
+    :param type: ``CREATE``, ``ALTER`` or ``DROP``
+    :param previous_id: the old id of a renamed table
+    :param table: structure after the change; ``None`` after a drop
+    :param renamed: new column name → old column name
+    :param added: new column → value that existing rows have in it, as text that a cast to the column's type understands;
+        ``None`` is NULL
+    :param exact: ``False`` when existing rows may hold values now that neither the log nor this change tells
+    """
+
+    type: Literal["CREATE", "ALTER", "DROP"]
+    id: TableId
+    previous_id: TableId | None = None
+    table: TableSchema | None = None
+    renamed: dict[str, str] = Field(default_factory=dict)
+    added: dict[str, str | None] = Field(default_factory=dict)
+    exact: bool = True
+
+
+_DECIMAL = re.compile(r"decimal128\((\d+), (-?\d+)\)")
+_TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]")
+_LIST = re.compile(r"list<item: (.+)>")
+
+
+@lru_cache(maxsize=1024)
+def arrow_type(text: str) -> pa.DataType:
+    """The Arrow type that ``Column.type`` names.
+
+    Understands what sources declare: the fixed-width numbers, ``bool``, ``string``, ``binary``, ``date32[day]``,
+    ``timestamp[us]``, ``timestamp[us, tz=UTC]``, ``decimal128(12, 2)``, ``list<item: float>`` and the geometry struct.
+    Raises ``ValueError`` for anything else.
+
+        >>> arrow_type("decimal128(12, 2)")
+        Decimal128Type(decimal128(12, 2))
+    """
+    import pyarrow as pa
+
+    simple = {
+        "bool": pa.bool_(),
+        "int8": pa.int8(),
+        "int16": pa.int16(),
+        "int32": pa.int32(),
+        "int64": pa.int64(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "string": pa.string(),
+        "binary": pa.binary(),
+        "date32[day]": pa.date32(),
+        GEOMETRY: pa.struct([pa.field("wkb", pa.binary(), nullable=False), pa.field("srid", pa.int32())]),
+    }
+    if text in simple:
+        return simple[text]
+    if m := _DECIMAL.fullmatch(text):
+        return pa.decimal128(int(m[1]), int(m[2]))
+    if m := _TIMESTAMP.fullmatch(text):
+        return pa.timestamp(m[1], tz=m[2])
+    if m := _LIST.fullmatch(text):
+        return pa.list_(arrow_type(m[1]))
+    raise ValueError(f"unknown change log type {text!r}")
+
+
+GEOMETRY = "struct<wkb: binary, srid: int32>"
+"""``Column.type`` of spatial columns."""
+
+
+def row_struct(schema: TableSchema, *, only: tuple[str, ...] | None = None) -> pa.StructType:
+    """The Arrow struct of a row (``before``, ``after``) or, with ``only``, of a key."""
+    import pyarrow as pa
+
+    columns = schema.columns if only is None else [schema.column(n) for n in only]
+    return pa.struct([pa.field(c.name, arrow_type(c.type)) for c in columns])
+
+
+def as_document(value: BaseModel) -> dict[str, Any]:
+    """JSON form of a schema object without its defaults, short enough to be stored by the thousand."""
+    return value.model_dump(mode="json", exclude_defaults=True)

@@ -1,0 +1,118 @@
+"""The tables' structures as the log goes on: replayed from state at the start, moved on by each schema change.
+
+A row is decoded with the schema in force at its position. The history is part of what a batch commits, so that it never runs
+ahead of the offset or behind it (Debezium MySQL connector, "Schema history topic").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
+
+
+class SchemaHistory:
+    """Structures by table id; numbers the versions."""
+
+    def __init__(self) -> None:
+        self._tables: dict[TableId, TableSchema] = {}
+        self._versions: dict[TableId, int] = {}
+
+    @classmethod
+    def replay(cls, records: Iterable[SchemaChangeRecord]) -> SchemaHistory:
+        """Build the history from recorded changes, oldest first."""
+        history = cls()
+        for record in records:
+            for change in record.changes:
+                history._put(change)
+        return history
+
+    def get(self, table: TableId) -> TableSchema | None:
+        return self._tables.get(table)
+
+    def seen(self, table: TableId) -> bool:
+        """Whether the table ever had a structure here, dropped ones included."""
+        return table in self._versions
+
+    @property
+    def tables(self) -> list[TableId]:
+        return sorted(self._tables, key=str)
+
+    def apply(self, change: TableChange) -> TableChange | None:
+        """Move on by one change. Returns it with its version, or ``None`` when nothing about the table changed."""
+        if change.table is not None:
+            known = self._tables.get(change.id)
+            if known is not None and known.same_structure(change.table) and change.type == "ALTER" and change.exact:
+                return None
+            table = change.table.model_copy(update={"version": self._versions.get(change.id, 0) + 1})
+            change = change.model_copy(update={"table": table})
+        self._put(change)
+        return change
+
+    def _put(self, change: TableChange) -> None:
+        if change.previous_id is not None:
+            self._tables.pop(change.previous_id, None)
+        if change.table is None:
+            self._tables.pop(change.id, None)
+        else:
+            self._tables[change.id] = change.table
+            self._versions[change.id] = change.table.version
+
+
+class CapturedTables:
+    """What the log reader may decode now; see :class:`~airflow_provider_cdc.core.source.Tables`.
+
+    :ivar waiting: tables that are captured, but whose rows at this place of the log are already part of a snapshot, or will be
+    """
+
+    def __init__(self, filters: Filters, history: SchemaHistory) -> None:
+        self._filters, self._history = filters, history
+        self.waiting: frozenset[str] = frozenset()
+
+    def get(self, table: TableId) -> TableSchema | None:
+        return self._history.get(table)
+
+    def captured(self, table: TableId) -> bool:
+        return self._filters.table(table) and str(table) not in self.waiting
+
+    def known(self) -> list[TableId]:
+        return self._history.tables
+
+
+def rewrite_reason(old: TableSchema | None, change: TableChange) -> str | None:
+    """Why rows that were there before a change may hold values that nobody was told of; ``None`` when they do not.
+
+    Widening a number, lengthening a text and adding a column with a known value leave nothing open: a target can do the same.
+    """
+    if change.table is None or old is None:
+        return None
+    if not change.exact:
+        return "the statement may have changed values of existing rows"
+    before = {c.name: c for c in old.columns}
+    for column in change.table.columns:
+        previous = before.get(change.renamed.get(column.name, column.name))
+        if previous is None:
+            if column.name not in change.added:
+                return f"the value of the new column {column.name} in existing rows is not known"
+        elif not _keeps_values(previous, column):
+            return f"column {column.name} went from {previous.type} to {column.type}"
+    return None
+
+
+_INTEGERS = ("int8", "int16", "int32", "int64")
+_DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
+
+
+def _keeps_values(old: Column, new: Column) -> bool:
+    """Whether a column's values are the same after a change of type, and a target table can widen its own type likewise."""
+    if old.type == new.type:
+        return True
+    if old.type in _INTEGERS and new.type in _INTEGERS:
+        return _INTEGERS.index(old.type) < _INTEGERS.index(new.type)
+    if (a := _DECIMAL.fullmatch(old.type)) and (b := _DECIMAL.fullmatch(new.type)):
+        scale = int(b[2]) - int(a[2])
+        return scale >= 0 and int(b[1]) - int(a[1]) >= scale
+    return (old.type, new.type) == ("float", "double")

@@ -1,0 +1,111 @@
+"""The two seams besides :class:`~airflow_provider_cdc.core.source.Source` that capture is written against.
+
+``state.StateStore`` and ``changelog.ChangeLog`` are the implementations; this module exists so that core needs neither
+SQLAlchemy nor fsspec, and so that the promises can be read in one place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from airflow_provider_cdc.core.manifest import DataFile, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.position import Offset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from airflow_provider_cdc.core.envelope import EventBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write for a connector. Every write names the epoch; a newer epoch makes older ones void."""
+
+    connector: str
+    owner: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOffset:
+    """An offset with the version that the next compare-and-set must name."""
+
+    offset: Offset | None
+    version: int
+
+
+class StateStore(Protocol):
+    """Where a connector's place is kept."""
+
+    def lease(self, connector: str, owner: str, *, wait_s: float) -> AbstractContextManager[Lease]:
+        """Take the connector's lease, keep it alive in the background, give it back at the end.
+
+        :param wait_s: how long to wait for a lease that another run holds
+        :raises LeaseHeld: it is still held
+        """
+
+    def confirm(self, lease: Lease) -> None:
+        """:raises LeaseLost: another run took over"""
+
+    def load(self, connector: str) -> StoredOffset:
+        """The committed offset."""
+
+    def commit(self, lease: Lease, expected: StoredOffset, manifest: Manifest, manifest_path: str) -> StoredOffset:
+        """Move the offset on to ``manifest.offset_after`` and record the batch and its schema changes, in one transaction.
+
+        :raises LeaseLost: the lease's epoch is not the newest
+        :raises CommitConflict: the stored version is not ``expected.version``
+        """
+
+    def advance(self, lease: Lease, expected: StoredOffset, offset: Offset) -> StoredOffset:
+        """Move the offset on where there was nothing to capture. Raises like :meth:`commit`."""
+
+    def schema_history(self, connector: str) -> Iterator[SchemaChangeRecord]:
+        """All recorded schema changes, oldest first."""
+
+
+class BatchWriter(Protocol):
+    """Writes the files of one batch that is being made."""
+
+    def write(self, batch: EventBatch) -> None:
+        """Add events. Returns before they are on disk; an error of the writing shows at the next call."""
+
+    def mark(self) -> None:
+        """Everything written so far stays even if what comes next is taken back."""
+
+    def rollback(self) -> None:
+        """Take back everything written since :meth:`mark`."""
+
+    def finish(self) -> list[DataFile]:
+        """Make all files durable."""
+
+    def abandon(self) -> None:
+        """Delete what was written."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Size in memory of all events written to this batch so far."""
+
+
+class ChangeLog(Protocol):
+    """Where batches are kept; one folder per connector."""
+
+    def writer(self, connector: str, batch: int, epoch: int, writer: str) -> BatchWriter:
+        """Begin the files of a batch."""
+
+    def commit(self, manifest: Manifest) -> str:
+        """Write the manifest: the moment at which the batch exists. Returns its path.
+
+        :raises CommitConflict: another run has already committed a batch of this number
+        """
+
+    def manifest(self, connector: str, batch: int) -> Manifest | None:
+        """The manifest of a batch; ``None`` when there is no such batch."""
+
+    def path(self, manifest: Manifest) -> str:
+        """Where :meth:`commit` puts the manifest."""
+
+    def sweep(self, manifest: Manifest) -> int:
+        """Delete files of this batch's number that the manifest does not name; returns how many."""

@@ -1,0 +1,176 @@
+"""The Source seam: everything that capture needs from a database, and nothing else.
+
+A source lives in one folder below ``airflow_provider_cdc/sources`` and is named in one line of its registry. Snapshot modes,
+filters, schema history, sequence numbers, batching and offsets are not its business; they are in ``core`` once.
+``sources/memory`` is the reference implementation.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.events import LogItem, RowBlock
+from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One prerequisite that is not met.
+
+    :param fatal: capture would lose or misread data, or could not start; otherwise a warning
+    :param fix: the statement or setting that mends it
+    """
+
+    what: str
+    fix: str
+    fatal: bool = True
+
+
+class Tables(Protocol):
+    """The schemas of the captured tables, as a source's log reader sees them.
+
+    The same object answers differently as the log goes on: whoever consumes the stream applies each
+    :class:`~airflow_provider_cdc.core.events.SchemaChange` before it asks for the next item.
+    """
+
+    def get(self, table: TableId) -> TableSchema | None:
+        """The schema in force, ``None`` when the table is not known."""
+
+    def captured(self, table: TableId) -> bool:
+        """Whether rows of this table are wanted now."""
+
+    def known(self) -> list[TableId]:
+        """All tables that have a schema now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A part of a table.
+
+    :param condition: what the rows have in common, in the source's own terms; ``None`` for the whole table
+    :param rows: an estimate
+    """
+
+    table: TableId
+    condition: str | None = None
+    rows: int = 0
+
+
+class SnapshotSession(abc.ABC):
+    """A consistent view of some tables at one log position, and readers on it. A context manager."""
+
+    position: Position
+    """Place in the log that the view corresponds to."""
+    schemas: dict[TableId, TableSchema]
+    """Structures at ``position`` of the tables asked for; a table that does not exist is missing."""
+    ddl: dict[TableId, str]
+    """Statements that would create the tables, where the source can tell."""
+    ts_us: int
+    """When the view was taken."""
+
+    @abc.abstractmethod
+    def chunks(self, table: TableId) -> list[Chunk]:
+        """Cut a table into parts that readers can take in parallel; together they hold each row exactly once."""
+
+    @abc.abstractmethod
+    def read(self, chunk: Chunk) -> Iterator[RowBlock]:
+        """The rows of one chunk, as ``READ`` blocks with ``order`` 0, 1, 2 …
+
+        Called from up to as many threads at once as readers were asked for.
+        """
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Release every connection and lock; may be called twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+class Source(abc.ABC):
+    """One database that changes are captured from. A context manager; not thread-safe unless a method says so.
+
+    :cvar Config: the source's configuration model
+    :cvar connector: the documented ``source.connector`` value
+    """
+
+    Config: ClassVar[type[ConnectorConfig]] = ConnectorConfig
+    connector: str
+
+    @abc.abstractmethod
+    def check(self) -> list[Finding]:
+        """Look at every prerequisite of capture and report those that are not met; an empty list means ready.
+
+        :raises SourceUnavailable: the database does not answer
+        :raises AccessDenied: user or password is wrong
+        """
+
+    @abc.abstractmethod
+    def discover(self) -> dict[TableId, TableSchema]:
+        """Every table that could be captured, with its present structure."""
+
+    @abc.abstractmethod
+    def current_position(self) -> Position:
+        """The end of the log. Cheap: sensors call it often, from any thread, each call with its own connection."""
+
+    @abc.abstractmethod
+    def oldest_position(self) -> Position:
+        """The first place that the log can still be read from."""
+
+    @abc.abstractmethod
+    def verify_position(self, position: Position) -> None:
+        """Make sure that the log can be read from ``position`` on.
+
+        :raises PositionLost: it cannot; the error says what is missing
+        """
+
+    @abc.abstractmethod
+    def parse_position(self, document: dict[str, Any]) -> Position:
+        """Build the position that :meth:`Position.to_json` described."""
+
+    @abc.abstractmethod
+    def snapshot(self, tables: Sequence[TableId], *, readers: int) -> SnapshotSession:
+        """Open a consistent view of ``tables`` for up to ``readers`` parallel readers.
+
+        Locks, if any, are released before this returns, unless the configuration asks to hold them.
+        """
+
+    @abc.abstractmethod
+    def stream(self, start: Position, tables: Tables, *, until: Position | None) -> Iterator[LogItem]:
+        """Read the log from ``start`` on.
+
+        Ends when ``until`` has been reached; without it, goes on for ever and yields a ``Heartbeat`` at least every
+        ``poll.interval.ms`` when there is nothing else.
+
+        :raises PositionLost: the log does not hold ``start`` any more
+        :raises UnknownLogEvent: an event that may carry data cannot be read
+        :raises SchemaConflict: rows do not fit the table's schema and the catalogue does not explain them
+        """
+
+    @property
+    @abc.abstractmethod
+    def source_fields(self) -> dict[str, pa.DataType]:
+        """The source's own fields of the ``source`` block, in their documented order, after the common ones."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Close every connection; may be called twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()

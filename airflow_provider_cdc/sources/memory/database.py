@@ -1,0 +1,215 @@
+"""A small transactional database with a log, for tests of what is built on sources.
+
+>>> shop = MemoryDatabase("shop")
+>>> shop.create_table("shop.orders", {"id": "int64", "note": "string"}, key=("id",))
+>>> with shop.transaction() as t:
+...     t.insert("shop.orders", {"id": 1, "note": "first"})
+>>> shop.rows("shop.orders")
+[{'id': 1, 'note': 'first'}]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_cdc.core.events import CREATE, DELETE, UPDATE
+from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
+
+DATABASES: dict[str, MemoryDatabase] = {}
+"""All databases of the process by name, where the property ``memory.database`` finds them."""
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class RowChange:
+    """One row of a transaction, as logged."""
+
+    table: TableSchema
+    op: int
+    before: Row | None
+    after: Row | None
+
+
+@dataclass(slots=True)
+class Entry:
+    """One entry of the log: a transaction, a schema change, or a truncate."""
+
+    ts_us: int
+    rows: list[RowChange] = field(default_factory=list)
+    ddl: str = ""
+    change: TableChange | None = None
+    truncated: TableId | None = None
+    rollback_of: int = 0
+    """Number of ``rows`` that precede a rollback inside the transaction and are void."""
+
+
+class MemoryDatabase:
+    """Tables by name, a log from entry ``oldest`` on. Thread-safe."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.lock = name, threading.RLock()
+        self.log: list[Entry] = []
+        self.oldest = 0
+        self._schemas: dict[TableId, TableSchema] = {}
+        self._rows: dict[TableId, list[Row]] = {}
+        self.clock: Callable[[], int] = _now_us
+        DATABASES[name] = self
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def rows(self, table: str) -> list[Row]:
+        """A copy of a table's rows."""
+        with self.lock:
+            return [dict(row) for row in self._rows[_id(table)]]
+
+    def view(self) -> tuple[int, dict[TableId, TableSchema], dict[TableId, list[Row]]]:
+        """End of the log, structures and rows, consistent with each other."""
+        with self.lock:
+            return len(self.log), dict(self._schemas), {t: list(rows) for t, rows in self._rows.items()}
+
+    # -- structure ----------------------------------------------------------------------------------------------------
+
+    def create_table(self, table: str, columns: Mapping[str, str], key: tuple[str, ...] = ()) -> None:
+        """:param columns: name → change log type; a ``!`` at the end makes it not nullable"""
+        with self.lock:
+            made = tuple(Column(name=n, type=t.rstrip("!"), nullable=not t.endswith("!")) for n, t in columns.items())
+            schema = TableSchema(id=_id(table), columns=made, key=key)
+            self._schemas[schema.id], self._rows[schema.id] = schema, []
+            self._ddl(f"CREATE TABLE {table}", TableChange(type="CREATE", id=schema.id, table=schema))
+
+    def add_column(self, table: str, name: str, type_: str, value: Any = None) -> None:
+        """Add a column; existing rows get ``value``."""
+        with self.lock:
+            schema = self._schemas[_id(table)]
+            schema = schema.model_copy(update={"columns": (*schema.columns, Column(name=name, type=type_))})
+            for row in self._own(schema.id):
+                row[name] = value
+            fill = {name: None if value is None else str(value)}
+            self._alter(schema, TableChange(type="ALTER", id=schema.id, table=schema, added=fill), f"ADD COLUMN {name}")
+
+    def drop_column(self, table: str, name: str) -> None:
+        with self.lock:
+            schema = self._schemas[_id(table)]
+            schema = schema.model_copy(update={"columns": tuple(c for c in schema.columns if c.name != name)})
+            for row in self._own(schema.id):
+                del row[name]
+            self._alter(schema, TableChange(type="ALTER", id=schema.id, table=schema), f"DROP COLUMN {name}")
+
+    def change_column(self, table: str, name: str, type_: str, convert: Any) -> None:
+        """Give a column another type; ``convert`` is called with each existing value that is not ``None``."""
+        with self.lock:
+            schema = self._schemas[_id(table)]
+            columns = tuple(c.model_copy(update={"type": type_}) if c.name == name else c for c in schema.columns)
+            schema = schema.model_copy(update={"columns": columns})
+            for row in self._own(schema.id):
+                row[name] = None if row[name] is None else convert(row[name])
+            self._alter(schema, TableChange(type="ALTER", id=schema.id, table=schema), f"MODIFY {name} {type_}")
+
+    def drop_table(self, table: str) -> None:
+        with self.lock:
+            schema = self._schemas.pop(_id(table))
+            del self._rows[schema.id]
+            self._ddl(f"DROP TABLE {table}", TableChange(type="DROP", id=schema.id))
+
+    def truncate(self, table: str) -> None:
+        with self.lock:
+            self._rows[_id(table)] = []
+            self.log.append(Entry(self.clock(), ddl=f"TRUNCATE TABLE {table}", truncated=_id(table)))
+
+    def purge(self, upto: int | None = None) -> None:
+        """Forget log entries, as a server does with old log files."""
+        with self.lock:
+            self.oldest = len(self.log) if upto is None else upto
+
+    def _own(self, table: TableId) -> list[Row]:
+        """A table's rows, fit to be changed in place: views and log entries keep the old ones."""
+        self._rows[table] = [dict(row) for row in self._rows[table]]
+        return self._rows[table]
+
+    def _alter(self, schema: TableSchema, change: TableChange, what: str) -> None:
+        self._schemas[schema.id] = schema
+        self._ddl(f"ALTER TABLE {schema.id} {what}", change)
+
+    def _ddl(self, ddl: str, change: TableChange) -> None:
+        self.log.append(Entry(self.clock(), ddl=ddl, change=change))
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Changes made inside become visible, and logged, together; an exception undoes them."""
+        with self.lock:
+            saved = {t: list(rows) for t, rows in self._rows.items()}
+            transaction = Transaction(self)
+            try:
+                yield transaction
+            except BaseException:
+                self._rows = saved
+                raise
+            if transaction.changes:
+                self.log.append(Entry(self.clock(), rows=transaction.changes, rollback_of=transaction.void))
+
+
+class Transaction:
+    """Changes in the making; see :meth:`MemoryDatabase.transaction`."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._db = database
+        self.changes: list[RowChange] = []
+        self.void = 0
+
+    def insert(self, table: str, row: Row) -> None:
+        schema = self._db._schemas[_id(table)]
+        full = {name: row.get(name) for name in schema.names}
+        self._db._rows[schema.id].append(full)
+        self.changes.append(RowChange(schema, CREATE, None, full))
+
+    def update(self, table: str, where: Row, values: Row) -> int:
+        """Change the rows that equal ``where``; returns how many."""
+        schema = self._db._schemas[_id(table)]
+        rows, n = self._db._rows[schema.id], 0
+        for i, row in enumerate(rows):
+            if _matches(row, where):
+                rows[i] = {**row, **values}
+                self.changes.append(RowChange(schema, UPDATE, row, rows[i]))
+                n += 1
+        return n
+
+    def delete(self, table: str, where: Row) -> int:
+        """Remove the rows that equal ``where``; returns how many."""
+        schema = self._db._schemas[_id(table)]
+        kept, n = [], 0
+        for row in self._db._rows[schema.id]:
+            if _matches(row, where):
+                self.changes.append(RowChange(schema, DELETE, row, None))
+                n += 1
+            else:
+                kept.append(row)
+        self._db._rows[schema.id] = kept
+        return n
+
+    def log_void(self, table: str, row: Row) -> None:
+        """Log an insert that the same transaction has taken back, as a log with partial rollbacks has it."""
+        schema = self._db._schemas[_id(table)]
+        full = {name: row.get(name) for name in schema.names}
+        self.changes.insert(self.void, RowChange(schema, CREATE, None, full))
+        self.void += 1
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def _id(name: str) -> TableId:
+    namespace, _, table = name.partition(".")
+    return TableId(namespace=namespace, name=table)
+
+
+def _matches(row: Row, where: Row) -> bool:
+    return all(row[name] == value for name, value in where.items())

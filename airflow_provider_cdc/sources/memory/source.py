@@ -1,0 +1,184 @@
+"""The reference implementation of the Source seam."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.errors import ConfigError, PositionLost
+from airflow_provider_cdc.core.events import (
+    READ,
+    Heartbeat,
+    LogBlock,
+    LogItem,
+    Rollback,
+    RowBlock,
+    SchemaChange,
+    Transactions,
+    Truncate,
+)
+from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.schema import TableId, TableSchema, row_struct
+from airflow_provider_cdc.core.source import Chunk, Finding, SnapshotSession, Source, Tables
+from airflow_provider_cdc.sources.memory.config import MemoryConfig
+from airflow_provider_cdc.sources.memory.database import DATABASES, Entry, MemoryDatabase, Row, RowChange
+from airflow_provider_cdc.sources.memory.position import MemoryPosition
+
+
+class MemorySource(Source):
+    """Captures from a :class:`MemoryDatabase` of the same process."""
+
+    Config: ClassVar[type[ConnectorConfig]] = MemoryConfig
+    connector = "memory"
+
+    def __init__(self, config: MemoryConfig) -> None:
+        if config.memory_database not in DATABASES:
+            names = ", ".join(sorted(DATABASES)) or "none"
+            raise ConfigError(f"There is no memory database {config.memory_database!r}. Valid values are: {names}.")
+        self._config, self._db = config, DATABASES[config.memory_database]
+
+    def check(self) -> list[Finding]:
+        return []
+
+    def discover(self) -> dict[TableId, TableSchema]:
+        return self._db.view()[1]
+
+    def current_position(self) -> MemoryPosition:
+        return MemoryPosition(self._db.view()[0])
+
+    def oldest_position(self) -> MemoryPosition:
+        return MemoryPosition(self._db.oldest)
+
+    def verify_position(self, position: Position) -> None:
+        assert isinstance(position, MemoryPosition)
+        if not self._db.oldest <= position.entry <= len(self._db.log):
+            raise PositionLost(
+                f"The log of {self._db.name} holds entries {self._db.oldest} to {len(self._db.log)}.",
+                where=str(position),
+                remedy="set snapshot.mode=when_needed to read all tables again",
+            )
+
+    def parse_position(self, document: dict[str, Any]) -> MemoryPosition:
+        return MemoryPosition(**document)
+
+    def snapshot(self, tables: Sequence[TableId], *, readers: int) -> SnapshotSession:
+        return _Session(self._db, tables, self._config.memory_block_rows)
+
+    def stream(self, start: Position, tables: Tables, *, until: Position | None) -> Iterator[LogItem]:
+        assert isinstance(start, MemoryPosition)
+        self.verify_position(start)
+        at = start.entry
+        while until is None or not MemoryPosition(at).reached(until):  # type: ignore[arg-type]
+            if at == len(self._db.log):
+                time.sleep(self._config.poll_interval_ms / 1000)
+                yield Heartbeat(MemoryPosition(at))
+                continue
+            entry = self._db.log[at]
+            yield from self._items(entry, at, tables)
+            at += 1
+
+    @property
+    def source_fields(self) -> dict[str, pa.DataType]:
+        return {"entry": pa.int64(), "row": pa.int32()}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    # -- log entries to items -----------------------------------------------------------------------------------------
+
+    def _items(self, entry: Entry, at: int, tables: Tables) -> Iterator[LogItem]:
+        after = MemoryPosition(at + 1)
+        if entry.change is not None:
+            yield SchemaChange(
+                entry.ddl, entry.change.id.namespace, [entry.change], after, entry.ts_us, {"entry": at, "row": 0}
+            )
+        elif entry.truncated is not None:
+            yield Truncate([entry.truncated], after, entry.ts_us, source={"entry": at, "row": 0})
+        else:
+            if entry.rollback_of:
+                yield from self._rows(entry, at, tables, 0, entry.rollback_of, closed=False)
+                yield Rollback()
+            yield from self._rows(entry, at, tables, entry.rollback_of, len(entry.rows), closed=True)
+
+    def _rows(self, entry: Entry, at: int, tables: Tables, lo: int, hi: int, *, closed: bool) -> Iterator[LogBlock]:
+        """Rows ``lo`` to ``hi`` of a transaction, in blocks; the last one ends the transaction if ``closed``."""
+        step = self._config.memory_block_rows
+        for start in range(lo, max(hi, lo + 1), step):
+            end = min(start + step, hi)
+            last = closed and end == hi
+            rows = [(i, c) for i, c in enumerate(entry.rows[start:end], start) if tables.captured(c.table.id)]
+            yield LogBlock(
+                rows=[self._block(group, rows, entry, at, tables) for group in _group(rows)],
+                transactions=Transactions(pa.array([f"tx-{at}"]), np.array([entry.ts_us])),
+                position=MemoryPosition(at + 1 if last else at),
+                open=not last,
+            )
+
+    def _block(
+        self, table: TableId, rows: list[tuple[int, RowChange]], entry: Entry, at: int, tables: Tables
+    ) -> RowBlock:
+        mine = [(order, i, c) for order, (i, c) in enumerate(rows) if c.table.id == table]
+        n, schema = len(mine), tables.get(table) or mine[0][2].table
+        return RowBlock(
+            table=schema,
+            op=np.array([c.op for _, _, c in mine], np.int8),
+            before=_images([c.before for _, _, c in mine], schema),
+            after=_images([c.after for _, _, c in mine], schema),
+            order=np.array([order for order, _, _ in mine], np.int64),
+            transaction=np.zeros(n, np.int32),
+            ts_us=np.full(n, entry.ts_us, np.int64),
+            source={"entry": pa.array([at] * n, pa.int64()), "row": pa.array([i for _, i, _ in mine], pa.int32())},
+        )
+
+
+class _Session(SnapshotSession):
+    def __init__(self, database: MemoryDatabase, tables: Sequence[TableId], block_rows: int) -> None:
+        entry, schemas, self._rows = database.view()
+        self.position = MemoryPosition(entry)
+        self.schemas = {t: schemas[t] for t in tables if t in schemas}
+        self.ddl = {}
+        self.ts_us = database.clock()
+        self._entry, self._block_rows = entry, block_rows
+
+    def chunks(self, table: TableId) -> list[Chunk]:
+        """Rows by index, three times the size of a block, so that readers have something to share."""
+        n, step = len(self._rows[table]), 3 * self._block_rows
+        return [Chunk(table, f"{lo}:{min(lo + step, n)}", min(step, n - lo)) for lo in range(0, n, step)]
+
+    def read(self, chunk: Chunk) -> Iterator[RowBlock]:
+        lo, hi = map(int, (chunk.condition or "0:0").split(":"))
+        schema = self.schemas[chunk.table]
+        for start in range(lo, hi, self._block_rows):
+            rows = self._rows[chunk.table][start : min(start + self._block_rows, hi)]
+            n = len(rows)
+            yield RowBlock(
+                table=schema,
+                op=np.full(n, READ, np.int8),
+                before=None,
+                after=_images(rows, schema),
+                order=np.arange(n),
+                transaction=None,
+                ts_us=np.full(n, self.ts_us, np.int64),
+                source={
+                    "entry": pa.array([self._entry] * n, pa.int64()),
+                    "row": pa.array(range(start, start + n), pa.int32()),
+                },
+            )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _group(rows: list[tuple[int, RowChange]]) -> list[TableId]:
+    return list(dict.fromkeys(change.table.id for _, change in rows))
+
+
+def _images(rows: Sequence[Row | None], schema: TableSchema) -> pa.StructArray | None:
+    if all(row is None for row in rows):
+        return None
+    return pa.array(rows, row_struct(schema))

@@ -1,0 +1,241 @@
+"""From routed events to log blocks: decode each table's rows at once, then put what belongs to a row beside it, as arrays."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider_cdc.core.errors import PrerequisiteError, SourceLogDamaged
+from airflow_provider_cdc.core.events import CREATE, DELETE, RowBlock, Transactions
+from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.columns import Scratch, finish
+from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids
+from airflow_provider_cdc.sources.mysql.layout import Layout
+from airflow_provider_cdc.sources.mysql.wire import Events
+
+BLOCK_ROWS = 65_536
+_FIXED_BYTES = 16 << 20
+_VARIABLE_BYTES = 128 << 20
+"""Room for the fixed and for the variable columns of a row image; only what is used of it is ever touched."""
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+
+
+@dataclass(slots=True)
+class Routed:
+    """Events with what the ``route`` kernel found out.
+
+    :param layout_of: per event, number of its layout, ``NOT_WANTED`` or ``NOT_ROWS``
+    :param transaction_of: per event, index of its transaction
+    :param ends: per event, 64-bit log position after it
+    :param queries: statements of annotations, and per event the one that precedes it (-1 = none); with ``include.query``
+    """
+
+    events: Events
+    layout_of: Int32s
+    transaction_of: Int32s
+    ends: Int64s
+    file: str
+    queries: tuple[list[str], Int32s] | None = None
+
+
+@dataclass(slots=True)
+class TransactionColumns:
+    """Transactions of a block: their documented ids, and the session numbers of those that say so."""
+
+    transactions: Transactions
+    threads: Int64s
+
+
+def decode(
+    routed: Routed, layouts: list[Layout], lo: int, hi: int, first: int, columns: TransactionColumns, scratch: Scratch
+) -> list[RowBlock]:
+    """Rows of the events ``lo`` to ``hi``.
+
+    :param first: index of the block's first transaction among those of ``routed``
+    """
+    wanted = np.flatnonzero(routed.layout_of[lo:hi] >= 0) + lo
+    found: list[tuple[RowBlock, Int32s, Int32s]] = []
+    for number in np.unique(routed.layout_of[wanted]):
+        picked = wanted[routed.layout_of[wanted] == number]
+        found += _rows_of(routed, layouts[int(number)], picked, first, columns, scratch)
+    counts = np.zeros(hi, np.int64)
+    for _, event_of, _ in found:
+        counts += np.bincount(event_of, minlength=hi)
+    before = np.cumsum(counts) - counts
+    for block, event_of, row_in_event in found:
+        block.order = before[event_of] + row_in_event
+    return [block for block, _, _ in found]
+
+
+def _rows_of(
+    routed: Routed, layout: Layout, picked: Int64s, first: int, columns: TransactionColumns, scratch: Scratch
+) -> Iterator[tuple[RowBlock, Int32s, Int32s]]:
+    """Blocks of one table, each with its rows' events and their places in those."""
+    table = routed.events.table
+    types = table[picked, k.EV_TYPE]
+    both = bool(((types != 23) & (types != 30)).any())
+    lengths = table[picked, k.EV_LENGTH]
+    limit = max(_VARIABLE_BYTES // max(layout.variables, 1), int(lengths.max()))
+    most_rows = min(BLOCK_ROWS, max(_FIXED_BYTES // (8 * len(layout.stores)), 1024))
+    at = 0
+    while at < len(picked):
+        # as many events as the reserved room is certain to hold
+        fits = at + max(int(np.searchsorted(np.cumsum(lengths[at:]), limit, side="right")), 1)
+        part = picked[at:fits]
+        room = int(lengths[at:fits].sum())
+        capacity = min(room // max(layout.minimum, 1) + 1, most_rows)
+        resume, status = np.zeros(3, np.int64), k.FULL
+        while status == k.FULL:
+            after = layout.buffers(capacity, room, scratch, "after ")
+            before = layout.buffers(capacity if both else 1, room if both else 1, scratch, "before ")
+            op, event_of, row_in = (
+                np.empty(capacity, np.int8),
+                np.empty(capacity, np.int32),
+                np.empty(capacity, np.int32),
+            )
+            n, status = k.decode_rows(
+                routed.events.buf,
+                table,
+                part,
+                resume,
+                layout.columns,
+                before.arrays,
+                after.arrays,
+                both,
+                op,
+                event_of,
+                row_in,
+            )
+            if status in (k.BAD_VALUE, k.BAD_IMAGE):
+                raise _unreadable(routed, layout, status, resume)
+            if n:
+                op, event_of, row_in = op[:n], event_of[:n], row_in[:n]
+                block = RowBlock(
+                    table=layout.schema,
+                    op=op,
+                    before=finish(before, layout.finishers, n, (op != CREATE).view(np.uint8), layout.type)
+                    if both
+                    else None,
+                    after=finish(after, layout.finishers, n, (op != DELETE).view(np.uint8), layout.type),
+                    order=np.empty(0, np.int64),
+                    transaction=routed.transaction_of[event_of] - np.int32(first),
+                    ts_us=table[event_of, k.EV_TIME] * 1_000_000,
+                    source={},
+                )
+                block.source = _source(routed, block, event_of, row_in, columns)
+                yield block, event_of, row_in
+        at = fits
+
+
+def _source(
+    routed: Routed, block: RowBlock, event_of: Int32s, row_in: Int32s, columns: TransactionColumns
+) -> dict[str, pa.Array]:
+    """The source's own fields of the ``source`` block (Debezium MySQL connector, "source" fields)."""
+    table, n = routed.events.table, len(event_of)
+    assert block.transaction is not None
+    owner = block.transaction
+    threads = columns.threads[owner]
+    queries: pa.Array = pa.nulls(n, pa.string())
+    if routed.queries is not None:
+        texts, last = routed.queries
+        index = last[event_of]
+        queries = pa.DictionaryArray.from_arrays(pa.array(index, mask=index < 0), pa.array(texts, pa.string()))
+    ids = columns.transactions.id
+    return {
+        "server_id": pa.array(table[event_of, k.EV_SERVER]),
+        "gtid": pa.DictionaryArray.from_arrays(pa.array(owner), ids) if _are_gtids(ids) else pa.nulls(n, pa.string()),
+        "file": pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([routed.file])),
+        "pos": pa.array(routed.ends[event_of] - table[event_of, k.EV_SIZE]),
+        "row": pa.array(row_in),
+        "thread": pa.array(threads, mask=threads < 0) if (threads < 0).any() else pa.array(threads),
+        "query": queries,
+    }
+
+
+def _are_gtids(ids: pa.StringArray) -> bool:
+    return len(ids) > 0 and not ids[0].as_py().startswith("file=")
+
+
+def _unreadable(routed: Routed, layout: Layout, status: int, resume: Int64s) -> Exception:
+    event = int(resume[1])
+    where = f"{layout.schema.id}, {routed.file}:{int(routed.ends[event] - routed.events.table[event, k.EV_SIZE])}"
+    if status == k.BAD_IMAGE:
+        return PrerequisiteError(
+            f"A row of {layout.schema.id} was logged without all of its columns: binlog_row_image was not FULL when it was written.",
+            where=where,
+            safe="Everything before this transaction is captured.",
+            remedy="SET GLOBAL binlog_row_image = 'FULL', also in the sessions that set it, then read the tables again with "
+            "snapshot.mode=always for one run",
+        )
+    return SourceLogDamaged(
+        f"Column {layout.schema.columns[int(resume[2])].name} of a row goes past the end of its event.",
+        where=where,
+        safe="Everything before this transaction is captured; no value was guessed.",
+        remedy="please report this with the table's SHOW CREATE TABLE; to go on past it, read the table again with "
+        "snapshot.mode=always for one run",
+    )
+
+
+# -- transactions -----------------------------------------------------------------------------------------------------------------
+
+
+def transaction_columns(
+    events: Events, transactions: Int64s, ends: Int64s, file: str, carried: str | None, gtids: Gtids
+) -> TransactionColumns:
+    """Ids, times and sessions of transactions.
+
+    :param transactions: rows of the ``route`` kernel's table, those of the block
+    :param carried: id of the first one, if it began in an earlier block
+    """
+    picked = transactions[:, k.TX_GTID]
+    numbers = np.zeros((len(picked), 3), np.int64)
+    k.read_gtids(events.buf, events.table, picked, numbers)
+    first = transactions[:, k.TX_FIRST]
+    times = events.table[
+        np.where(transactions[:, k.TX_END] >= 0, transactions[:, k.TX_END], np.maximum(first, 0)), k.EV_TIME
+    ]
+    ids = _ids(numbers, ends, first, events, file, isinstance(gtids, MariaDbGtids))
+    if carried is not None and ids:
+        ids[0] = carried
+    return TransactionColumns(Transactions(pa.array(ids, pa.string()), times * 1_000_000), transactions[:, k.TX_THREAD])
+
+
+def _ids(numbers: Int64s, ends: Int64s, first: Int64s, events: Events, file: str, mariadb: bool) -> list[str]:
+    rows = numbers.tolist()
+    if mariadb:
+        return [f"{d}-{s}-{q}" for d, s, q in rows]
+    texts = {(a, b): source_uuid(a, b) for a, b in {(a, b) for a, b, q in rows if q >= 0}}
+    ids = []
+    for i, (a, b, q) in enumerate(rows):
+        if q >= 0:
+            ids.append(f"{texts[a, b]}:{q}")
+        else:
+            at = max(int(first[i]), 0)
+            ids.append(f"file={file},pos={int(ends[at] - events.table[at, k.EV_SIZE])}")
+    return ids
+
+
+def source_uuid(high: int, low: int) -> str:
+    """A UUID from its two halves, as signed numbers."""
+    mask = (1 << 64) - 1
+    return str(uuid.UUID(int=((high & mask) << 64) | (low & mask)))
+
+
+def add_gtid_numbers(gtids: Gtids, numbers: Int64s) -> None:
+    """Add transactions, as the ``read_gtids`` kernel tells them, to a set."""
+    numbers = numbers[numbers[:, 2] >= 0]
+    if isinstance(gtids, MariaDbGtids):
+        for domain in np.unique(numbers[:, 0]):
+            last = numbers[numbers[:, 0] == domain][-1]
+            gtids.domains[int(domain)] = int(last[1]), int(last[2])
+    else:
+        for a, b in np.unique(numbers[:, :2], axis=0):
+            mine = (numbers[:, 0] == a) & (numbers[:, 1] == b)
+            gtids.add_all(source_uuid(int(a), int(b)), numbers[mine, 2])

@@ -1,0 +1,212 @@
+"""Tables as ``information_schema`` has them: at discovery, at a snapshot, and where the log's DDL leaves a question open."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from pymysql.connections import Connection
+
+from airflow_provider_cdc.core.errors import PrerequisiteError
+from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.sources.mysql import ddl
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.tables import SYSTEM_DATABASES
+from airflow_provider_cdc.sources.mysql.types import ColumnType, make_column
+
+_TABLES = """
+SELECT t.table_schema, t.table_name, t.table_collation, t.table_rows
+FROM information_schema.tables t
+WHERE t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND {where}"""
+_COLUMNS = """
+SELECT c.table_schema, c.table_name, c.column_name, c.column_type, c.character_set_name, c.is_nullable, c.column_default, c.extra
+FROM information_schema.columns c
+WHERE {where}
+ORDER BY c.table_schema, c.table_name, c.ordinal_position"""
+_KEYS = """
+SELECT s.table_schema, s.table_name, s.index_name, s.column_name, s.sub_part, s.nullable
+FROM information_schema.statistics s
+WHERE s.non_unique = 0 AND {where}
+ORDER BY s.table_schema, s.table_name, s.index_name, s.seq_in_index"""
+
+
+class Catalogue:
+    """Reads structures over one connection."""
+
+    def __init__(self, connection: Connection, config: MySqlConfig, *, mariadb: bool) -> None:
+        self._connection, self._config, self._mariadb = connection, config, mariadb
+
+    def tables(self, only: Iterable[TableId] | None = None) -> dict[TableId, TableSchema]:
+        """Structures of all tables but the system's, or of some."""
+        wanted = None if only is None else list(only)
+        if wanted is not None and not wanted:
+            return {}
+        where, arguments = self._where(wanted)
+        charsets = {
+            (db, name): _charset(collation) for db, name, collation, _ in self._query(_TABLES, where, arguments)
+        }
+        columns: dict[tuple[str, str], list[tuple[Any, ...]]] = defaultdict(list)
+        for db, name, *rest in self._query(_COLUMNS, where, arguments):
+            columns[db, name].append(tuple(rest))
+        keys: dict[tuple[str, str], dict[str, list[tuple[Any, ...]]]] = defaultdict(lambda: defaultdict(list))
+        for db, name, index, *rest in self._query(_KEYS, where, arguments):
+            keys[db, name][index].append(tuple(rest))
+        found = {}
+        for (db, name), charset in charsets.items():
+            table = TableId(namespace=db, name=name)
+            made = tuple(self._column(table, *row) for row in columns[db, name])
+            found[table] = TableSchema(
+                id=table, columns=made, key=row_key(_key_candidates(keys[db, name]), made), charset=charset
+            )
+        return found
+
+    def table(self, table: TableId) -> TableSchema | None:
+        """The present structure of one table; ``None`` when it does not exist."""
+        return self.tables([table]).get(table)
+
+    def rows(self, tables: Iterable[TableId]) -> dict[TableId, int]:
+        """The server's estimates of how many rows tables have."""
+        where, arguments = self._where(list(tables))
+        found = self._query(_TABLES, where, arguments) if arguments else []
+        return {TableId(namespace=db, name=name): int(rows or 0) for db, name, _, rows in found}
+
+    def create_statement(self, table: TableId) -> str:
+        """``SHOW CREATE TABLE``."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(f"SHOW CREATE TABLE {quoted(table)}")
+            row = cursor.fetchone()
+        return str(row[1]) if row else ""
+
+    def database_charset(self, database: str) -> str | None:
+        """Default character set of a database."""
+        sql = "SELECT default_character_set_name FROM information_schema.schemata WHERE schema_name = %s"
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql, (database,))
+            row = cursor.fetchone()
+        return str(row[0]) if row else None
+
+    def charsets(self) -> dict[int, str]:
+        """Collation number → character set."""
+        source = (
+            "SELECT id, character_set_name FROM information_schema.collation_character_set_applicability"
+            if self._mariadb and self._has_collation_ids()
+            else "SELECT id, character_set_name FROM information_schema.collations"
+        )
+        with self._connection.cursor() as cursor:
+            cursor.execute(source)
+            return {
+                int(number): str(name) for number, name in cursor.fetchall() if number is not None and name is not None
+            }
+
+    def _has_collation_ids(self) -> bool:
+        """MariaDB since 10.10 has collations that several character sets share; their numbers are in another table."""
+        with self._connection.cursor() as cursor:
+            return bool(
+                cursor.execute(
+                    "SELECT 1 FROM information_schema.columns WHERE table_schema = 'information_schema' "
+                    "AND table_name = 'COLLATION_CHARACTER_SET_APPLICABILITY' AND column_name = 'ID'"
+                )
+            )
+
+    # -- plumbing -----------------------------------------------------------------------------------------------------
+
+    def _where(self, only: list[TableId] | None) -> tuple[str, list[str]]:
+        """Condition on ``table_schema`` and ``table_name``."""
+        if only is None:
+            names = sorted(SYSTEM_DATABASES)
+            return f"table_schema NOT IN ({', '.join(['%s'] * len(names))})", names
+        pairs = " OR ".join(["(table_schema = %s AND table_name = %s)"] * len(only))
+        return f"({pairs})", [part for t in only for part in (t.namespace, t.name)]
+
+    def _query(self, sql: str, where: str, arguments: list[str]) -> tuple[tuple[Any, ...], ...]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql.format(where=where), arguments)
+            return tuple(cursor.fetchall())
+
+    def _column(
+        self,
+        table: TableId,
+        name: str,
+        column_type: str,
+        charset: str | None,
+        nullable: str,
+        default: str | None,
+        extra: str,
+    ) -> Column:
+        declared = ddl.parse_type(column_type)
+        value, is_expression = self._default(default, extra)
+        generated = "GENERATED" in extra.upper().replace("DEFAULT_GENERATED", "") or "AS ROW" in extra.upper()
+        type_ = ColumnType(declared.type, declared.length, declared.scale, declared.unsigned, charset, declared.values)
+        return captured_column(
+            table, name, type_, self._config, nullable=nullable == "YES", default=value, default_is_expression=is_expression,
+            auto_incremented="auto_increment" in extra.lower(), generated=generated,
+        )  # fmt: skip
+
+    def _default(self, text: str | None, extra: str) -> tuple[str | None, bool]:
+        """Value of a default and whether it is an expression. MariaDB prints SQL, MySQL the value itself."""
+        if text is None:
+            return None, False
+        if not self._mariadb:
+            expression = "DEFAULT_GENERATED" in extra or text.upper().startswith("CURRENT_TIMESTAMP")
+            return text, expression
+        if text.upper() == "NULL":
+            return None, False
+        if text.startswith("'"):
+            return text[1:-1].replace("''", "'").replace("\\\\", "\\"), False
+        return text, re.fullmatch(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", text) is None
+
+
+def captured_column(table: TableId, name: str, type_: ColumnType, config: MySqlConfig, **rest: Any) -> Column:
+    """See :func:`~airflow_provider_cdc.sources.mysql.types.make_column`.
+
+    :raises PrerequisiteError: the type cannot be captured
+    """
+    column = make_column(name, type_, config, **rest)
+    if column is None:
+        raise PrerequisiteError(
+            f"Column {name} of {table} has the type {type_.base}, which cannot be captured.",
+            where=f"{table}.{name}",
+            safe="Nothing of this table was read.",
+            remedy=f"leave the table out: table.exclude.list={table}",
+        )
+    return column
+
+
+def row_key(candidates: list[tuple[bool, tuple[str, ...]]], columns: Iterable[Column]) -> tuple[str, ...]:
+    """The key of a table: its primary key, else the shortest unique key without a nullable column.
+
+    :param candidates: (is it the primary key, its columns); a list in any order gives the same key
+    """
+    place = {c.name: i for i, c in enumerate(columns)}
+    nullable = {c.name for c in columns if c.nullable}
+    for primary, names in candidates:
+        if primary:
+            return names
+    usable = [names for _, names in candidates if not nullable & set(names) and set(names) <= set(place)]
+    return min(usable, key=lambda names: (len(names), [place[n] for n in names]), default=())
+
+
+def quoted(table: TableId) -> str:
+    """The table's name as SQL takes it."""
+    return ".".join(quoted_name(part) for part in (table.namespace, table.name))
+
+
+def quoted_name(name: str) -> str:
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
+
+
+def _charset(collation: str | None) -> str | None:
+    return collation.partition("_")[0] if collation else None
+
+
+def _key_candidates(indexes: dict[str, list[tuple[Any, ...]]]) -> list[tuple[bool, tuple[str, ...]]]:
+    """Primary and unique keys whose parts are whole columns."""
+    found = []
+    for name, parts in indexes.items():
+        primary = name == "PRIMARY"
+        if primary or all(column is not None and sub_part is None for column, sub_part, _ in parts):
+            found.append((primary, tuple(str(column) for column, _, _ in parts)))
+    return found

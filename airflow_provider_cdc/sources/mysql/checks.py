@@ -1,0 +1,123 @@
+"""Prerequisites of capture: settings of the server and privileges of the account, each with the statement that mends it."""
+
+from __future__ import annotations
+
+import re
+
+from pymysql.connections import Connection
+
+from airflow_provider_cdc.core.config import SnapshotMode
+from airflow_provider_cdc.core.source import Finding
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.connect import Server
+
+_REPLICATION_CLIENT = {"REPLICATION CLIENT", "BINLOG MONITOR"}
+_REPLICATION_SLAVE = {"REPLICATION SLAVE", "REPLICATION REPLICA"}
+
+
+def check(connection: Connection, server: Server, config: MySqlConfig) -> list[Finding]:
+    """Everything that is not as capture needs it; see "Setting up" of the Debezium MySQL connector document."""
+    return [*_settings(server, config), *_privileges(connection, config)]
+
+
+def _settings(server: Server, config: MySqlConfig) -> list[Finding]:
+    v = server.variables
+    found = []
+    if v.get("log_bin", "OFF").upper() not in ("ON", "1"):
+        found.append(
+            Finding(
+                "The server keeps no binary log (log_bin=OFF).",
+                "add log_bin=binlog, binlog_format=ROW and server_id=<unique number> to its configuration and restart it",
+            )
+        )
+    wanted = (
+        ("binlog_format", "ROW", "changes are logged as statements, which cannot be captured"),
+        ("binlog_row_image", "FULL", "rows are logged without all of their columns"),
+        ("binlog_row_metadata", "FULL", "rows are logged without the names and types of their columns"),
+    )
+    for name, value, why in wanted:
+        have = v.get(name)
+        if have is None and name == "binlog_row_metadata":
+            found.append(
+                Finding(
+                    f"The server {server.version} has no setting binlog_row_metadata: {why}.",
+                    "upgrade it to MySQL 8.0.1, MariaDB 10.5 or newer",
+                )
+            )
+        elif have is not None and have.upper() != value:
+            found.append(
+                Finding(
+                    f"{name} is {have}: {why}.",
+                    f"SET GLOBAL {name} = '{value}'; and the same in the server's configuration",
+                )
+            )
+    if "PARTIAL_JSON" in v.get("binlog_row_value_options", ""):
+        found.append(
+            Finding(
+                "binlog_row_value_options is PARTIAL_JSON: changed JSON documents are logged in part only.",
+                "SET GLOBAL binlog_row_value_options = ''; and the same in the server's configuration",
+            )
+        )
+    if v.get("server_id") == str(config.database_server_id):
+        found.append(
+            Finding(
+                f"database.server.id is {config.database_server_id}, which is the server's own number.",
+                "choose a number that no server and no replica of this topology has",
+            )
+        )
+    if _retention_days(v) is not None and (_retention_days(v) or 0) < 1:
+        found.append(
+            Finding(
+                "The binary log is kept for less than a day: a longer pause between two captures loses changes.",
+                "SET GLOBAL binlog_expire_logs_seconds = 864000",
+                fatal=False,
+            )
+        )
+    return found
+
+
+def _retention_days(v: dict[str, str]) -> float | None:
+    """How long the log is kept; ``None`` = for ever, or not known."""
+    seconds = float(v.get("binlog_expire_logs_seconds") or 0)
+    days = float(v.get("expire_logs_days") or 0)
+    return seconds / 86400 if seconds else (days or None)
+
+
+def _privileges(connection: Connection, config: MySqlConfig) -> list[Finding]:
+    """Missing privileges by name. RELOAD may be missing where LOCK TABLES is there: tables are locked one by one then."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW GRANTS")
+        grants = [str(row[0]) for row in cursor.fetchall()]
+        cursor.execute("SELECT CURRENT_USER()")
+        account = _account(str((cursor.fetchone() or ("",))[0]))
+    everywhere, somewhere = _granted(grants)
+    if "ALL PRIVILEGES" in everywhere:
+        return []
+    needed = [("REPLICATION SLAVE", _REPLICATION_SLAVE), ("REPLICATION CLIENT", _REPLICATION_CLIENT)]
+    missing = [name for name, any_of in needed if not any_of & everywhere]
+    if config.snapshot_mode is not SnapshotMode.NEVER:
+        missing += [] if {"SELECT", "ALL PRIVILEGES"} & (everywhere | somewhere) else ["SELECT"]
+        lockers = {"RELOAD", "LOCK TABLES", "FLUSH_TABLES", "ALL PRIVILEGES"}
+        missing += [] if lockers & (everywhere | somewhere) else ["RELOAD"]
+    return [
+        Finding(f"Account {account} lacks the privilege {name}.", f"GRANT {name} ON *.* TO {account}")
+        for name in missing
+    ]
+
+
+def _account(text: str) -> str:
+    """``cdc@%`` → ``'cdc'@'%'``."""
+    user, _, host = text.rpartition("@")
+    return f"'{user}'@'{host}'"
+
+
+def _granted(grants: list[str]) -> tuple[set[str], set[str]]:
+    """Privileges on everything, and on parts."""
+    everywhere: set[str] = set()
+    somewhere: set[str] = set()
+    for grant in grants:
+        m = re.match(r"GRANT (.+?) ON (\S+) TO", grant)
+        if m:
+            names = {part.strip().upper() for part in re.sub(r"\([^)]*\)", "", m[1]).split(",")}
+            (everywhere if m[2] == "*.*" else somewhere).update(names)
+    return everywhere, somewhere

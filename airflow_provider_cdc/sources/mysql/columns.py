@@ -1,0 +1,396 @@
+"""From the kernels' buffers to Arrow arrays: one finisher per column.
+
+A kernel leaves a column in one of three stores: ``fixed`` (one 64-bit number a row), ``wide`` (two, a 128-bit number) or
+``variable`` (bytes with offsets). A finisher makes the Arrow array of the column's change log type out of that, without a copy
+where the bytes are the same, and with plain Python per value for the few types that deserve no kernel.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider_cdc.core.config import BinaryHandling
+from airflow_provider_cdc.core.errors import UnreadableValue
+from airflow_provider_cdc.core.schema import Column, arrow_type
+from airflow_provider_cdc.sources.mysql.kernels import STORE_FIXED, STORE_VARIABLE, STORE_WIDE
+
+Int64s = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+
+class Scratch:
+    """Memory that kernels decode into, one block after the other; finishers copy out of it what becomes an Arrow array.
+
+    Using the same pages again and again is what keeps memory flat, and it is faster than asking for new ones.
+    """
+
+    def __init__(self) -> None:
+        self._memory: dict[str, npt.NDArray[np.generic]] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], dtype: type[np.generic]) -> npt.NDArray[Any]:
+        """An array of this shape with anything in it."""
+        size = int(np.prod(shape))
+        memory = self._memory.get(name)
+        if memory is None or len(memory) < size:
+            memory = self._memory[name] = np.empty(size, dtype)
+        return memory[:size].reshape(shape)
+
+
+class Buffers:
+    """Where a kernel puts the columns of one row image, for up to ``rows`` rows.
+
+    :param stores: the store of each column
+    :param variable_bytes: room for each variable column; untouched memory costs nothing
+    :param scratch: where the memory comes from, under ``name``; what was decoded there before is gone
+    """
+
+    def __init__(self, stores: list[int], rows: int, variable_bytes: int, scratch: Scratch, name: str = "") -> None:
+        self.slots: list[int] = []
+        counts = [0, 0, 0]
+        for store in stores:
+            self.slots.append(counts[store])
+            counts[store] += 1
+        self.stores = stores
+        # numba wants arrays even where a table has no column of the kind
+        fixed, wide, variable = (max(n, 1) for n in counts)
+        self.fixed = scratch.take(f"{name}fixed", (fixed, rows), np.int64)
+        self.wide = scratch.take(f"{name}wide", (wide, rows if counts[STORE_WIDE] else 1, 2), np.int64)
+        self.offsets = scratch.take(f"{name}offsets", (variable, rows + 1), np.int32)
+        self.offsets[:, 0] = 0
+        self.data = scratch.take(f"{name}data", (variable, variable_bytes), np.uint8)
+        self.filled = np.zeros(variable, np.int64)
+        self.valid = scratch.take(f"{name}valid", (max(len(stores), 1), rows), np.uint8)
+
+    @property
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """In the order that the kernels take them."""
+        return self.fixed, self.valid, self.wide, self.offsets, self.data, self.filled
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """One column of ``n`` rows as a kernel left it.
+
+    :param valid: 0 null, 1 a value, 2 a date that the calendar does not have (``0000-00-00``)
+    """
+
+    n: int
+    valid: Bytes
+    fixed: Int64s
+    wide: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int32]
+    data: Bytes
+    filled: int
+
+    def texts(self) -> list[bytes | None]:
+        """The values as Python bytes; for types that are read one by one."""
+        data, offsets = self.data[: self.filled].tobytes(), self.offsets.tolist()
+        present = self.valid.tolist()
+        return [data[offsets[i] : offsets[i + 1]] if present[i] else None for i in range(self.n)]
+
+
+Finisher = Callable[[Values], pa.Array]
+
+
+def finish(
+    buffers: Buffers, finishers: list[Finisher], n: int, present: Bytes | None, type_: pa.StructType
+) -> pa.StructArray:
+    """The struct array of ``n`` decoded rows.
+
+    :param present: per row whether it has this image; ``None`` = all have
+    """
+    children = []
+    for c, finisher in enumerate(finishers):
+        slot, store = buffers.slots[c], buffers.stores[c]
+        f, w, v = (slot if store == s else 0 for s in (STORE_FIXED, STORE_WIDE, STORE_VARIABLE))
+        children.append(
+            finisher(
+                Values(
+                    n, buffers.valid[c, :n], buffers.fixed[f, :n], buffers.wide[w, :n], buffers.offsets[v, : n + 1],
+                    buffers.data[v], int(buffers.filled[v]),
+                )
+            )
+        )  # fmt: skip
+    absent = n - int(np.count_nonzero(present)) if present is not None else 0
+    bitmap = pa.py_buffer(np.packbits(present, bitorder="little")) if present is not None and absent else None
+    return pa.StructArray.from_buffers(type_, n, [bitmap], absent, children=children)
+
+
+# -- validity ---------------------------------------------------------------------------------------------------------------------
+
+
+def _bitmap(valid: Bytes) -> tuple[pa.Buffer | None, int]:
+    """Validity bitmap and number of nulls."""
+    nulls = len(valid) - int(np.count_nonzero(valid))
+    return (pa.py_buffer(np.packbits(valid, bitorder="little")) if nulls else None), nulls
+
+
+def _owned(values: npt.NDArray[Any], dtype: type[np.generic] | None = None) -> pa.Buffer:
+    """A copy in Arrow's memory, converted on the way where another type is asked for."""
+    target = np.dtype(dtype) if dtype is not None else values.dtype
+    buffer = pa.allocate_buffer(values.size * target.itemsize)
+    if values.size:
+        np.copyto(np.frombuffer(buffer, target).reshape(values.shape), values, casting="unsafe")
+    return buffer
+
+
+def _fixed(
+    type_: pa.DataType, values: npt.NDArray[Any], valid: Bytes, dtype: type[np.generic] | None = None
+) -> pa.Array:
+    bitmap, nulls = _bitmap(valid)
+    return pa.Array.from_buffers(type_, len(valid), [bitmap, _owned(values, dtype)], nulls)
+
+
+# -- numbers ----------------------------------------------------------------------------------------------------------------------
+
+
+def integers(column: Column) -> Finisher:
+    """Whole numbers of up to 64 bits."""
+    type_ = arrow_type(column.type)
+    dtype = type_.to_pandas_dtype()
+
+    def finisher(v: Values) -> pa.Array:
+        return _fixed(type_, v.fixed, v.valid, dtype)
+
+    return finisher
+
+
+def unsigned_bigint(column: Column, where: str) -> Finisher:
+    """``BIGINT UNSIGNED``: exact as a decimal; as a ``long`` only up to 2^63 - 1."""
+    type_ = arrow_type(column.type)
+
+    def finisher(v: Values) -> pa.Array:
+        if pa.types.is_decimal(type_):
+            return _fixed(type_, np.stack([v.fixed, np.zeros_like(v.fixed)], axis=1), v.valid)
+        if (bad := (v.fixed < 0) & (v.valid == 1)).any():
+            value = int(v.fixed[bad][0]) + (1 << 64)
+            raise UnreadableValue(
+                f"The value {value} does not fit 63 bits.",
+                where=where,
+                safe="Nothing is lost: the batch was not written.",
+                remedy="set bigint.unsigned.handling.mode=precise and read the table again",
+            )
+        return _fixed(type_, v.fixed, v.valid)
+
+    return finisher
+
+
+def floats(v: Values) -> pa.Array:
+    return _fixed(pa.float32(), v.fixed.astype(np.int32).view(np.float32), v.valid)
+
+
+def doubles(v: Values) -> pa.Array:
+    return _fixed(pa.float64(), v.fixed, v.valid)
+
+
+def booleans(v: Values) -> pa.Array:
+    bitmap, nulls = _bitmap(v.valid)
+    values = pa.py_buffer(np.packbits(v.fixed != 0, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), v.n, [bitmap, values], nulls)
+
+
+def bits(column: Column) -> Finisher:
+    """``BIT(n)`` as little-endian bytes, ``io.debezium.data.Bits``."""
+    width = (int(column.parameters["length"]) + 7) // 8
+
+    def finisher(v: Values) -> pa.Array:
+        packed = np.ascontiguousarray(v.fixed).view(np.uint8).reshape(v.n, 8)[:, :width]
+        return _fixed(pa.binary(width), np.ascontiguousarray(packed), v.valid).cast(pa.binary())
+
+    return finisher
+
+
+def decimals(column: Column, precision: int, scale: int, *, wide: bool) -> Finisher:
+    """``DECIMAL`` of up to 38 digits, in the form that ``decimal.handling.mode`` asks for."""
+    exact = pa.decimal128(precision, scale)
+    target = arrow_type(column.type)
+
+    def finisher(v: Values) -> pa.Array:
+        pairs = v.wide if wide else np.stack([v.fixed, v.fixed >> 63], axis=1)
+        numbers = _fixed(exact, pairs, v.valid)
+        if pa.types.is_decimal(target):
+            return numbers
+        texts = [None if d is None else f"{d:f}" for d in numbers.to_pylist()]
+        return pa.array(texts, pa.string()) if pa.types.is_string(target) else _as_doubles(texts)
+
+    return finisher
+
+
+def long_decimals(column: Column, precision: int, scale: int, decode: Callable[[bytes, int, int], str]) -> Finisher:
+    """``DECIMAL`` of more than 38 digits: text, or a double."""
+    target = arrow_type(column.type)
+
+    def finisher(v: Values) -> pa.Array:
+        texts = [None if b is None else decode(b, precision, scale) for b in v.texts()]
+        return pa.array(texts, pa.string()) if pa.types.is_string(target) else _as_doubles(texts)
+
+    return finisher
+
+
+def _as_doubles(texts: list[str | None]) -> pa.Array:
+    return pa.array([None if t is None else float(t) for t in texts], pa.float64())
+
+
+# -- dates ------------------------------------------------------------------------------------------------------------------------
+
+
+def temporals(column: Column) -> Finisher:
+    """Days or microseconds since the epoch.
+
+    A date that the calendar does not have is null, or the epoch in a column that may not be null (Debezium MySQL connector,
+    "Temporal types").
+    """
+    type_ = arrow_type(column.type)
+    narrow = pa.types.is_date32(type_)
+
+    def finisher(v: Values) -> pa.Array:
+        fixed, valid = v.fixed, v.valid
+        impossible = valid == 2
+        if impossible.any():
+            fixed = np.where(impossible, 0, fixed)
+            valid = np.where(impossible, 0 if column.nullable else 1, valid).astype(np.uint8)
+        return _fixed(type_, fixed, valid, np.int32 if narrow else np.int64)
+
+    return finisher
+
+
+# -- texts and bytes --------------------------------------------------------------------------------------------------------------
+
+
+def variable(type_: pa.DataType) -> Finisher:
+    """Bytes as they are: UTF-8 texts, binary strings."""
+
+    def finisher(v: Values) -> pa.Array:
+        bitmap, nulls = _bitmap(v.valid)
+        buffers = [bitmap, _owned(v.offsets), _owned(v.data[: v.filled])]
+        return pa.Array.from_buffers(type_, v.n, buffers, nulls)
+
+    return finisher
+
+
+def converted(type_: pa.DataType, convert: Callable[[bytes], object], where: str) -> Finisher:
+    """Each value by itself."""
+
+    def finisher(v: Values) -> pa.Array:
+        try:
+            return pa.array([None if b is None else convert(b) for b in v.texts()], type_)
+        except (ValueError, LookupError, pa.ArrowInvalid) as e:
+            raise UnreadableValue(
+                f"A value cannot be read: {e}",
+                where=where,
+                safe="Nothing is lost: the batch was not written.",
+                remedy="correct the value at the source, or leave the column out with column.exclude.list",
+            ) from e
+
+    return finisher
+
+
+def transcoded(codec: str, where: str) -> Finisher:
+    """Texts in another character set, each distinct value decoded once."""
+
+    def finisher(v: Values) -> pa.Array:
+        raw = variable(pa.binary())(v).dictionary_encode()
+        decode = converted(pa.string(), lambda b: b.decode(codec), where)
+        texts = decode(_values_of(raw.dictionary))
+        return texts.take(raw.indices)
+
+    return finisher
+
+
+def _values_of(array: pa.BinaryArray) -> Values:
+    """A binary array without nulls, as a kernel would have left it."""
+    texts = array.to_pylist()
+    offsets = np.concatenate([[0], np.cumsum([len(t) for t in texts])]).astype(np.int32)
+    data, none = np.frombuffer(b"".join(texts), np.uint8), np.empty(0, np.int64)
+    return Values(len(texts), np.ones(len(texts), np.uint8), none, none, offsets, data, len(data))
+
+
+def padded(width: int, then: Finisher) -> Finisher:
+    """``BINARY(n)``: the log drops zero bytes at the end."""
+
+    def finisher(v: Values) -> pa.Array:
+        lengths = np.diff(v.offsets)
+        if (lengths[v.valid == 1] == width).all():
+            return then(v)
+        data = np.zeros((v.n, width), np.uint8)
+        places = np.arange(width)[None, :] < lengths[:, None]
+        data[places] = v.data[: v.filled]
+        kept = np.flatnonzero(v.valid)
+        offsets = np.concatenate([[0], np.cumsum(np.where(v.valid == 1, width, 0))]).astype(np.int32)
+        flat = np.ascontiguousarray(data[kept]).reshape(-1)
+        return then(Values(v.n, v.valid, v.fixed, v.wide, offsets, flat, len(flat)))
+
+    return finisher
+
+
+def binaries(mode: BinaryHandling) -> Finisher:
+    """Binary strings in the form that ``binary.handling.mode`` asks for."""
+    encode: dict[BinaryHandling, Callable[[bytes], str]] = {
+        BinaryHandling.BASE64: lambda b: base64.b64encode(b).decode(),
+        BinaryHandling.BASE64_URL_SAFE: lambda b: base64.urlsafe_b64encode(b).decode(),
+        BinaryHandling.HEX: bytes.hex,
+    }
+    return variable(pa.binary()) if mode is BinaryHandling.BYTES else converted(pa.string(), encode[mode], "")
+
+
+def members(values: tuple[str, ...], where: str) -> Finisher:
+    """``ENUM``: the member with this number; 0 is the empty string that MySQL keeps for a wrong value."""
+    labels = pa.array(["", *values], pa.string())
+
+    def finisher(v: Values) -> pa.Array:
+        if len(v.fixed) and int(v.fixed.max()) > len(values):
+            raise UnreadableValue(
+                f"Member number {int(v.fixed.max())} of an ENUM with {len(values)} members.",
+                where=where,
+                safe="Nothing is lost: the batch was not written.",
+                remedy="the table's structure is not the one known here: set snapshot.mode=recovery for one run",
+            )
+        return labels.take(_fixed(pa.int64(), v.fixed, v.valid))
+
+    return finisher
+
+
+def member_sets(values: tuple[str, ...]) -> Finisher:
+    """``SET``: the members whose bits are on, in the order of the declaration, with commas."""
+
+    def finisher(v: Values) -> pa.Array:
+        masks, inverse = np.unique(v.fixed, return_inverse=True)
+        texts = [",".join(m for i, m in enumerate(values) if int(mask) >> i & 1) for mask in masks]
+        return pa.array(texts, pa.string()).take(_fixed(pa.int64(), inverse.astype(np.int64), v.valid))
+
+    return finisher
+
+
+def vectors(v: Values) -> pa.Array:
+    """``VECTOR``: 32-bit floats side by side."""
+    bitmap, nulls = _bitmap(v.valid)
+    floats32 = pa.Array.from_buffers(pa.float32(), v.filled // 4, [None, _owned(v.data[: v.filled])])
+    offsets = _owned(v.offsets // 4)
+    return pa.ListArray.from_buffers(pa.list_(pa.float32()), v.n, [bitmap, offsets], nulls, children=[floats32])
+
+
+def geometries(v: Values) -> pa.Array:
+    """Spatial values: four bytes of SRID, then WKB."""
+    type_ = arrow_type("struct<wkb: binary, srid: int32>")
+    rows = [None if b is None else {"wkb": b[4:], "srid": int.from_bytes(b[:4], "little") or None} for b in v.texts()]
+    return pa.array(rows, type_)
+
+
+def uncompressed(uncompress: Callable[[bytes], bytes], then: Finisher, where: str) -> Finisher:
+    """Values that the server compressed one by one."""
+    plain = converted(pa.binary(), uncompress, where)
+
+    def finisher(v: Values) -> pa.Array:
+        _, offsets, data = plain(v).buffers()
+        count = int(np.frombuffer(offsets, np.int32)[v.n])
+        bytes_ = np.frombuffer(data, np.uint8)[:count] if data is not None else np.empty(0, np.uint8)
+        return then(Values(v.n, v.valid, v.fixed, v.wide, np.frombuffer(offsets, np.int32)[: v.n + 1], bytes_, count))
+
+    return finisher

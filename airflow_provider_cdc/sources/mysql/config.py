@@ -1,0 +1,110 @@
+"""Properties of the MySQL and MariaDB sources."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pydantic import Field, SecretStr
+
+from airflow_provider_cdc.core.config import ConnectorConfig, Patterns
+
+
+class UnsignedHandling(enum.StrEnum):
+    LONG = "long"
+    PRECISE = "precise"
+
+
+class LockingMode(enum.StrEnum):
+    MINIMAL = "minimal"
+    EXTENDED = "extended"
+    NONE = "none"
+
+
+class SslMode(enum.StrEnum):
+    DISABLED = "disabled"
+    PREFERRED = "preferred"
+    REQUIRED = "required"
+    VERIFY_CA = "verify_ca"
+    VERIFY_IDENTITY = "verify_identity"
+
+
+class MySqlConfig(ConnectorConfig):
+    """Documented names and defaults (Debezium MySQL connector, "Required" and "Advanced" configuration properties)."""
+
+    database_hostname: str = Field(alias="database.hostname")
+    database_port: int = Field(3306, alias="database.port", ge=1, le=65535)
+    database_user: str = Field(alias="database.user")
+    database_password: SecretStr = Field(SecretStr(""), alias="database.password")
+    database_server_id: int = Field(
+        alias="database.server.id",
+        ge=1,
+        le=0xFFFFFFFF,
+        description="A number that no server and no other client of this replication topology uses: capture joins as a replica.",
+    )
+    database_include_list: Patterns = Field((), alias="database.include.list")
+    database_exclude_list: Patterns = Field((), alias="database.exclude.list")
+    database_initial_statements: str = Field("", alias="database.initial.statements")
+    database_query_timeout_ms: int = Field(600_000, alias="database.query.timeout.ms", ge=0)
+    database_ssl_mode: SslMode = Field(SslMode.PREFERRED, alias="database.ssl.mode")
+    database_ssl_ca: str | None = Field(
+        None, alias="database.ssl.ca", description="Ours. PEM file of trusted authorities."
+    )
+    database_ssl_cert: str | None = Field(None, alias="database.ssl.cert", description="Ours. PEM file of the client.")
+    database_ssl_key: str | None = Field(
+        None, alias="database.ssl.key", description="Ours. PEM file of the client's key."
+    )
+    connect_timeout_ms: int = Field(30_000, alias="connect.timeout.ms", ge=1)
+    bigint_unsigned_handling_mode: UnsignedHandling = Field(
+        UnsignedHandling.LONG, alias="bigint.unsigned.handling.mode"
+    )
+    snapshot_locking_mode: LockingMode = Field(LockingMode.MINIMAL, alias="snapshot.locking.mode")
+    snapshot_lock_timeout_ms: int = Field(10_000, alias="snapshot.lock.timeout.ms", ge=1)
+    include_query: bool = Field(False, alias="include.query")
+    binlog_net_write_timeout: int = Field(0, alias="binlog.net.write.timeout", ge=0)
+    binlog_net_read_timeout: int = Field(0, alias="binlog.net.read.timeout", ge=0)
+
+    IGNORED: ClassVar[Mapping[str, str]] = {
+        "database.jdbc.driver": "there is no JDBC here",
+        "database.protocol": "there is no JDBC here",
+        "connect.keep.alive": "a lost connection is an error here, never silently replaced",
+        "connect.keep.alive.interval.ms": "a lost connection is an error here, never silently replaced",
+        "use.nongraceful.disconnect": "there is no keep-alive thread",
+        "min.row.count.to.stream.results": "every table is streamed",
+        "binlog.buffer.size": "rolled back changes are always left out, whatever their size",
+        "enable.time.adjuster": "the server stores years with four digits",
+        "table.ignore.builtin": "system tables are never captured",
+        "source.struct.version": "the source block has the present form",
+        "schema.history.internal": "the schema history is kept in the state tables",
+        "schema.history.internal.store.*": "only captured tables are recorded; tables added later are read when they are added",
+        "schema.history.internal.kafka.*": "the schema history is kept in the state tables",
+        "schema.history.internal.file.*": "the schema history is kept in the state tables",
+        "event.deserialization.failure.handling.mode": "an event that cannot be read is always an error",
+    }
+    NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
+        "database.ssl.keystore*": "Java key stores cannot be read here: give PEM files in database.ssl.cert and database.ssl.key",
+        "database.ssl.truststore*": "Java key stores cannot be read here: give a PEM file in database.ssl.ca",
+        "gtid.source.includes": "not built yet",
+        "gtid.source.excludes": "not built yet",
+        "read.only": "incremental snapshots are not built yet",
+        "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the catalogue is read instead",
+        "event.processing.failure.handling.mode": "an event that cannot be read is always an error",
+        "event.converting.failure.handling.mode": "a value that cannot be read is always an error",
+        "inconsistent.schema.handling.mode": "rows of an unknown table are looked up in the catalogue, or an error",
+        "snapshot.tables.order.by.row.count": "not built yet",
+        "snapshot.query.mode*": "custom snapshot queries are not built yet",
+        "guardrail.*": "not built yet",
+        "field.name.adjustment.mode": "not built yet",
+        "schema.name.adjustment.mode": "not built yet",
+        "custom.*": "not built yet",
+        "driver.*": "there is no JDBC driver to pass properties to",
+        "streaming.delay.ms": "the snapshot's offset is durable before streaming begins",
+    }
+
+    @classmethod
+    def exclusive_pairs(cls) -> list[tuple[str, str]]:
+        return [*super().exclusive_pairs(), ("database_include_list", "database_exclude_list")]
+
+    def namespace_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return self.database_include_list, self.database_exclude_list

@@ -1,0 +1,177 @@
+"""Connections by PyMySQL, and errors of the server in the words of this project."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+from pymysql.connections import Connection
+
+from airflow_provider_cdc.core.errors import AccessDenied, CdcError, PositionLost, PrerequisiteError, SourceUnavailable
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig, SslMode
+
+_DENIED = {1044, 1045, 1142, 1143, 1227, 1370, 1698, 3118, 3159}
+_LOG_LOST = 1236
+_UNKNOWN_DATABASE = 1049
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What a server says of itself."""
+
+    version: str
+    mariadb: bool
+    identity: str
+    variables: dict[str, str]
+
+    @property
+    def gtids(self) -> bool:
+        """Whether transactions have global ids."""
+        return self.mariadb or self.variables.get("gtid_mode", "OFF") == "ON"
+
+    @property
+    def number(self) -> tuple[int, int, int]:
+        """Version as numbers: ``10.11.6-MariaDB-log`` → (10, 11, 6)."""
+        parts = self.version.split("-")[0].split(".")
+        return int(parts[0]), int(parts[1]), int(parts[2])
+
+
+def connect(config: MySqlConfig, **options: Any) -> Connection:
+    """A connection with UTC as its time zone, that reads texts as utf8mb4.
+
+    :raises AccessDenied: user or password is wrong
+    :raises SourceUnavailable: no server answers
+    """
+    seconds = config.connect_timeout_ms / 1000
+    settings: dict[str, Any] = {
+        "host": config.database_hostname,
+        "port": config.database_port,
+        "user": config.database_user,
+        "password": config.database_password.get_secret_value(),
+        "charset": "utf8mb4",
+        "autocommit": True,
+        "connect_timeout": seconds,
+        "read_timeout": config.database_query_timeout_ms / 1000 or None,
+        "program_name": "airflow_provider_cdc",
+    }
+    with translated(config):
+        connection = _open(config, settings | options)
+        with connection.cursor() as cursor:
+            cursor.execute("SET time_zone = '+00:00'")
+            for statement in _statements(config.database_initial_statements):
+                cursor.execute(statement)
+    return connection
+
+
+def _open(config: MySqlConfig, settings: dict[str, Any]) -> Connection:
+    """With TLS as ``database.ssl.mode`` says; ``preferred`` goes on without it where the server has none."""
+    if config.database_ssl_mode is SslMode.DISABLED:
+        return pymysql.connect(**settings, ssl_disabled=True)
+    try:
+        return pymysql.connect(**settings, ssl=_tls(config))
+    except pymysql.err.OperationalError as e:
+        if config.database_ssl_mode is not SslMode.PREFERRED or e.args[0] != 2026:
+            raise
+        return pymysql.connect(**settings, ssl_disabled=True)
+
+
+def _tls(config: MySqlConfig) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = config.database_ssl_mode is SslMode.VERIFY_IDENTITY
+    if config.database_ssl_mode in (SslMode.PREFERRED, SslMode.REQUIRED):
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        context.load_default_certs() if config.database_ssl_ca is None else context.load_verify_locations(
+            config.database_ssl_ca
+        )
+    if config.database_ssl_cert:
+        context.load_cert_chain(config.database_ssl_cert, config.database_ssl_key)
+    return context
+
+
+def _statements(text: str) -> list[str]:
+    """``database.initial.statements``: separated by ``;``, a doubled one is a literal semicolon."""
+    return [s.replace("\0", ";").strip() for s in text.replace(";;", "\0").split(";") if s.strip()]
+
+
+@contextlib.contextmanager
+def translated(config: MySqlConfig, where: str | None = None) -> Iterator[None]:
+    """PyMySQL's errors as ours; the password never appears in them."""
+    try:
+        yield
+    except pymysql.err.Error as e:
+        raise translate(e, config, where) from e
+    except (OSError, EOFError) as e:
+        raise _unavailable(config, str(e), where) from e
+
+
+def translate(e: pymysql.err.Error, config: MySqlConfig, where: str | None) -> CdcError:
+    """What an error of the server, or of the connection to it, means for capture."""
+    code = e.args[0] if e.args and isinstance(e.args[0], int) else 0
+    message = str(e.args[1]) if len(e.args) > 1 else str(e)
+    if code in _DENIED:
+        return AccessDenied(
+            f"The database refused user {config.database_user!r}: {message}",
+            where=where or f"{config.database_hostname}:{config.database_port}",
+            safe="Nothing was read; the offset is untouched.",
+            remedy="correct the login of the Airflow connection, or grant what is missing: GRANT SELECT, RELOAD, LOCK TABLES, "
+            f"SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{config.database_user}'@'%'",
+        )
+    if code == _LOG_LOST:
+        return position_lost(message, where)
+    if code == _UNKNOWN_DATABASE:
+        return PrerequisiteError(f"The database does not exist: {message}", remedy="correct database.include.list")
+    return _unavailable(config, message, where)
+
+
+def position_lost(message: str, where: str | None) -> PositionLost:
+    """The server cannot continue from a position."""
+    return PositionLost(
+        f"The binary log cannot be read from the saved position on: {message}",
+        where=where,
+        safe="Everything before the position is captured. Changes after it that the server has purged are lost for the log; "
+        "the tables still have their outcome.",
+        remedy="set snapshot.mode=when_needed to read all tables again and go on from there; keep the log longer "
+        "(binlog_expire_logs_seconds) than the longest pause between two captures",
+    )
+
+
+def _unavailable(config: MySqlConfig, message: str, where: str | None) -> SourceUnavailable:
+    return SourceUnavailable(
+        f"The database does not answer or closed the connection: {message}",
+        where=where or f"{config.database_hostname}:{config.database_port}",
+        safe="What was not committed is captured again by the next run.",
+        remedy="check that the server is up and reachable from this worker; a retry goes on where this run stopped",
+    )
+
+
+_VARIABLES = (
+    "version", "server_id", "server_uuid", "gtid_mode", "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata",
+    "binlog_row_value_options", "binlog_checksum", "lower_case_table_names", "gtid_binlog_pos", "log_slave_updates",
+    "log_replica_updates", "collation_server", "character_set_server", "read_only", "encrypt_binlog",
+    "replica_parallel_workers", "binlog_expire_logs_seconds", "expire_logs_days",
+)  # fmt: skip
+
+
+def server_of(connection: Connection) -> Server:
+    """Ask a server for its version, identity and the variables that capture depends on."""
+    names = ", ".join(f"'{n}'" for n in _VARIABLES)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})")
+        variables = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
+    version = variables.get("version", "")
+    mariadb = "mariadb" in version.lower()
+    identity = variables.get("server_uuid") or f"id-{variables.get('server_id', '0')}"
+    return Server(version, mariadb, identity, variables)
+
+
+def scalar(connection: Connection, sql: str) -> Any:
+    """First value of a query, ``None`` without a row."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        row = cursor.fetchone()
+    return row[0] if row else None

@@ -1,0 +1,106 @@
+"""Compressed events as the events they hold: MySQL's compressed transactions, MariaDB's compressed rows and statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.wire import Events
+
+_COMPRESSED = np.array([b.TRANSACTION_PAYLOAD, b.MARIADB_QUERY_COMPRESSED, *b.COMPRESSED_ROWS])
+_PIECE = 32 << 20
+"""About as many plain bytes are handed on at once, however well they were compressed."""
+
+
+def expand(events: Events) -> Iterator[Events]:
+    """The events, compressed ones replaced by what they hold. Where there are any, nothing can be kept for later.
+
+    Events from inside a transaction's payload have the log position of the payload.
+
+    :raises ValueError: a compressed event is not what it should be
+    """
+    compressed = np.isin(events.table[:, k.EV_TYPE], _COMPRESSED)
+    if not compressed.any():
+        yield events
+        return
+    parts: list[Events] = []
+    size = at = 0
+    for i in (*np.flatnonzero(compressed).tolist(), len(events)):
+        if i > at:
+            parts.append(_plain(events, at, i))
+        at = i + 1
+        if i == len(events):
+            break
+        for piece in _pieces(events, i):
+            parts.append(piece)
+            size += len(piece.buf)
+            if size >= _PIECE:
+                yield _together(parts)
+                parts, size = [], 0
+    if parts:
+        yield _together(parts)
+
+
+def _plain(events: Events, lo: int, hi: int) -> Events:
+    first = int(events.table[lo, k.EV_START])
+    last = int(events.table[hi - 1, k.EV_START] + events.table[hi - 1, k.EV_LENGTH])
+    table = events.table[lo:hi].copy()
+    table[:, k.EV_START] -= first
+    return Events(events.buf[first:last], table)
+
+
+def _together(parts: list[Events]) -> Events:
+    table = np.concatenate([p.table for p in parts])
+    offsets = np.cumsum([0, *(len(p.buf) for p in parts[:-1])])
+    table[:, k.EV_START] += np.repeat(offsets, [len(p.table) for p in parts])
+    return Events(np.concatenate([p.buf for p in parts]), table, full=True)
+
+
+def _pieces(events: Events, i: int) -> Iterator[Events]:
+    """What one compressed event holds."""
+    kind, body = int(events.table[i, k.EV_TYPE]), events.body(i)
+    if kind == b.TRANSACTION_PAYLOAD:
+        yield from _payload(events, i, body)
+        return
+    plain_kind, plain = (
+        (b.QUERY, b.uncompress_query(body)) if kind == b.MARIADB_QUERY_COMPRESSED else b.uncompress_rows(kind, body)
+    )
+    table = events.table[i : i + 1].copy()
+    table[0, k.EV_START], table[0, k.EV_LENGTH], table[0, k.EV_TYPE] = 0, k.HEADER + len(plain), plain_kind
+    # EV_SIZE stays that of the log, from which the event's place is computed
+    yield Events(np.frombuffer(bytes(k.HEADER) + plain, np.uint8), table)
+
+
+def _payload(events: Events, i: int, body: bytes) -> Iterator[Events]:
+    """Events of a compressed transaction, a piece at a time."""
+    rest = b""
+    for data in b.uncompress_payload(body, _PIECE):
+        buf = np.frombuffer(rest + data, np.uint8)
+        complete = _complete(buf)
+        rest = buf[complete:].tobytes()
+        if not complete:
+            continue
+        table = np.empty((max(complete // k.HEADER, 1), k.EV_FIELDS), np.int64)
+        n, _, why = k.split_events(buf, 0, complete, table)
+        if why == k.BAD_LENGTH:
+            raise ValueError("an event inside a compressed transaction has a wrong length")
+        table = table[:n].copy()
+        table[:, k.EV_END] = events.table[i, k.EV_END]
+        table[:, k.EV_SIZE] = events.table[i, k.EV_SIZE]
+        yield Events(buf[:complete], table)
+    if rest:
+        raise ValueError("a compressed transaction ends inside an event")
+
+
+def _complete(buf: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> int:
+    """Where the last complete event ends."""
+    p = 0
+    while len(buf) - p >= k.HEADER:
+        size = int.from_bytes(buf[p + 9 : p + 13].tobytes(), "little")
+        if size < k.HEADER or p + size > len(buf):
+            break
+        p += size
+    return p

@@ -1,0 +1,126 @@
+"""Sets of global transaction ids, in MySQL's and in MariaDB's form.
+
+>>> MySqlGtids.parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7").covers(
+...     MySqlGtids.parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:2-3"))
+True
+>>> str(MariaDbGtids.parse("0-1-270,7-2-5"))
+'0-1-270,7-2-5'
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(slots=True)
+class MySqlGtids:
+    """UUID of the source server → sorted, disjoint intervals of transaction numbers, both ends included.
+
+    A tagged id (``uuid:tag:n``, MySQL 8.3) is kept under ``uuid:tag``.
+    """
+
+    sources: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> MySqlGtids:
+        gtids = cls()
+        for part in filter(None, (p.strip() for p in text.replace("\n", "").split(","))):
+            source, *ranges = part.split(":")
+            key = source.lower()
+            for item in ranges:
+                if not item[:1].isdigit():
+                    key = f"{source.lower()}:{item}"
+                    continue
+                low, _, high = item.partition("-")
+                gtids.add(key, int(low), int(high or low))
+        return gtids
+
+    def add(self, source: str, low: int, high: int) -> None:
+        """Add the numbers ``low`` to ``high`` of one source."""
+        intervals = self.sources.setdefault(source, [])
+        if intervals and intervals[-1][0] <= low <= intervals[-1][1] + 1:
+            intervals[-1] = (intervals[-1][0], max(high, intervals[-1][1]))
+            return
+        merged: list[tuple[int, int]] = []
+        for a, b in sorted([*intervals, (low, high)]):
+            if merged and a <= merged[-1][1] + 1:
+                merged[-1] = (merged[-1][0], max(b, merged[-1][1]))
+            else:
+                merged.append((a, b))
+        self.sources[source] = merged
+
+    def add_all(self, source: str, numbers: npt.NDArray[np.int64]) -> None:
+        """Add many numbers of one source, in any order."""
+        ordered = np.unique(numbers)
+        breaks = np.flatnonzero(np.diff(ordered) != 1)
+        lows, highs = ordered[np.concatenate([[0], breaks + 1])], ordered[np.concatenate([breaks, [-1]])]
+        for low, high in zip(lows.tolist(), highs.tolist(), strict=True):
+            self.add(source, low, high)
+
+    def covers(self, other: MySqlGtids) -> bool:
+        """Whether every id of ``other`` is here."""
+        return all(
+            any(a <= low and high <= b for a, b in self.sources.get(source, ()))
+            for source, intervals in other.sources.items()
+            for low, high in intervals
+        )
+
+    def copy(self) -> MySqlGtids:
+        return MySqlGtids({source: list(intervals) for source, intervals in self.sources.items()})
+
+    @property
+    def tagged(self) -> bool:
+        return any(":" in source for source in self.sources)
+
+    def encode(self) -> bytes:
+        """The set as ``COM_BINLOG_DUMP_GTID`` takes it: intervals with their ends left out."""
+        out = [struct.pack("<Q", len(self.sources))]
+        for source, intervals in self.sources.items():
+            out.append(uuid.UUID(source).bytes + struct.pack("<Q", len(intervals)))
+            out += [struct.pack("<QQ", low, high + 1) for low, high in intervals]
+        return b"".join(out)
+
+    def __str__(self) -> str:
+        return ",".join(
+            ":".join([source, *(str(a) if a == b else f"{a}-{b}" for a, b in intervals)])
+            for source, intervals in sorted(self.sources.items())
+        )
+
+
+@dataclass(slots=True)
+class MariaDbGtids:
+    """Domain → (server, sequence number) of its last transaction."""
+
+    domains: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> MariaDbGtids:
+        gtids = cls()
+        for part in filter(None, (p.strip() for p in text.split(","))):
+            domain, server, sequence = map(int, part.split("-"))
+            gtids.domains[domain] = (server, sequence)
+        return gtids
+
+    def covers(self, other: MariaDbGtids) -> bool:
+        """Whether every domain has come at least as far as in ``other``."""
+        return all(self.domains.get(d, (0, 0))[1] >= sequence for d, (_, sequence) in other.domains.items())
+
+    def copy(self) -> MariaDbGtids:
+        return MariaDbGtids(dict(self.domains))
+
+    def __str__(self) -> str:
+        return ",".join(f"{d}-{server}-{n}" for d, (server, n) in sorted(self.domains.items()))
+
+
+Gtids = MySqlGtids | MariaDbGtids
+
+
+def parse_gtids(text: str) -> Gtids:
+    """Either form; they are told apart by their look."""
+    first = next(iter(filter(None, text.split(","))), "")
+    return MySqlGtids.parse(text) if ":" in first else MariaDbGtids.parse(text)

@@ -1,0 +1,223 @@
+"""Rows of a binary result set to columns."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from airflow_provider_cdc.sources.mysql.kernels.jit import jit
+from airflow_provider_cdc.sources.mysql.kernels.numbers import days, is_date, little
+
+# kinds of this protocol, besides those of the log's kernel that mean the same
+R_INT: Final = 20  # a = width, b = 1 if unsigned
+R_BITS: Final = 21  # 4 or 8 bytes of a floating point number; a = width
+R_DATE: Final = 22
+R_DATETIME: Final = 23
+R_TIME: Final = 24
+R_DECIMAL: Final = 25  # text; b = scale; up to 18 digits
+R_DECIMAL_WIDE: Final = 26
+R_BYTES: Final = 27
+R_BIT: Final = 28  # big-endian bytes
+
+ROWS_FULL: Final = 0
+NEED_MORE: Final = 1
+LAST_ROW: Final = 2
+PROTOCOL: Final = 3
+SPLIT: Final = 4
+
+
+@jit
+def lenenc(buf: npt.NDArray[np.uint8], p: int) -> tuple[int, int]:
+    """A length-encoded number, and where it ends."""
+    first = np.int64(buf[p])
+    if first < 251:
+        return first, p + 1
+    if first == 252:
+        return little(buf, p + 1, 2), p + 3
+    if first == 253:
+        return little(buf, p + 1, 3), p + 4
+    return little(buf, p + 1, 8), p + 9
+
+
+@jit
+def decimal_text(buf: npt.NDArray[np.uint8], p: int, end: int, scale: int, out: npt.NDArray[np.int64]) -> None:
+    """A decimal's text as an unscaled 128-bit number."""
+    negative = False
+    mask = np.uint64(0xFFFFFFFF)
+    w0 = np.uint64(0)
+    w1 = np.uint64(0)
+    w2 = np.uint64(0)
+    w3 = np.uint64(0)
+    decimals = -1
+    i = p
+    while True:
+        digit = np.uint64(0)
+        if i < end:
+            c = buf[i]
+            i += 1
+            if c == 45:
+                negative = True
+                continue
+            if c == 46:
+                decimals = 0
+                continue
+            digit = np.uint64(c - 48)
+            if decimals >= 0:
+                decimals += 1
+        else:
+            # fewer decimals than the column has: fill up with zeros
+            if decimals < 0:
+                decimals = 0
+            if decimals >= scale:
+                break
+            decimals += 1
+        t = w0 * np.uint64(10) + digit
+        w0 = t & mask
+        t = w1 * np.uint64(10) + (t >> np.uint64(32))
+        w1 = t & mask
+        t = w2 * np.uint64(10) + (t >> np.uint64(32))
+        w2 = t & mask
+        w3 = (w3 * np.uint64(10) + (t >> np.uint64(32))) & mask
+    low = w0 | (w1 << np.uint64(32))
+    high = w2 | (w3 << np.uint64(32))
+    if negative:
+        low = ~low + np.uint64(1)
+        high = ~high + (np.uint64(1) if low == np.uint64(0) else np.uint64(0))
+    out[0] = np.int64(low)
+    out[1] = np.int64(high)
+
+
+@jit
+def decode_result(
+    buf: npt.NDArray[np.uint8], start: int, end: int, columns: npt.NDArray[np.int64], fixed: npt.NDArray[np.int64],
+    valid: npt.NDArray[np.uint8], wide: npt.NDArray[np.int64], offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8],
+    filled: npt.NDArray[np.int64],
+) -> tuple[int, int, int]:  # fmt: skip
+    """Decode rows of a binary result set until the packets end, the buffers are full, or the result does.
+
+    :return: number of rows, where the first byte not used is, and why it stopped
+    """
+    capacity, ncols = valid.shape[1], len(columns)
+    row, p = 0, start
+    while row < capacity:
+        if end - p < 5:
+            return row, p, NEED_MORE
+        length = np.int64(buf[p]) | np.int64(buf[p + 1]) << 8 | np.int64(buf[p + 2]) << 16
+        if length == 0xFFFFFF:
+            return row, p, SPLIT
+        if end - p < 4 + length:
+            return row, p, NEED_MORE
+        q, stop = p + 4, p + 4 + length
+        if buf[q] == 0xFE and length < 9:
+            return row, stop, LAST_ROW
+        if buf[q] != 0:
+            return row, p, PROTOCOL
+        if not result_row(buf, q + 1, stop, row, columns, ncols, fixed, valid, wide, offsets, data, filled):
+            return row, p, PROTOCOL
+        row += 1
+        p = stop
+    return row, p, ROWS_FULL
+
+
+@jit
+def result_row(
+    buf: npt.NDArray[np.uint8], q: int, stop: int, row: int, columns: npt.NDArray[np.int64], ncols: int,
+    fixed: npt.NDArray[np.int64], valid: npt.NDArray[np.uint8], wide: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], filled: npt.NDArray[np.int64],
+) -> bool:  # fmt: skip
+    nulls = q
+    q += (ncols + 9) >> 3
+    for c in range(ncols):
+        kind, a, b, slot = columns[c, 0], columns[c, 1], columns[c, 2], columns[c, 3]
+        bit = c + 2
+        if (buf[nulls + (bit >> 3)] >> (bit & 7)) & 1:
+            valid[c, row] = 0
+            if kind == R_BYTES:
+                offsets[slot, row + 1] = filled[slot]
+            elif kind != R_DECIMAL_WIDE:
+                fixed[slot, row] = 0
+            continue
+        valid[c, row] = 1
+        if kind == R_INT or kind == R_BITS:
+            if q + a > stop:
+                return False
+            v = little(buf, q, a)
+            if kind == R_INT and b == 0 and a < 8 and v >> (8 * a - 1):
+                v -= np.int64(1) << (8 * a)
+            fixed[slot, row] = v
+            q += a
+            continue
+        if q >= stop:
+            return False
+        if kind == R_DATE or kind == R_DATETIME:
+            length = np.int64(buf[q])
+            q += 1
+            if q + length > stop:
+                return False
+            if length >= 4 and is_date(little(buf, q, 2), np.int64(buf[q + 2]), np.int64(buf[q + 3])):
+                day = days(little(buf, q, 2), np.int64(buf[q + 2]), np.int64(buf[q + 3]))
+                if kind == R_DATE:
+                    fixed[slot, row] = day
+                else:
+                    v = day * 86400
+                    if length >= 7:
+                        v += np.int64(buf[q + 4]) * 3600 + np.int64(buf[q + 5]) * 60 + np.int64(buf[q + 6])
+                    v *= 1000000
+                    if length >= 11:
+                        v += little(buf, q + 7, 4)
+                    fixed[slot, row] = v
+            else:
+                valid[c, row] = 2
+            q += length
+        elif kind == R_TIME:
+            length = np.int64(buf[q])
+            q += 1
+            if q + length > stop:
+                return False
+            v = np.int64(0)
+            if length >= 8:
+                v = little(buf, q + 1, 4) * 86400
+                v += np.int64(buf[q + 5]) * 3600 + np.int64(buf[q + 6]) * 60 + np.int64(buf[q + 7])
+                v *= 1000000
+                if length >= 12:
+                    v += little(buf, q + 8, 4)
+                if buf[q]:
+                    v = -v
+            fixed[slot, row] = v
+            q += length
+        else:
+            length, q = lenenc(buf, q)
+            if q + length > stop:
+                return False
+            if kind == R_BYTES:
+                at = filled[slot]
+                data[slot, at : at + length] = buf[q : q + length]
+                filled[slot] = at + length
+                offsets[slot, row + 1] = at + length
+            elif kind == R_DECIMAL:
+                v = np.int64(0)
+                decimals = np.int64(-1)
+                negative = False
+                for i in range(q, q + length):
+                    if buf[i] == 45:
+                        negative = True
+                    elif buf[i] == 46:
+                        decimals = 0
+                    else:
+                        v = v * 10 + np.int64(buf[i]) - 48
+                        if decimals >= 0:
+                            decimals += 1
+                for _ in range(b - max(decimals, 0)):
+                    v *= 10
+                fixed[slot, row] = -v if negative else v
+            elif kind == R_DECIMAL_WIDE:
+                decimal_text(buf, q, q + length, b, wide[slot, row])
+            else:
+                v = np.int64(0)
+                for i in range(q, q + length):
+                    v = (v << 8) | np.int64(buf[i])
+                fixed[slot, row] = v
+            q += length
+    return q == stop

@@ -1,0 +1,165 @@
+"""Finding transactions in events, and for each row event its table and its transaction."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from airflow_provider_cdc.sources.mysql.kernels.jit import jit
+from airflow_provider_cdc.sources.mysql.kernels.numbers import big, little, u32
+from airflow_provider_cdc.sources.mysql.kernels.split import (
+    EV_LENGTH,
+    EV_SERVER,
+    EV_START,
+    EV_TYPE,
+    HEADER,
+)
+
+NOT_ROWS: Final = -2
+NOT_WANTED: Final = -1
+
+ROUTED: Final = 0
+NEW_MAP: Final = 1  # a table map that is not known yet: tell what it is, then call again
+ATTENTION: Final = 2  # an event for plain Python; state[AT] is its index
+
+AT: Final = 0  # next event
+TX: Final = 1  # transactions begun so far; the one that is open has the index TX - 1
+OPEN: Final = 2  # 1 while a transaction is open
+STATE: Final = 3
+
+TX_GTID: Final = 0  # index of its GTID event, or -1
+TX_END: Final = 1  # index of the event that commits it, or -1 while it is open
+TX_THREAD: Final = 2  # number of the session, as its BEGIN says, or -1
+TX_FIRST: Final = 3  # index of its first event
+TX_FIELDS: Final = 4
+
+SLOTS: Final = 4096
+
+
+@jit
+def _same(a: npt.NDArray[np.uint8], p: int, b: npt.NDArray[np.uint8], q: int, length: int) -> bool:
+    for i in range(length):
+        if a[p + i] != b[q + i]:
+            return False
+    return True
+
+
+@jit
+def _query_is(buf: npt.NDArray[np.uint8], start: int, end: int) -> int:
+    """1 for ``BEGIN``, 2 for ``COMMIT``, 0 for any other statement."""
+    body = start + HEADER
+    sql = body + 13 + (np.int64(buf[body + 11]) | np.int64(buf[body + 12]) << 8) + np.int64(buf[body + 8]) + 1
+    length = end - sql
+    if (
+        length == 5
+        and buf[sql] == 66
+        and buf[sql + 1] == 69
+        and buf[sql + 2] == 71
+        and buf[sql + 3] == 73
+        and buf[sql + 4] == 78
+    ):
+        return 1
+    if (
+        length == 6 and buf[sql] == 67 and buf[sql + 1] == 79 and buf[sql + 2] == 77 and buf[sql + 3] == 77
+        and buf[sql + 4] == 73 and buf[sql + 5] == 84
+    ):  # fmt: skip
+        return 2
+    return 0
+
+
+@jit
+def route(
+    buf: npt.NDArray[np.uint8], events: npt.NDArray[np.int64], state: npt.NDArray[np.int64],
+    layout_of: npt.NDArray[np.int32], transaction_of: npt.NDArray[np.int32], transactions: npt.NDArray[np.int64],
+    map_ids: npt.NDArray[np.int64], map_places: npt.NDArray[np.int64], map_layouts: npt.NDArray[np.int32],
+    map_bytes: npt.NDArray[np.uint8],
+) -> int:  # fmt: skip
+    """Go over events: find transactions' ends, and for each row event its table's layout and its transaction.
+
+    Known table maps lie in a table of ``SLOTS`` places, by table id: ``map_ids`` (-1 = free), ``map_places[slot]`` = (start,
+    length) of the event's body in ``map_bytes``, and the layout's number. A map that differs in any byte is a new one.
+
+    :return: why it stopped
+    """
+    n = len(events)
+    while state[AT] < n:
+        i = state[AT]
+        kind = events[i, EV_TYPE]
+        start = events[i, EV_START]
+        end = start + events[i, EV_LENGTH]
+        layout_of[i] = NOT_ROWS
+        transaction_of[i] = state[TX] - 1
+        if (kind >= 23 and kind <= 25) or (kind >= 30 and kind <= 32):
+            if not state[OPEN]:
+                return ATTENTION
+            table = little(buf, start + HEADER, 6)
+            slot = table % SLOTS
+            if map_ids[slot] != table:
+                return ATTENTION
+            layout_of[i] = map_layouts[slot]
+        elif kind == 19:
+            table = little(buf, start + HEADER, 6)
+            slot = table % SLOTS
+            length = end - start - HEADER
+            known = map_ids[slot] == table and map_places[slot, 1] == length
+            if not known or not _same(buf, start + HEADER, map_bytes, map_places[slot, 0], length):
+                return NEW_MAP
+        elif kind == 16:
+            if not state[OPEN]:
+                return ATTENTION
+            transactions[state[TX] - 1, TX_END] = i
+            state[OPEN] = 0
+        elif kind == 33 or kind == 34 or kind == 162:
+            # a GTID inside an open transaction, or one that carries XA flags, is for plain Python
+            if state[OPEN] or (kind == 162 and buf[start + HEADER + 12] & 0xC0):
+                return ATTENTION
+            transactions[state[TX], TX_GTID] = i
+            transactions[state[TX], TX_END] = -1
+            transactions[state[TX], TX_THREAD] = -1
+            transactions[state[TX], TX_FIRST] = i
+            transaction_of[i] = state[TX]
+            state[TX] += 1
+            state[OPEN] = 1
+        elif kind == 2:
+            what = _query_is(buf, start, end)
+            if what == 0:
+                return ATTENTION
+            if what == 1:
+                if not state[OPEN]:
+                    transactions[state[TX], TX_GTID] = -1
+                    transactions[state[TX], TX_END] = -1
+                    transactions[state[TX], TX_FIRST] = i
+                    transaction_of[i] = state[TX]
+                    state[TX] += 1
+                    state[OPEN] = 1
+                transactions[state[TX] - 1, TX_THREAD] = u32(buf, start + HEADER)
+            else:
+                if not state[OPEN]:
+                    return ATTENTION
+                transactions[state[TX] - 1, TX_END] = i
+                state[OPEN] = 0
+        elif kind != 160 and kind != 29 and kind != 161:
+            return ATTENTION
+        state[AT] += 1
+    return ROUTED
+
+
+@jit
+def read_gtids(buf: npt.NDArray[np.uint8], events: npt.NDArray[np.int64], picked: npt.NDArray[np.int64],
+               out: npt.NDArray[np.int64]) -> None:  # fmt: skip
+    """GTID events as numbers: MariaDB's domain, server and sequence; MySQL's UUID in two halves and its number."""
+    for n in range(len(picked)):
+        if picked[n] < 0:
+            out[n, 2] = -1
+            continue
+        p = events[picked[n], EV_START] + HEADER
+        if events[picked[n], EV_TYPE] == 162:
+            out[n, 0] = u32(buf, p + 8)
+            out[n, 1] = events[picked[n], EV_SERVER]
+            out[n, 2] = little(buf, p, 8)
+        else:
+            out[n, 0] = big(buf, p + 1, 8)
+            out[n, 1] = big(buf, p + 9, 8)
+            out[n, 2] = little(buf, p + 17, 8) if events[picked[n], EV_TYPE] == 33 else -1

@@ -1,0 +1,100 @@
+"""Cutting what the server sends into events."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from airflow_provider_cdc.sources.mysql.kernels.crc import crc32
+from airflow_provider_cdc.sources.mysql.kernels.jit import jit
+from airflow_provider_cdc.sources.mysql.kernels.numbers import u32
+
+EV_START: Final = 0  # of the event's header in the buffer
+EV_LENGTH: Final = 1  # header included, checksum left out
+EV_TYPE: Final = 2
+EV_TIME: Final = 3  # seconds
+EV_SERVER: Final = 4
+EV_END: Final = 5  # log position after the event, its low 32 bits
+EV_FLAGS: Final = 6
+EV_SIZE: Final = 7  # as the header says, checksum included
+EV_FIELDS: Final = 8
+HEADER: Final = 19
+
+MORE: Final = 0  # the buffer ends inside a packet
+SPLIT_PACKET: Final = 1  # a packet of 16 MB, whose event goes on in the next one
+END_OF_FILE: Final = 2  # the server ended the stream
+SERVER_ERROR: Final = 3  # an error packet
+BAD_CHECKSUM: Final = 4
+BAD_LENGTH: Final = 5
+EVENTS_FULL: Final = 6
+
+
+@jit
+def _header(buf: npt.NDArray[np.uint8], p: int, events: npt.NDArray[np.int64], n: int, checksum: int) -> None:
+    size = u32(buf, p + 9)
+    events[n, EV_START] = p
+    events[n, EV_LENGTH] = size - checksum
+    events[n, EV_TYPE] = buf[p + 4]
+    events[n, EV_TIME] = u32(buf, p)
+    events[n, EV_SERVER] = u32(buf, p + 5)
+    events[n, EV_END] = u32(buf, p + 13)
+    events[n, EV_FLAGS] = np.int64(buf[p + 17]) | np.int64(buf[p + 18]) << 8
+    events[n, EV_SIZE] = size
+
+
+@jit
+def split_packets(
+    buf: npt.NDArray[np.uint8], start: int, end: int, events: npt.NDArray[np.int64], checksum: int
+) -> tuple[int, int, int]:
+    """Find the events in network packets: a length of 3 bytes, a number, a status byte, the event.
+
+    :param checksum: 4 if events end in a CRC-32, which is verified; else 0
+    :return: number of events, where the first byte not used is, and why it stopped
+    """
+    n, p = 0, start
+    while n < len(events):
+        if end - p < 5:
+            return n, p, MORE
+        length = np.int64(buf[p]) | np.int64(buf[p + 1]) << 8 | np.int64(buf[p + 2]) << 16
+        if buf[p + 4] == 0xFE and length < 9:
+            return n, p, END_OF_FILE
+        if end - p < 4 + length:
+            return n, p, MORE
+        if buf[p + 4] != 0:
+            return n, p, SERVER_ERROR
+        if length == 0xFFFFFF:
+            return n, p, SPLIT_PACKET
+        q = p + 5
+        size = length - 1
+        if size < HEADER + checksum or u32(buf, q + 9) != size:
+            return n, p, BAD_LENGTH
+        # a format description tells how checksums are made; artificial events are not in the file
+        plain = buf[q + 4] != 15 and not buf[q + 17] & 0x20
+        if checksum and plain and crc32(buf, q, q + size - 4) != u32(buf, q + size - 4):
+            return n, p, BAD_CHECKSUM
+        _header(buf, q, events, n, checksum)
+        n += 1
+        p += 4 + length
+    return n, p, EVENTS_FULL
+
+
+@jit
+def split_events(
+    buf: npt.NDArray[np.uint8], start: int, end: int, events: npt.NDArray[np.int64]
+) -> tuple[int, int, int]:
+    """Find the events in a run of events without packets and checksums, as compressed transactions hold them."""
+    n, p = 0, start
+    while n < len(events):
+        if p == end:
+            return n, p, MORE
+        if end - p < HEADER:
+            return n, p, BAD_LENGTH
+        size = u32(buf, p + 9)
+        if size < HEADER or p + size > end:
+            return n, p, BAD_LENGTH
+        _header(buf, p, events, n, 0)
+        n += 1
+        p += size
+    return n, p, EVENTS_FULL

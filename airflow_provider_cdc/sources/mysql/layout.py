@@ -1,0 +1,246 @@
+"""How the rows of one table lie in the log: from a table map and the table's schema to what the row kernel needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider_cdc.core.errors import UnreadableValue
+from airflow_provider_cdc.core.schema import Column, TableSchema, row_struct
+from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import columns as col
+from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.charsets import CODECS, is_utf8
+from airflow_provider_cdc.sources.mysql.columns import Buffers, Finisher, Scratch
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.jsonb import json_text
+from airflow_provider_cdc.sources.mysql.text import (
+    inet4_text,
+    inet6_text,
+    long_decimal_text,
+    uncompress_column,
+    uuid_text,
+)
+from airflow_provider_cdc.sources.mysql.types import BLOBS, INTEGERS, SPATIAL, TEXTS, ColumnType
+
+_INTEGER_WIDTHS = {b.T_TINY: 1, b.T_SHORT: 2, b.T_INT24: 3, b.T_LONG: 4, b.T_LONGLONG: 8}
+_STORE = {k.VAR: k.STORE_VARIABLE, k.DECIMAL_RAW: k.STORE_VARIABLE, k.DECIMAL_WIDE: k.STORE_WIDE}
+_EXPECTED = {
+    "float": {b.T_FLOAT},
+    "double": {b.T_DOUBLE},
+    "decimal": {b.T_NEWDECIMAL},
+    "date": {b.T_DATE, b.T_NEWDATE},
+    "time": {b.T_TIME, b.T_TIME2},
+    "datetime": {b.T_DATETIME, b.T_DATETIME2},
+    "timestamp": {b.T_TIMESTAMP, b.T_TIMESTAMP2},
+    "year": {b.T_YEAR},
+    "bit": {b.T_BIT},
+    "enum": {b.T_ENUM},
+    "set": {b.T_SET},
+    "json": {b.T_JSON},
+    "vector": {b.T_VECTOR, b.T_VARCHAR},
+    "uuid": {b.T_STRING},
+    "inet6": {b.T_STRING},
+    "inet4": {b.T_STRING},
+    "char": {b.T_STRING},
+    "binary": {b.T_STRING},
+    "varchar": {b.T_VARCHAR, b.T_VARCHAR_COMPRESSED},
+    "varbinary": {b.T_VARCHAR, b.T_VARCHAR_COMPRESSED},
+}
+_LOBS = {b.T_BLOB, b.T_BLOB_COMPRESSED}
+
+
+class Mismatch(Exception):
+    """A table map and a schema do not fit; the text says where."""
+
+
+@dataclass(slots=True)
+class Layout:
+    """One table, as its rows lie in the log now.
+
+    :param columns: ``int64[columns, 4]`` for the row kernel
+    :param minimum: bytes that a row image takes at the least
+    """
+
+    schema: TableSchema
+    columns: npt.NDArray[np.int64]
+    stores: list[int]
+    finishers: list[Finisher]
+    type: pa.StructType
+    minimum: int
+
+    def buffers(self, rows: int, variable_bytes: int, scratch: Scratch, name: str) -> Buffers:
+        """Buffers for a row image of this table."""
+        return Buffers(self.stores, rows, variable_bytes, scratch, name)
+
+    @property
+    def variables(self) -> int:
+        """Number of columns of variable length."""
+        return self.stores.count(k.STORE_VARIABLE)
+
+
+def build_layout(
+    table_map: b.TableMap, schema: TableSchema, config: MySqlConfig, charsets: Mapping[int, str]
+) -> Layout:
+    """Put a table map and the schema in force together.
+
+    :param charsets: collation number → character set, as the server has them
+    :raises Mismatch: they contradict each other: the schema is not the one under which the rows were written
+    """
+    if table_map.names is None:
+        raise Mismatch(
+            "the log does not name the columns (binlog_row_metadata was not FULL when the rows were written)"
+        )
+    if list(table_map.names) != list(schema.names):
+        raise Mismatch(f"the log has the columns {', '.join(table_map.names)}; known are {', '.join(schema.names)}")
+    nullable = [c.nullable for c in schema.columns]
+    if table_map.nullable != nullable:
+        differ = [n for n, a, z in zip(schema.names, table_map.nullable, nullable, strict=True) if a != z]
+        raise Mismatch(f"the log and the known structure disagree on whether {', '.join(differ)} may be null")
+    rows, stores, finishers, minimum = [], [], [], (len(schema.columns) + 7) // 8
+    slots = [0, 0, 0]
+    for i, column in enumerate(schema.columns):
+        kind, x, y, finisher, size = _column(table_map, i, column, f"{schema.id}.{column.name}", config, charsets)
+        store = _STORE.get(kind, k.STORE_FIXED)
+        rows.append((kind, x, y, slots[store]))
+        slots[store] += 1
+        stores.append(store)
+        finishers.append(finisher)
+        minimum += 0 if table_map.nullable[i] else size
+    return Layout(schema, np.array(rows, np.int64).reshape(-1, 4), stores, finishers, row_struct(schema), minimum)
+
+
+_Read = tuple[int, int, int, Finisher, int]  # kind, a, b, finisher, least number of bytes
+
+
+def _column(
+    m: b.TableMap, i: int, column: Column, where: str, config: MySqlConfig, charsets: Mapping[int, str]
+) -> _Read:
+    """How to read column ``i``."""
+    wire, meta, declared = m.types[i], m.meta[i], ColumnType.of(column)
+    _verify(m, i, column, declared)
+    if wire in _INTEGER_WIDTHS:
+        width, unsigned = _INTEGER_WIDTHS[wire], bool(m.unsigned and m.unsigned[i])
+        wide = unsigned and width == 8
+        return k.INT, width, int(unsigned), col.unsigned_bigint(column, where) if wide else col.integers(column), width
+    if wire == b.T_NEWDECIMAL:
+        return _decimal(meta >> 8, meta & 0xFF, column)
+    if wire in (b.T_VARCHAR, b.T_VAR_STRING, b.T_STRING, b.T_BLOB, b.T_JSON, b.T_GEOMETRY, b.T_VECTOR, *_COMPRESSED):
+        width = _length_width(wire, meta)
+        codec = _codec(m, i, declared, where, charsets)
+        return k.VAR, width, 0, _variable(wire, declared, where, config, codec), width
+    if wire in (b.T_ENUM, b.T_SET):
+        values = _members(m, i, declared, _codec(m, i, declared, where, charsets))
+        finisher = col.members(values, where) if wire == b.T_ENUM else col.member_sets(values)
+        return k.INT, meta & 0xFF, 1, finisher, meta & 0xFF
+    if wire == b.T_BIT:
+        width = (meta >> 8) + (1 if meta & 0xFF else 0)
+        return k.BIG_ENDIAN, width, 0, col.booleans if column.type == "bool" else col.bits(column), width
+    fraction = (meta + 1) // 2
+    temporal = col.temporals(column)
+    simple: dict[int, _Read] = {
+        b.T_FLOAT: (k.FLOAT, 0, 0, col.floats, 4),
+        b.T_DOUBLE: (k.DOUBLE, 0, 0, col.doubles, 8),
+        b.T_DATE: (k.DATE, 0, 0, temporal, 3),
+        b.T_NEWDATE: (k.DATE, 0, 0, temporal, 3),
+        b.T_DATETIME2: (k.DATETIME, fraction, 0, temporal, 5 + fraction),
+        b.T_TIMESTAMP2: (k.TIMESTAMP, fraction, 0, temporal, 4 + fraction),
+        b.T_TIME2: (k.TIME, fraction, 0, temporal, 3 + fraction),
+        b.T_DATETIME: (k.OLD_DATETIME, 0, 0, temporal, 8),
+        b.T_TIMESTAMP: (k.OLD_TIMESTAMP, 0, 0, temporal, 4),
+        b.T_TIME: (k.OLD_TIME, 0, 0, temporal, 3),
+        b.T_YEAR: (k.YEAR, 0, 0, col.integers(column), 1),
+    }
+    if wire in simple:
+        return simple[wire]
+    raise Mismatch(f"column {column.name} has type {wire} in the log, which cannot be read")
+
+
+_COMPRESSED = (b.T_BLOB_COMPRESSED, b.T_VARCHAR_COMPRESSED)
+
+
+def _verify(m: b.TableMap, i: int, column: Column, declared: ColumnType) -> None:
+    """The column's type in the log must be one that its declared type is written with."""
+    wire = m.types[i]
+    if declared.base in INTEGERS:
+        fits = _INTEGER_WIDTHS.get(wire) == INTEGERS[declared.base]
+        if fits and m.unsigned is not None and m.unsigned[i] != declared.unsigned:
+            raise Mismatch(f"column {column.name} is {'' if m.unsigned[i] else 'not '}unsigned in the log")
+    elif declared.base in SPATIAL:
+        fits = wire == b.T_GEOMETRY
+    elif declared.base.endswith(("text", "blob")):
+        fits = wire in _LOBS
+    else:
+        fits = wire in _EXPECTED.get(declared.base, set())
+    if fits and declared.base == "decimal":
+        fits = (m.meta[i] >> 8, m.meta[i] & 0xFF) == declared.digits
+    if fits and wire in (b.T_TIME2, b.T_DATETIME2, b.T_TIMESTAMP2):
+        fits = m.meta[i] == declared.fraction
+    if not fits:
+        raise Mismatch(
+            f"column {column.name} is declared {declared.base}, but has type {wire} (parameters {m.meta[i]}) in the log"
+        )
+
+
+def _decimal(precision: int, scale: int, column: Column) -> _Read:
+    size = sum((n // 9) * 4 + (0, 1, 1, 2, 2, 3, 3, 4, 4)[n % 9] for n in (precision - scale, scale))
+    if precision <= 18:
+        return k.DECIMAL, precision, scale, col.decimals(column, precision, scale, wide=False), size
+    if precision <= 38:
+        return k.DECIMAL_WIDE, precision, scale, col.decimals(column, precision, scale, wide=True), size
+    return k.DECIMAL_RAW, precision, scale, col.long_decimals(column, precision, scale, long_decimal_text), size
+
+
+def _length_width(wire: int, meta: int) -> int:
+    """Bytes of the length that precedes a variable value."""
+    if wire in (b.T_BLOB, b.T_JSON, b.T_GEOMETRY, b.T_VECTOR, b.T_BLOB_COMPRESSED):
+        return meta
+    if wire == b.T_STRING:
+        high, low = meta >> 8, meta & 0xFF
+        # the two highest bits of lengths above 255 hide in the type byte, inverted
+        length = low | (((high & 0x30) ^ 0x30) << 4) if high & 0x30 != 0x30 else low
+        return 2 if length > 255 else 1
+    return 2 if meta > 255 else 1
+
+
+def _codec(m: b.TableMap, i: int, declared: ColumnType, where: str, charsets: Mapping[int, str]) -> str:
+    """Python's codec for a column's texts."""
+    charset = charsets.get(m.collations.get(i, 0), declared.charset or "binary")
+    if charset not in CODECS:
+        raise UnreadableValue(
+            f"Texts in the character set {charset} cannot be decoded.",
+            where=where,
+            remedy="convert the column to utf8mb4, or leave it out with column.exclude.list",
+        )
+    return CODECS[charset]
+
+
+def _members(m: b.TableMap, i: int, declared: ColumnType, codec: str) -> tuple[str, ...]:
+    """Members of an ENUM or SET: those in the log, which are the ones the rows were written with."""
+    return tuple(value.decode(codec) for value in m.values[i]) if i in m.values else declared.values
+
+
+def _variable(wire: int, declared: ColumnType, where: str, config: MySqlConfig, codec: str) -> Finisher:
+    base = declared.base
+    if base in SPATIAL:
+        return col.geometries
+    if base == "json":
+        return col.converted(pa.string(), json_text, where)
+    if base == "vector":
+        return col.vectors
+    if base in ("uuid", "inet6", "inet4"):
+        width, text = {"uuid": (16, uuid_text), "inet6": (16, inet6_text), "inet4": (4, inet4_text)}[base]
+        return col.padded(width, col.converted(pa.string(), text, where))
+    if base == "binary":
+        return col.padded(declared.length or 1, col.binaries(config.binary_handling_mode))
+    if base in BLOBS:
+        finisher = col.binaries(config.binary_handling_mode)
+    elif base in TEXTS:
+        finisher = col.variable(pa.string()) if is_utf8(codec) else col.transcoded(codec, where)
+    else:
+        raise Mismatch(f"{where} is declared {base}, which is not a type of variable length")
+    return col.uncompressed(uncompress_column, finisher, where) if wire in _COMPRESSED else finisher

@@ -1,0 +1,58 @@
+"""A place in the binary log: file and offset on one server, and the transactions up to there for any server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids, parse_gtids
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlPosition:
+    """Between two transactions.
+
+    :param gtids: everything executed up to here, empty where the server has no GTIDs
+    :param created: when the file was begun, seconds since the epoch: tells a log from another one of the same name; 0 = unknown
+    :param server: ``server_uuid`` or, with MariaDB, ``server_id``
+    :param prepared: XA transactions that are prepared and neither committed nor rolled back: id → where they begin
+    """
+
+    file: str
+    pos: int
+    gtids: str = ""
+    created: int = 0
+    server: str = ""
+    prepared: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        document: dict[str, Any] = {"file": self.file, "pos": self.pos, "created": self.created, "server": self.server}
+        if self.gtids:
+            document["gtids"] = self.gtids
+        if self.prepared:
+            document["prepared"] = self.prepared
+        return document
+
+    def reached(self, other: MySqlPosition) -> bool:
+        """By file and offset on the same server; otherwise by the transactions that both have."""
+        if self.same_log(other) or not (self.gtids and other.gtids):
+            return self._place() >= other._place()
+        mine, theirs = parse_gtids(self.gtids), parse_gtids(other.gtids)
+        if isinstance(mine, MySqlGtids) and isinstance(theirs, MySqlGtids):
+            return mine.covers(theirs)
+        return isinstance(mine, MariaDbGtids) and isinstance(theirs, MariaDbGtids) and mine.covers(theirs)
+
+    def same_log(self, other: MySqlPosition) -> bool:
+        """Whether files and offsets of the two can be compared."""
+        return self.server == other.server
+
+    def _place(self) -> tuple[int, int]:
+        return file_number(self.file), self.pos
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.pos}" + (f" (GTIDs {self.gtids})" if self.gtids else "")
+
+
+def file_number(name: str) -> int:
+    """``binlog.000012`` → 12; the number may grow beyond six digits."""
+    return int(name.rpartition(".")[2])

@@ -1,0 +1,233 @@
+"""Whole result sets as columns: the binary protocol of prepared statements, read in blocks and cut by a kernel.
+
+The binary protocol gives numbers and dates as they are, so that a FLOAT of a snapshot has the same bits as one of the log; the
+text protocol rounds it. PyMySQL has no prepared statements: the three packets that are needed are made here.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pymysql
+from pymysql.connections import Connection
+
+from airflow_provider_cdc.core.errors import SourceUnavailable
+from airflow_provider_cdc.core.schema import Column, TableSchema, row_struct
+from airflow_provider_cdc.sources.mysql import columns as col
+from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.types import BLOBS, INTEGERS, SPATIAL, ColumnType
+
+_COM_STMT_PREPARE, _COM_STMT_EXECUTE, _COM_STMT_CLOSE = 0x16, 0x17, 0x19
+BUFFER: Final = 8 << 20
+BLOCK_ROWS: Final = 32_768
+
+
+class ResultReader:
+    """Reads one table's rows from a result set.
+
+    :param schema: the columns, which the query must select in this order
+    """
+
+    def __init__(self, schema: TableSchema, config: MySqlConfig) -> None:
+        self.schema, self.type = schema, row_struct(schema)
+        self._finishers: list[col.Finisher] = []
+        self._stores: list[int] = []
+        rows = []
+        slots = [0, 0, 0]
+        for column in schema.columns:
+            kind, a, b, finisher = _column(column, f"{schema.id}.{column.name}", config)
+            store = {k.R_BYTES: k.STORE_VARIABLE, k.R_DECIMAL_WIDE: k.STORE_WIDE}.get(kind, k.STORE_FIXED)
+            rows.append((kind, a, b, slots[store]))
+            slots[store] += 1
+            self._stores.append(store)
+            self._finishers.append(finisher)
+        self._columns = np.array(rows, np.int64).reshape(-1, 4)
+        self._rows = min(BLOCK_ROWS, max((8 << 20) // (8 * len(rows)), 1024))
+
+    def read(self, connection: Connection, sql: str) -> Iterator[pa.StructArray]:
+        """Struct arrays of up to :data:`BLOCK_ROWS` rows.
+
+        :raises SourceUnavailable: the connection was lost
+        """
+        statement = self._execute(connection, sql)
+        packets, scratch = _Packets(connection._sock), col.Scratch()
+        for _ in range(len(self.schema.columns) + 2):  # number of columns, their definitions, end of definitions
+            packets.skip()
+        why = k.NEED_MORE
+        while why != k.LAST_ROW:
+            if why == k.SPLIT:
+                yield self._large(packets.take_large())
+                why = k.ROWS_FULL
+                continue
+            if why == k.NEED_MORE:
+                packets.fill()
+            buffers = col.Buffers(self._stores, self._rows, len(packets.buf), scratch)
+            rows, packets.used, why = k.decode_result(
+                packets.buf, packets.used, packets.have, self._columns, *buffers.arrays
+            )
+            if why == k.PROTOCOL:
+                packets.fail()
+            if rows:
+                yield col.finish(buffers, self._finishers, rows, None, self.type)
+        self._command(connection, struct.pack("<BI", _COM_STMT_CLOSE, statement))
+
+    def _large(self, payload: npt.NDArray[np.uint8]) -> pa.StructArray:
+        """A row of 16 MB or more."""
+        buffers = col.Buffers(self._stores, 1, len(payload), col.Scratch())
+        fixed, valid, wide, offsets, data, filled = buffers.arrays
+        if not k.result_row(
+            payload, 1, len(payload), 0, self._columns, len(self._columns), fixed, valid, wide, offsets, data, filled
+        ):
+            raise SourceUnavailable(
+                "The server's answer cannot be understood: a large row has another length than it says."
+            )
+        return col.finish(buffers, self._finishers, 1, None, self.type)
+
+    def _execute(self, connection: Connection, sql: str) -> int:
+        """Prepare and execute; the answer is left in the socket."""
+        c: Any = connection
+        c._execute_command(_COM_STMT_PREPARE, sql)
+        head = c._read_packet()._data
+        statement, ncols, nparams = struct.unpack_from("<IHH", head, 1)
+        for count in (nparams, ncols):
+            for _ in range(count + (1 if count else 0)):
+                c._read_packet()
+        if ncols != len(self.schema.columns):
+            raise AssertionError(f"{ncols} columns came for {len(self.schema.columns)}")
+        self._command(connection, struct.pack("<BIBI", _COM_STMT_EXECUTE, statement, 0, 1))
+        return int(statement)
+
+    @staticmethod
+    def _command(connection: Connection, body: bytes) -> None:
+        connection._sock.sendall(struct.pack("<I", len(body))[:3] + b"\0" + body)
+
+
+class _Packets:
+    """What the server sends, in a buffer: bytes ``used`` to ``have`` are waiting."""
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+        self.buf: npt.NDArray[np.uint8] = np.empty(BUFFER, np.uint8)
+        self.used = self.have = 0
+
+    def fill(self) -> None:
+        """Have at least the next packet, and what else is there."""
+        self._need(4)
+        self._need(4 + self._length())
+        if self.have < len(self.buf):
+            self._poll()
+
+    def skip(self) -> None:
+        """Go past one packet that is not a row."""
+        self._need(4)
+        length = self._length()
+        self._need(4 + length)
+        if self.buf[self.used + 4] == 0xFF:
+            self.fail()
+        self.used += 4 + length
+
+    def take_large(self) -> npt.NDArray[np.uint8]:
+        """The payload of a row that was cut into several packets."""
+        parts = []
+        length = 0xFFFFFF
+        while length == 0xFFFFFF:
+            self._need(4)
+            length = self._length()
+            self._need(4 + length)
+            parts.append(self.buf[self.used + 4 : self.used + 4 + length].copy())
+            self.used += 4 + length
+        return np.concatenate(parts)
+
+    def fail(self) -> None:
+        """An error packet, or something that should not be there."""
+        packet = self.buf[self.used + 4 : min(self.used + 4 + self._length(), self.have)].tobytes()
+        if packet[:1] == b"\xff":
+            pymysql.err.raise_mysql_exception(packet)
+        raise SourceUnavailable(f"The server's answer cannot be understood (it begins with {packet[:8].hex()}).")
+
+    def _length(self) -> int:
+        at = self.used
+        return int(self.buf[at]) | int(self.buf[at + 1]) << 8 | int(self.buf[at + 2]) << 16
+
+    def _need(self, count: int) -> None:
+        if self.have - self.used >= count:
+            return
+        rest = self.have - self.used
+        buf = self.buf if count <= len(self.buf) else np.empty(count + BUFFER // 4, np.uint8)
+        buf[:rest] = self.buf[self.used : self.have].copy()
+        self.buf, self.used, self.have = buf, 0, rest
+        while self.have < count:
+            if not self._receive():
+                raise _lost("the server closed it")
+
+    def _poll(self) -> None:
+        """Take what has come already, so that a block has many rows."""
+        while self.have < len(self.buf) // 2 and select.select([self._sock], [], [], 0)[0] and self._receive():
+            pass
+
+    def _receive(self) -> int:
+        try:
+            n = int(self._sock.recv_into(memoryview(self.buf)[self.have :]))  # type: ignore[arg-type]
+        except OSError as e:
+            raise _lost(str(e)) from e
+        self.have += n
+        return n
+
+
+def _lost(why: str) -> SourceUnavailable:
+    return SourceUnavailable(
+        f"The connection was lost while a table was read: {why}.",
+        safe="Tables that were read completely are kept; the next run goes on with this one.",
+        remedy="if it happens again and again, raise net_write_timeout and wait_timeout on the server",
+    )
+
+
+_Read = tuple[int, int, int, col.Finisher]
+
+
+def _column(column: Column, where: str, config: MySqlConfig) -> _Read:
+    """How the binary protocol gives a column."""
+    t = ColumnType.of(column)
+    if t.base in INTEGERS:
+        width = {3: 4}.get(INTEGERS[t.base], INTEGERS[t.base])
+        wide = t.unsigned and t.base == "bigint"
+        return k.R_INT, width, int(t.unsigned), col.unsigned_bigint(column, where) if wide else col.integers(column)
+    if t.base == "decimal":
+        return _decimal(column, *t.digits)
+    if t.base in ("date", "datetime", "timestamp"):
+        return k.R_DATE if t.base == "date" else k.R_DATETIME, 0, 0, col.temporals(column)
+    if t.base == "bit":
+        return k.R_BIT, 0, 0, col.booleans if column.type == "bool" else col.bits(column)
+    simple: dict[str, _Read] = {
+        "float": (k.R_BITS, 4, 0, col.floats),
+        "double": (k.R_BITS, 8, 0, col.doubles),
+        "year": (k.R_INT, 2, 1, col.integers(column)),
+        "time": (k.R_TIME, 0, 0, col.integers(column)),
+        "vector": (k.R_BYTES, 0, 0, col.vectors),
+    }
+    if t.base in simple:
+        return simple[t.base]
+    if t.base in SPATIAL:
+        return k.R_BYTES, 0, 0, col.geometries
+    if t.base in BLOBS:
+        return k.R_BYTES, 0, 0, col.binaries(config.binary_handling_mode)
+    # everything else comes as text in the connection's character set, which is utf8mb4
+    return k.R_BYTES, 0, 0, col.variable(pa.string())
+
+
+def _decimal(column: Column, precision: int, scale: int) -> _Read:
+    if precision <= 18:
+        return k.R_DECIMAL, precision, scale, col.decimals(column, precision, scale, wide=False)
+    if precision <= 38:
+        return k.R_DECIMAL_WIDE, precision, scale, col.decimals(column, precision, scale, wide=True)
+    return k.R_BYTES, precision, scale, col.long_decimals(column, precision, scale, lambda b, _p, _s: b.decode())
+
+
+__all__ = ["ResultReader"]

@@ -1,0 +1,197 @@
+"""A consistent view of tables: one position, several connections that see the same rows.
+
+The global read lock is held while the readers' transactions are opened and the position and structures are read, and is given
+back before the first row is (Debezium MySQL connector, "Initial snapshots that use a global read lock"). Where the server does
+not allow it, the tables themselves are locked instead, just as long.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pymysql
+from pymysql.connections import Connection
+
+from airflow_provider_cdc.core.errors import SourceUnavailable
+from airflow_provider_cdc.core.events import READ, RowBlock
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.source import Chunk, SnapshotSession
+from airflow_provider_cdc.sources.mysql.catalogue import Catalogue, quoted, quoted_name
+from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig
+from airflow_provider_cdc.sources.mysql.connect import Server, connect, scalar, server_of, translated
+from airflow_provider_cdc.sources.mysql.position import MySqlPosition
+from airflow_provider_cdc.sources.mysql.resultset import ResultReader
+from airflow_provider_cdc.sources.mysql.types import INTEGERS, ColumnType
+
+log = logging.getLogger(__name__)
+
+CHUNK_ROWS = 250_000
+_NO_LOCK_RIGHTS = {1044, 1045, 1142, 1227}
+_LOCK_TIMEOUT = {1205, 1969, 3024}
+
+
+class MySqlSnapshot(SnapshotSession):
+    """See :class:`airflow_provider_cdc.core.source.SnapshotSession`."""
+
+    position: MySqlPosition
+
+    def __init__(
+        self, config: MySqlConfig, tables: Sequence[TableId], readers: int, created_of: Callable[[str], int]
+    ) -> None:
+        self._config = config
+        self._connections: list[Connection] = []
+        self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
+        self._created_of = created_of
+        try:
+            with translated(config, "opening a snapshot"):
+                self._open(list(tables), readers)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, tables: list[TableId], readers: int) -> None:
+        lock, connections = self._connect(), [self._connect() for _ in range(readers)]
+        server, mode = server_of(lock), self._config.snapshot_locking_mode
+        catalogue = Catalogue(lock, self._config, mariadb=server.mariadb)
+        if mode is not LockingMode.NONE:
+            self._lock(lock, tables)
+        began = time.monotonic()
+        for connection in connections:
+            with connection.cursor() as cursor:
+                cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        position = log_end(lock, server)
+        self.ts_us = int(scalar(lock, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"))
+        self.schemas = catalogue.tables(tables)
+        self.ddl = {t: catalogue.create_statement(t) for t in self.schemas}
+        if mode is LockingMode.MINIMAL:
+            with lock.cursor() as cursor:
+                cursor.execute("UNLOCK TABLES")
+            log.info("The snapshot's locks were held for %.2f s.", time.monotonic() - began)
+        self.position = replace(position, created=self._created_of(position.file))
+        self._rows = catalogue.rows(self.schemas)
+        for connection in connections:
+            self._idle.put(connection)
+
+    def _connect(self) -> Connection:
+        connection = connect(self._config)
+        self._connections.append(connection)
+        return connection
+
+    def _lock(self, connection: Connection, tables: list[TableId]) -> None:
+        """The global read lock, or read locks on the tables where the account, or a hosted server, does not allow it."""
+        seconds = max(round(self._config.snapshot_lock_timeout_ms / 1000), 1)
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION lock_wait_timeout = {seconds}")
+            try:
+                cursor.execute("FLUSH TABLES WITH READ LOCK")
+            except pymysql.err.MySQLError as e:
+                if e.args[0] in _LOCK_TIMEOUT:
+                    raise self._not_locked(seconds) from e
+                if e.args[0] not in _NO_LOCK_RIGHTS or not tables:
+                    raise
+                log.info("The global read lock is not allowed (%s); the tables are locked instead.", e.args[1])
+                try:
+                    cursor.execute("LOCK TABLES " + ", ".join(f"{quoted(t)} READ" for t in tables))
+                except pymysql.err.MySQLError as e2:
+                    if e2.args[0] in _LOCK_TIMEOUT:
+                        raise self._not_locked(seconds) from e2
+                    raise
+
+    def _not_locked(self, seconds: int) -> SourceUnavailable:
+        return SourceUnavailable(
+            f"The lock for a consistent snapshot was not granted within {seconds} s: a long transaction or statement holds it up.",
+            where="FLUSH TABLES WITH READ LOCK",
+            safe="Nothing was read; the offset is untouched.",
+            remedy="run the snapshot at a quieter time, raise snapshot.lock.timeout.ms, or end the statement that "
+            "SHOW PROCESSLIST shows running",
+        )
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def chunks(self, table: TableId) -> list[Chunk]:
+        rows = self._rows.get(table, 0)
+        schema = self.schemas[table]
+        first = schema.column(schema.key[0]) if schema.key else None
+        if first is None or rows <= CHUNK_ROWS or ColumnType.of(first).base not in INTEGERS:
+            return [Chunk(table, None, rows)]
+        name = quoted_name(first.name)
+        connection = self._idle.get()
+        try:
+            with translated(self._config, str(table)), connection.cursor() as cursor:
+                cursor.execute(f"SELECT MIN({name}), MAX({name}) FROM {quoted(table)}")
+                low, high = cursor.fetchone() or (None, None)
+        finally:
+            self._idle.put(connection)
+        if low is None:
+            return [Chunk(table, None, 0)]
+        count = min(-(-rows // CHUNK_ROWS), high - low + 1)
+        edges = [low + (high - low + 1) * i // count for i in range(1, count)]
+        if not edges:
+            return [Chunk(table, None, rows)]
+        conditions = [f"{name} < {edges[0]}"]
+        conditions += [f"{name} >= {a} AND {name} < {z}" for a, z in itertools.pairwise(edges)]
+        conditions += [f"{name} >= {edges[-1]}"]
+        return [Chunk(table, condition, rows // count) for condition in conditions]
+
+    def read(self, chunk: Chunk) -> Iterator[RowBlock]:
+        schema = self.schemas[chunk.table]
+        columns = ", ".join(quoted_name(c.name) for c in schema.columns)
+        sql = f"SELECT {columns} FROM {quoted(chunk.table)}" + (f" WHERE {chunk.condition}" if chunk.condition else "")
+        connection = self._idle.get()
+        try:
+            with translated(self._config, f"{chunk.table} {chunk.condition or ''}"):
+                for images in ResultReader(schema, self._config).read(connection, sql):
+                    yield self._block(schema, images)
+        finally:
+            self._idle.put(connection)
+
+    def _block(self, schema: TableSchema, images: pa.StructArray) -> RowBlock:
+        n = len(images)
+        zeros = pa.array(np.zeros(n, np.int64))
+        file = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([self.position.file]))
+        return RowBlock(
+            table=schema,
+            op=np.full(n, READ, np.int8),
+            before=None,
+            after=images,
+            order=np.arange(n),
+            transaction=None,
+            ts_us=np.full(n, self.ts_us, np.int64),
+            source={
+                "server_id": zeros,
+                "file": file,
+                "pos": pa.array(np.full(n, self.position.pos, np.int64)),
+                "row": pa.array(np.zeros(n, np.int32)),
+            },
+        )
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection._force_close()
+        self._connections.clear()
+
+
+def log_end(connection: Connection, server: Server) -> MySqlPosition:
+    """Where the server writes next."""
+    with connection.cursor() as cursor:
+        statement = (
+            "SHOW BINARY LOG STATUS" if not server.mariadb and server.number >= (8, 2, 0) else "SHOW MASTER STATUS"
+        )
+        cursor.execute(statement)
+        row = cursor.fetchone()
+    if row is None:
+        raise SourceUnavailable(
+            "The server has no binary log.", remedy="switch the binary log on: log_bin, binlog_format=ROW"
+        )
+    gtids = str(row[4]).replace("\n", "") if not server.mariadb and len(row) > 4 else ""
+    if server.mariadb:
+        gtids = str(scalar(connection, "SELECT @@gtid_binlog_pos") or "")
+    return MySqlPosition(str(row[0]), int(row[1]), gtids if server.gtids else "", server=server.identity)

@@ -1,0 +1,183 @@
+"""The Source seam for MySQL and MariaDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import pyarrow as pa
+import pymysql
+from pymysql.connections import Connection
+
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.events import LogItem
+from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.source import Finding, SnapshotSession, Source, Tables
+from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.catalogue import Catalogue
+from airflow_provider_cdc.sources.mysql.checks import check
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.connect import Server, connect, position_lost, server_of, translated
+from airflow_provider_cdc.sources.mysql.position import MySqlPosition
+from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot, log_end
+from airflow_provider_cdc.sources.mysql.stream import BinlogStream
+from airflow_provider_cdc.sources.mysql.wire import BinlogConnection
+
+_T = TypeVar("_T")
+
+
+class MySqlSource(Source):
+    """MySQL 5.7.?, 8 and 9; :class:`MariaDbSource` is the same for MariaDB."""
+
+    Config: ClassVar[type[ConnectorConfig]] = MySqlConfig
+    connector = "mysql"
+
+    def __init__(self, config: MySqlConfig) -> None:
+        self._config = config
+        self._connection: Connection | None = None
+        self._server: Server | None = None
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def check(self) -> list[Finding]:
+        with translated(self._config):
+            return check(self._connected(), self.server, self._config)
+
+    def discover(self) -> dict[TableId, TableSchema]:
+        return self._catalogued(lambda c: c.tables())
+
+    def current_position(self) -> MySqlPosition:
+        with translated(self._config):
+            connection = connect(self._config)
+            try:
+                return log_end(connection, server_of(connection))
+            finally:
+                connection.close()
+
+    def oldest_position(self) -> MySqlPosition:
+        with translated(self._config), self._connected().cursor() as cursor:
+            cursor.execute("SHOW BINARY LOGS")
+            files = cursor.fetchall()
+        return MySqlPosition(str(files[0][0]), 4, "", self._file_created(str(files[0][0])), self.server.identity)
+
+    def verify_position(self, position: Position) -> None:
+        assert isinstance(position, MySqlPosition)
+        with translated(self._config, str(position)), self._connected().cursor() as cursor:
+            cursor.execute("SHOW BINARY LOGS")
+            files = {str(row[0]): int(row[1]) for row in cursor.fetchall()}
+        same_server = position.server == self.server.identity
+        if same_server and position.file in files:
+            self._verify_file(position, files[position.file])
+        elif not (position.gtids and self.server.gtids):
+            kept = f"it keeps {min(files)} to {max(files)}" if files else "it keeps no file"
+            raise position_lost(f"the server has purged {position.file}; {kept}", str(position))
+        # whether the GTIDs are still there, only the server can tell: it does when it is asked for the log
+        self._probe(position)
+
+    def _verify_file(self, position: MySqlPosition, size: int) -> None:
+        created = self._file_created(position.file)
+        if position.created and created and position.created != created:
+            raise position_lost(
+                f"{position.file} is another file than the one that was read: the server's log was reset or replaced",
+                str(position),
+            )
+        if position.pos > size:
+            raise position_lost(
+                f"{position.file} has {size} bytes, less than the saved position: the server's log was reset or cut",
+                str(position),
+            )
+
+    def _probe(self, position: MySqlPosition) -> None:
+        """Ask for the log at a position; the server's first answer is an error if it does not have it."""
+        with BinlogConnection(self._config, self.server, position, follow=False) as connection:
+            for _ in connection.events():
+                return
+
+    def parse_position(self, document: dict[str, Any]) -> MySqlPosition:
+        return MySqlPosition(**document)
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def snapshot(self, tables: Sequence[TableId], *, readers: int) -> SnapshotSession:
+        return MySqlSnapshot(self._config, tables, readers, self._file_created)
+
+    def stream(self, start: Position, tables: Tables, *, until: Position | None) -> Iterator[LogItem]:
+        assert isinstance(start, MySqlPosition)
+        assert until is None or isinstance(until, MySqlPosition)
+        charsets = self._catalogued(lambda c: c.charsets())
+        stream = BinlogStream(
+            self._config, self.server, start, until, tables, self._present, self._database_charset, charsets
+        )
+        yield from stream.items()
+
+    def _present(self, table: TableId) -> TableSchema | None:
+        return self._catalogued(lambda c: c.table(table))
+
+    def _database_charset(self, database: str) -> str | None:
+        return self._catalogued(lambda c: c.database_charset(database))
+
+    @property
+    def source_fields(self) -> dict[str, pa.DataType]:
+        return {
+            "server_id": pa.int64(),
+            "gtid": pa.string(),
+            "file": pa.string(),
+            "pos": pa.int64(),
+            "row": pa.int32(),
+            "thread": pa.int64(),
+            "query": pa.string(),
+        }
+
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    @property
+    def server(self) -> Server:
+        """What the server says of itself; asked once."""
+        if self._server is None:
+            self._server = server_of(self._connected())
+            wanted = "MariaDB" if self.connector == "mariadb" else "MySQL"
+            if self._server.mariadb != (self.connector == "mariadb"):
+                raise ConfigError(
+                    f"The server says it is {self._server.version}; the connector's source is {self.connector}.",
+                    remedy=f"use the source {'mysql' if wanted == 'MariaDB' else 'mariadb'}, or connect to a {wanted} server",
+                )
+        return self._server
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection._force_close()
+            self._connection = None
+
+    def _connected(self) -> Connection:
+        if self._connection is None or not self._connection.open:
+            self._connection = connect(self._config)
+        return self._connection
+
+    def _catalogued(self, question: Callable[[Catalogue], _T]) -> _T:
+        """Ask the catalogue; an idle connection may have been closed by the server, so once more on a new one."""
+        mariadb = self.server.mariadb
+        try:
+            return question(Catalogue(self._connected(), self._config, mariadb=mariadb))
+        except pymysql.err.OperationalError:
+            self.close()
+            with translated(self._config):
+                return question(Catalogue(self._connected(), self._config, mariadb=mariadb))
+
+    def _file_created(self, file: str) -> int:
+        """When a log file was begun, by the header of its first event; 0 when the server will not say."""
+        position = MySqlPosition(file, 4, server=self.server.identity)
+        with BinlogConnection(self._config, self.server, position, follow=False) as connection:
+            for events in connection.events():
+                formats = events.table[events.table[:, k.EV_TYPE] == b.FORMAT_DESCRIPTION]
+                if len(formats):
+                    return int(formats[0, k.EV_TIME])
+        return 0
+
+
+class MariaDbSource(MySqlSource):
+    """MariaDB 10.5 and newer."""
+
+    connector = "mariadb"

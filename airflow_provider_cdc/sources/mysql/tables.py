@@ -1,0 +1,125 @@
+"""Which table a row event belongs to, and how its rows are read: the table maps of the log, known by their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from airflow_provider_cdc.core.errors import SchemaConflict
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.source import Tables
+from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.layout import Layout, Mismatch, build_layout
+
+SYSTEM_DATABASES = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
+
+
+class TableMaps:
+    """The table maps seen so far, as the ``route`` kernel looks them up.
+
+    A map that is new, or not the same as before, is put together with the table's schema. If the two do not fit, the
+    catalogue is asked; if that does not fit either, reading stops: rows are never decoded under a guess.
+
+    :param catalogue: reads a table's present structure from the server
+    :param charsets: collation number → character set
+    """
+
+    def __init__(
+        self,
+        config: MySqlConfig,
+        tables: Tables,
+        catalogue: Callable[[TableId], TableSchema | None],
+        charsets: Mapping[int, str],
+    ) -> None:
+        self._config, self._tables, self._catalogue, self._charsets = config, tables, catalogue, charsets
+        self.layouts: list[Layout] = []
+        self.ids = np.full(k.SLOTS, -1, np.int64)
+        self.places = np.zeros((k.SLOTS, 2), np.int64)
+        self.numbers = np.full(k.SLOTS, k.NOT_WANTED, np.int32)
+        self.bytes = np.zeros(1 << 16, np.uint8)
+        self._filled = 0
+        self._bodies: dict[int, bytes] = {}
+        self._built: dict[bytes, int] = {}
+
+    def forget(self) -> None:
+        """Structures have changed: look at every map again."""
+        self.ids[:] = -1
+        self.layouts.clear()
+        self._filled = 0
+        self._bodies.clear()
+        self._built.clear()
+
+    def known(self, table_id: int) -> bool:
+        """Whether a map of this number was seen; if so, it gets its place among the looked-up ones back."""
+        body = self._bodies.get(table_id)
+        if body is None:
+            return False
+        self._place(table_id, body, self._built[body[8:]])
+        return True
+
+    def learn(self, body: bytes, where: str) -> TableSchema | None:
+        """Take in a new table map.
+
+        :return: the table's structure as the catalogue has it, if the known one did not fit and this one does; the caller
+            has it applied and calls again
+        :raises SchemaConflict: neither fits
+        """
+        table_map = b.parse_table_map(body)
+        number = self._built.get(body[8:])
+        if number is None:
+            number = k.NOT_WANTED
+            table = TableId(namespace=table_map.database, name=table_map.table)
+            if table.namespace not in SYSTEM_DATABASES and self._tables.captured(table):
+                found = self._layout(table_map, table, where)
+                if isinstance(found, TableSchema):
+                    return found
+                number = len(self.layouts)
+                self.layouts.append(found)
+            self._built[body[8:]] = number
+        self._bodies[table_map.table_id] = body
+        self._place(table_map.table_id, body, number)
+        return None
+
+    def _layout(self, table_map: b.TableMap, table: TableId, where: str) -> Layout | TableSchema:
+        schema = self._tables.get(table)
+        problem = "its structure is not known"
+        if schema is not None:
+            try:
+                layout = build_layout(table_map, schema, self._config, self._charsets)
+                return self._with_logged_key(table_map, schema) or layout
+            except Mismatch as e:
+                problem = str(e)
+        present = self._catalogue(table)
+        if present is not None:
+            try:
+                build_layout(table_map, present, self._config, self._charsets)
+                return present
+            except Mismatch as e:
+                problem += f"; against the catalogue: {e}"
+        raise SchemaConflict(
+            f"Rows of {table} were written under a structure that is not known: {problem}.",
+            where=where,
+            safe="Everything before this transaction is captured; no row was decoded under a guess.",
+            remedy="set binlog_row_metadata=FULL if the server does not have it, then read the table again: "
+            "snapshot.mode=always for one run",
+        )
+
+    def _with_logged_key(self, table_map: b.TableMap, schema: TableSchema) -> TableSchema | None:
+        """The schema with the primary key that the log tells, if it is another one."""
+        if table_map.primary_key is None:
+            return None
+        key = tuple(schema.names[i] for i in table_map.primary_key)
+        return None if key == schema.key else schema.model_copy(update={"key": key})
+
+    def _place(self, table_id: int, body: bytes, number: int) -> None:
+        if self._filled + len(body) > len(self.bytes):
+            grown = np.zeros(max(2 * len(self.bytes), self._filled + len(body)), np.uint8)
+            grown[: self._filled] = self.bytes[: self._filled]
+            self.bytes = grown
+        slot = table_id % k.SLOTS
+        self.bytes[self._filled : self._filled + len(body)] = np.frombuffer(body, np.uint8)
+        self.ids[slot], self.places[slot], self.numbers[slot] = table_id, (self._filled, len(body)), number
+        self._filled += len(body)

@@ -1,0 +1,170 @@
+"""From a declared MySQL or MariaDB column to a change log column: types, semantic names, handling modes.
+
+The mapping is that of "Data type mappings" of the Debezium MySQL connector document. Two rules are ours, because losing a
+value without a word is not an option: a ``BIGINT UNSIGNED`` beyond 63 bits is an error in mode ``long`` (Debezium wraps it
+around), and a ``DECIMAL`` of more than 38 digits, which neither Parquet nor Spark can hold as a number, becomes text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider_cdc.core.config import BinaryHandling, DecimalHandling, TimePrecision
+from airflow_provider_cdc.core.schema import GEOMETRY, Column, Declared
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig, UnsignedHandling
+
+INTEGERS = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
+"""Integer types and their width in the log, in bytes."""
+TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
+BLOBS = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
+SPATIAL = {
+    "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
+    "geomcollection",
+}  # fmt: skip
+MAX_DECIMAL_DIGITS = 38
+
+_JDBC = {
+    "tinyint": 5, "smallint": 5, "mediumint": 4, "int": 4, "bigint": -5, "decimal": 3, "float": 6, "double": 8, "bit": -7,
+    "char": 1, "varchar": 12, "tinytext": 12, "text": 12, "mediumtext": 12, "longtext": 12, "json": 12, "binary": -2,
+    "varbinary": -3, "tinyblob": 2004, "blob": 2004, "mediumblob": 2004, "longblob": 2004, "enum": 1, "set": 1, "date": 91,
+    "time": 92, "datetime": 93, "timestamp": 2014, "year": 4, "uuid": 12, "inet4": 12, "inet6": 12, "vector": -3,
+}  # fmt: skip
+"""``java.sql.Types`` numbers of ``tableChanges[].columns[].jdbcType``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """A column's declared type, as the DDL or ``information_schema`` gives it.
+
+    :param base: canonical lower-case type name
+    :param length: display width, number of characters or bytes, digits of a decimal, fractional digits of a temporal type
+    :param values: members of an ENUM or SET
+    """
+
+    base: str
+    length: int | None = None
+    scale: int | None = None
+    unsigned: bool = False
+    charset: str | None = None
+    values: tuple[str, ...] = ()
+
+    @property
+    def fraction(self) -> int:
+        """Fractional digits of a temporal type."""
+        return self.length or 0
+
+    @property
+    def digits(self) -> tuple[int, int]:
+        """Precision and scale of a decimal."""
+        return self.length or 10, self.scale or 0
+
+    @classmethod
+    def of(cls, column: Column) -> ColumnType:
+        """The declared type of a change log column; the inverse of :func:`make_column`."""
+        declared = column.declared
+        base, _, rest = declared.type_name.lower().partition(" ")
+        return cls(base, declared.length, declared.scale, "unsigned" in rest, declared.charset, declared.values)
+
+
+def make_column(
+    name: str,
+    type_: ColumnType,
+    config: MySqlConfig,
+    *,
+    nullable: bool,
+    default: str | None = None,
+    default_is_expression: bool = False,
+    auto_incremented: bool = False,
+    generated: bool = False,
+) -> Column | None:
+    """The change log column for a declared one; ``None`` for a type that cannot be captured."""
+    mapped = _map(type_, config)
+    if mapped is None:
+        return None
+    arrow, semantic, parameters = mapped
+    type_name = type_.base.upper() + (" UNSIGNED" if type_.unsigned else "")
+    return Column(
+        name=name,
+        type=arrow,
+        nullable=nullable,
+        semantic=semantic,
+        parameters=parameters,
+        declared=Declared(
+            jdbc_type=_JDBC.get(type_.base, 1111),
+            type_name=type_name,
+            type_expression=type_name,
+            charset=type_.charset if type_.base in TEXTS | {"enum", "set"} else None,
+            length=type_.length,
+            scale=type_.scale,
+            auto_incremented=auto_incremented,
+            generated=generated,
+            default=default,
+            default_is_expression=default_is_expression,
+            values=type_.values,
+        ),
+    )
+
+
+_Mapped = tuple[str, str | None, dict[str, str]]
+
+
+def _map(t: ColumnType, config: MySqlConfig) -> _Mapped | None:
+    """Change log type, semantic name and parameters."""
+    if t.base in INTEGERS:
+        return _integer(t, config)
+    if t.base in TEXTS or t.base in ("uuid", "inet4", "inet6"):
+        return "string", None, {}
+    if t.base in BLOBS:
+        return ("binary" if config.binary_handling_mode is BinaryHandling.BYTES else "string"), None, {}
+    if t.base == "decimal":
+        return _decimal(*t.digits, config)
+    if t.base in ("date", "time", "datetime", "timestamp"):
+        return _temporal(t, config)
+    if t.base in SPATIAL:
+        kind = "Point" if t.base == "point" else "Geometry"
+        return GEOMETRY, f"io.debezium.data.geometry.{kind}", {}
+    if t.base == "bit":
+        bits = t.length or 1
+        return ("bool", None, {}) if bits == 1 else ("binary", "io.debezium.data.Bits", {"length": str(bits)})
+    if t.base in ("enum", "set"):
+        return "string", f"io.debezium.data.Enum{'Set' if t.base == 'set' else ''}", {"allowed": ",".join(t.values)}
+    simple: dict[str, _Mapped] = {
+        "float": ("float", None, {}),
+        "double": ("double", None, {}),
+        "year": ("int32", "io.debezium.time.Year", {}),
+        "json": ("string", "io.debezium.data.Json", {}),
+        "vector": ("list<item: float>", "io.debezium.data.FloatVector", {}),
+    }
+    return simple.get(t.base)
+
+
+def _integer(t: ColumnType, config: MySqlConfig) -> _Mapped:
+    if t.base == "bigint" and t.unsigned and config.bigint_unsigned_handling_mode is UnsignedHandling.PRECISE:
+        return "decimal128(20, 0)", "org.apache.kafka.connect.data.Decimal", {"scale": "0"}
+    width = {"tinyint": "int16", "smallint": "int32" if t.unsigned else "int16", "mediumint": "int32"}
+    return width.get(t.base, "int64" if t.unsigned or t.base == "bigint" else "int32"), None, {}
+
+
+def _decimal(precision: int, scale: int, config: MySqlConfig) -> _Mapped:
+    match config.decimal_handling_mode:
+        case DecimalHandling.DOUBLE:
+            return "double", None, {}
+        case DecimalHandling.STRING:
+            return "string", None, {}
+    semantic = "org.apache.kafka.connect.data.Decimal", {"scale": str(scale)}
+    return f"decimal128({precision}, {scale})" if precision <= MAX_DECIMAL_DIGITS else "string", *semantic
+
+
+def _temporal(t: ColumnType, config: MySqlConfig) -> _Mapped:
+    """Values are native; the mode decides on the semantic name, and so on the number in the JSON form."""
+    mode = config.time_precision_mode
+    connect = mode is TimePrecision.CONNECT
+    if t.base == "timestamp":
+        return "timestamp[us, tz=UTC]", "io.debezium.time.ZonedTimestamp", {}
+    if t.base == "date":
+        return "date32[day]", "org.apache.kafka.connect.data.Date" if connect else "io.debezium.time.Date", {}
+    if t.base == "time":
+        adaptive = "Time" if mode is TimePrecision.ADAPTIVE and t.fraction <= 3 else "MicroTime"
+        return "int64", "org.apache.kafka.connect.data.Time" if connect else f"io.debezium.time.{adaptive}", {}
+    fine = "MicroTimestamp" if t.fraction > 3 else "Timestamp"
+    return "timestamp[us]", "org.apache.kafka.connect.data.Timestamp" if connect else f"io.debezium.time.{fine}", {}

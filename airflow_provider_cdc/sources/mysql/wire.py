@@ -1,0 +1,273 @@
+"""The replication connection: asks for the binary log and cuts what comes into events, many at a time.
+
+PyMySQL connects and authenticates; from then on the socket is read here, in large blocks into one buffer, and cut by a kernel.
+A connection that is lost raises, always: nobody reconnects behind the back of whoever keeps the position.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pymysql
+
+from airflow_provider_cdc.core.errors import SourceLogDamaged, SourceUnavailable, UnknownLogEvent
+from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.connect import Server, connect, translate, translated
+from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids
+from airflow_provider_cdc.sources.mysql.position import MySqlPosition
+
+BUFFER = 4 << 20
+_MAX_EVENTS = 1 << 17
+_COM_REGISTER_SLAVE, _COM_BINLOG_DUMP, _COM_BINLOG_DUMP_GTID = 0x15, 0x12, 0x1E
+_NON_BLOCK, _SEND_ANNOTATE, _THROUGH_GTID = 0x01, 0x02, 0x04
+_QUIET_BEATS = 10
+"""So many missed heartbeats mean that the connection is dead."""
+
+
+@dataclass(slots=True)
+class Events:
+    """Events in a buffer; valid until more is asked for.
+
+    :param table: ``int64[events, EV_FIELDS]``, see ``kernels/split.py``
+    :param full: there is no room to keep any of them
+    :ivar keep: set by whoever takes the events: from this one on they are to come again, with more
+    """
+
+    buf: npt.NDArray[np.uint8]
+    table: npt.NDArray[np.int64]
+    full: bool = False
+    keep: int | None = None
+
+    def body(self, i: int) -> bytes:
+        """Event ``i`` without its header and checksum."""
+        start = int(self.table[i, k.EV_START])
+        return self.buf[start + k.HEADER : start + int(self.table[i, k.EV_LENGTH])].tobytes()
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+
+class BinlogConnection:
+    """A dump of the binary log from one position on. A context manager.
+
+    :param follow: wait for new events for ever; otherwise the server ends the stream at the end of the log
+    """
+
+    def __init__(self, config: MySqlConfig, server: Server, start: MySqlPosition, *, follow: bool) -> None:
+        self._config, self._server, self._start, self._follow = config, server, start, follow
+        self._beat_s = max(config.poll_interval_ms / 1000, 0.1)
+        self.checksum = 0 if server.variables.get("binlog_checksum", "NONE").upper() == "NONE" else 4
+        self._buf = np.empty(BUFFER, np.uint8)
+        self._have = 0
+        self._table = np.empty((_MAX_EVENTS, k.EV_FIELDS), np.int64)
+        self._connection = connect(config)
+        try:
+            with translated(config, str(start)):
+                self._ask()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._connection._force_close()
+
+    def __enter__(self) -> BinlogConnection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(
+                "SET @master_binlog_checksum = @@global.binlog_checksum, @source_binlog_checksum = @@global.binlog_checksum"
+            )
+            cursor.execute(
+                f"SET @master_heartbeat_period = {int(self._beat_s * 1e9)}, @source_heartbeat_period = {int(self._beat_s * 1e9)}"
+            )
+            for name in ("read", "write"):
+                if seconds := getattr(self._config, f"binlog_net_{name}_timeout"):
+                    cursor.execute(f"SET net_{name}_timeout = {seconds}")
+            if self._server.mariadb:
+                cursor.execute("SET @mariadb_slave_capability = 4")
+                if self._start.gtids:
+                    cursor.execute("SET @slave_connect_state = %s", (self._start.gtids,))
+                    cursor.execute("SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0")
+        sock: socket.socket = self._connection._sock
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        sock.settimeout(self._beat_s * _QUIET_BEATS if self._follow else 60 + self._beat_s)
+        self._sock, self._poll = sock, select.poll()
+        self._poll.register(sock, select.POLLIN)
+        self._register()
+        self._send(self._dump_request())
+
+    def _register(self) -> None:
+        """Join as a replica, so that administrators see who reads (``SHOW REPLICAS``)."""
+        host = b"airflow_provider_cdc"
+        body = struct.pack("<BIB", _COM_REGISTER_SLAVE, self._config.database_server_id, len(host)) + host
+        self._send(body + struct.pack("<BBHII", 0, 0, 0, 0, 0))
+        self._connection._next_seq_id = 1
+        self._connection._read_packet()
+
+    def _dump_request(self) -> bytes:
+        flags = 0 if self._follow else _NON_BLOCK
+        if self._server.mariadb and self._config.include_query:
+            flags |= _SEND_ANNOTATE
+        server_id = self._config.database_server_id
+        if self._start.gtids and self._server.gtids and not self._server.mariadb:
+            encoded = MySqlGtids.parse(self._start.gtids).encode()
+            head = struct.pack("<BHIIQI", _COM_BINLOG_DUMP_GTID, flags | _THROUGH_GTID, server_id, 0, 4, len(encoded))
+            return head + encoded
+        by_gtid = self._server.mariadb and self._start.gtids
+        name, pos = (b"", 4) if by_gtid else (self._start.file.encode(), self._start.pos)
+        if pos > 0xFFFFFFFF:
+            raise UnknownLogEvent(
+                "The position is beyond 4 GB in its file, where the protocol cannot point to without GTIDs.",
+                where=str(self._start),
+                safe="Everything before it is captured.",
+                remedy="switch GTIDs on at the source, or set snapshot.mode=when_needed after the file was purged",
+            )
+        return struct.pack("<BIHI", _COM_BINLOG_DUMP, pos, flags, server_id) + name
+
+    def _send(self, body: bytes) -> None:
+        self._sock.sendall(struct.pack("<I", len(body))[:3] + b"\0" + body)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def events(self) -> Iterator[Events]:
+        """All events up to the end of the log, or for ever; while nothing happens, the server's heartbeats.
+
+        The buffer is reused: whoever has taken a set of events is done with it when asking for the next, but for those from
+        :attr:`Events.keep` on, which come again at the head of the next set.
+
+        :raises PositionLost: the server does not have the position any more
+        :raises SourceUnavailable: the connection was lost
+        """
+        front = tail = count = 0  # kept events begin at front; what is not cut yet begins at tail
+        while True:
+            n, tail, why = k.split_packets(self._buf, tail, self._have, self._table[count:], self.checksum)
+            # a format description may change how the events after it end: cut there
+            formats = np.flatnonzero(self._table[count : count + n, k.EV_TYPE] == b.FORMAT_DESCRIPTION)
+            if len(formats) and formats[0] + 1 < n:
+                n, why = int(formats[0]) + 1, k.EVENTS_FULL
+                tail = int(self._table[count + n - 1, k.EV_START] + self._table[count + n - 1, k.EV_SIZE])
+            count += n
+            if n:
+                full = why == k.SPLIT_PACKET or count == _MAX_EVENTS or tail - front > BUFFER * 3 // 4
+                events = Events(self._buf, self._table[:count], full)
+                yield events
+                keep = count if events.keep is None or full else events.keep
+                front = tail if keep == count else int(self._table[keep, k.EV_START]) - 5
+                self._table[: count - keep] = self._table[keep:count].copy()
+                count -= keep
+            if why == k.END_OF_FILE:
+                return
+            if why == k.MORE:
+                self._fill(front, tail)
+                self._table[:count, k.EV_START] -= front
+                front, tail = 0, tail - front
+            elif why == k.SPLIT_PACKET:
+                large, tail = self._large(tail)
+                front = tail
+                yield large
+            elif why != k.EVENTS_FULL:
+                self._fail(why, tail)
+
+    def _fill(self, front: int, tail: int) -> None:
+        """Move everything from ``front`` on to the beginning of the buffer and read more.
+
+        :param tail: where the packet begins that is not complete yet
+        """
+        needed = tail - front + 4
+        if self._have - tail >= 4:
+            needed += self._packet_length(tail)
+        rest = self._have - front
+        buf = self._buf if needed <= len(self._buf) else np.empty(needed + BUFFER // 4, np.uint8)
+        buf[:rest] = self._buf[front : self._have].copy()
+        self._buf, self._have = buf, rest
+        if not self._receive():
+            raise self._lost("the server closed it")
+        # as long as the server has more ready, a fuller buffer is worth more than an early one; when it has closed the
+        # connection, the last of what it sent is still to be read
+        while self._have < len(self._buf) // 2 and self._ready() and self._receive():
+            pass
+
+    def _ready(self) -> bool:
+        """Whether bytes can be read without waiting."""
+        if isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
+            return True
+        return bool(self._poll.poll(0))
+
+    def _receive(self) -> int:
+        """Read once; 0 when the server has closed the connection."""
+        try:
+            n = self._sock.recv_into(memoryview(self._buf)[self._have :])  # type: ignore[arg-type]
+        except TimeoutError as e:
+            raise self._lost("nothing came, not even a heartbeat") from e
+        except OSError as e:
+            raise self._lost(str(e)) from e
+        self._have += n
+        return int(n)
+
+    def _large(self, used: int) -> tuple[Events, int]:
+        """An event of 16 MB or more, from the packets that it was cut into."""
+        parts = []
+        length = 0xFFFFFF
+        while length == 0xFFFFFF:
+            while self._have - used < 4 or self._have - used < 4 + self._packet_length(used):
+                self._fill(used, used)
+                used = 0
+            length = self._packet_length(used)
+            parts.append(self._buf[used + 4 : used + 4 + length].copy())
+            used += 4 + length
+        event = np.concatenate(parts)[1:]
+        table = np.empty((1, k.EV_FIELDS), np.int64)
+        count, _, why = k.split_events(event, 0, len(event), table)
+        if self.checksum and zlib.crc32(event[:-4].tobytes()) != int.from_bytes(event[-4:].tobytes(), "little"):
+            why = k.BAD_CHECKSUM
+        if count != 1 or why == k.BAD_CHECKSUM:
+            self._fail(k.BAD_CHECKSUM if why == k.BAD_CHECKSUM else k.BAD_LENGTH, used)
+        table[0, k.EV_LENGTH] -= self.checksum
+        return Events(event, table, full=True), used
+
+    def _packet_length(self, at: int) -> int:
+        return int(self._buf[at]) | int(self._buf[at + 1]) << 8 | int(self._buf[at + 2]) << 16
+
+    # -- failing ------------------------------------------------------------------------------------------------------
+
+    def _lost(self, why: str) -> SourceUnavailable:
+        return SourceUnavailable(
+            f"The connection to the binary log was lost: {why}.",
+            where=f"{self._config.database_hostname}:{self._config.database_port}, reading from {self._start}",
+            safe="What was not committed is captured again by the next run.",
+            remedy="a retry goes on where the offset stands; if it happens again and again, look at the server's log and net_write_timeout",
+        )
+
+    def _fail(self, why: int, at: int) -> None:
+        if why == k.SERVER_ERROR:
+            packet = self._buf[at + 4 : at + 4 + self._packet_length(at)].tobytes()
+            code = int.from_bytes(packet[1:3], "little")
+            text = packet[9:] if packet[3:4] == b"#" else packet[3:]
+            raise translate(
+                pymysql.err.OperationalError(code, text.decode("utf-8", "replace")), self._config, str(self._start)
+            )
+        what = "a checksum that is wrong" if why == k.BAD_CHECKSUM else "a length that is wrong"
+        raise SourceLogDamaged(
+            f"An event of the binary log has {what}.",
+            where=f"{self._config.database_hostname}:{self._config.database_port}, reading from {self._start}",
+            safe="Everything before it is captured; nothing of it was written.",
+            remedy="run the capture again: if the error stays, the log file is damaged on the server; read the tables again with "
+            "snapshot.mode=always for one run",
+        )

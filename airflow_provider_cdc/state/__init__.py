@@ -1,0 +1,5 @@
+"""Where connectors keep their place: own tables, usually in the Airflow metadata DB.
+
+Nothing here but ``db_manager`` imports Airflow: tasks reach the tables through a SQLAlchemy URL from an Airflow connection,
+never through Airflow's ORM session, which tasks may not use.
+"""

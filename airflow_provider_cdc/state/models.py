@@ -1,0 +1,100 @@
+"""The state tables. Kept in step with ``migrations`` by a test."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, DateTime, Index, Integer, MetaData, String, Text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+NAMING = {
+    "ix": "idx_%(table_name)s_%(column_0_N_name)s",
+    "uq": "%(table_name)s_%(column_0_N_name)s_uq",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "%(table_name)s_%(column_0_name)s_fkey",
+    "pk": "%(table_name)s_pkey",
+}
+Big = BigInteger().with_variant(Integer, "sqlite")
+"""64 bits everywhere; sqlite only counts an ``INTEGER`` primary key up by itself."""
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map = {dict[str, Any]: JSON, list[Any]: JSON}
+
+
+class LeaseRow(Base):
+    """Who may write for a connector. The epoch grows with every change of owner and never goes back."""
+
+    __tablename__ = "cdc_lease"
+
+    connector: Mapped[str] = mapped_column(String(250), primary_key=True)
+    owner: Mapped[str | None] = mapped_column(String(500))
+    epoch: Mapped[int] = mapped_column(BigInteger, default=0)
+    expires_ms: Mapped[int] = mapped_column(BigInteger, default=0)
+    """Milliseconds since the epoch by the database's clock."""
+
+
+class OffsetRow(Base):
+    """The committed offset of a connector; ``version`` is what compare-and-set compares."""
+
+    __tablename__ = "cdc_offset"
+
+    connector: Mapped[str] = mapped_column(String(250), primary_key=True)
+    version: Mapped[int] = mapped_column(BigInteger)
+    offset: Mapped[dict[str, Any]]
+    epoch: Mapped[int] = mapped_column(BigInteger)
+    seq: Mapped[int] = mapped_column(BigInteger)
+    batch: Mapped[int] = mapped_column(BigInteger)
+    source: Mapped[str] = mapped_column(String(50), default="")
+    updated_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+
+
+class OffsetHistoryRow(Base):
+    """Every offset a connector has had, so that a wrong turn can be traced and undone."""
+
+    __tablename__ = "cdc_offset_history"
+
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    connector: Mapped[str] = mapped_column(String(250))
+    version: Mapped[int] = mapped_column(BigInteger)
+    offset: Mapped[dict[str, Any]]
+    epoch: Mapped[int] = mapped_column(BigInteger)
+    reason: Mapped[str] = mapped_column(String(250))
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+
+    __table_args__ = (Index(None, "connector", "version", unique=True),)
+
+
+class BatchRow(Base):
+    """One committed batch: what the manifest says, short enough for lists and links."""
+
+    __tablename__ = "cdc_batch"
+
+    connector: Mapped[str] = mapped_column(String(250), primary_key=True)
+    batch: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    manifest: Mapped[str] = mapped_column(Text)
+    first_seq: Mapped[int] = mapped_column(BigInteger)
+    last_seq: Mapped[int] = mapped_column(BigInteger)
+    events: Mapped[int] = mapped_column(BigInteger)
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    topics: Mapped[dict[str, Any]]
+    position: Mapped[dict[str, Any]]
+    epoch: Mapped[int] = mapped_column(BigInteger)
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+
+
+class SchemaHistoryRow(Base):
+    """One DDL statement and the structures after it."""
+
+    __tablename__ = "cdc_schema_history"
+
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    connector: Mapped[str] = mapped_column(String(250))
+    seq: Mapped[int] = mapped_column(BigInteger)
+    batch: Mapped[int] = mapped_column(BigInteger)
+    record: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+
+    __table_args__ = (Index(None, "connector", "seq"),)

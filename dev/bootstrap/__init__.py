@@ -1,0 +1,1 @@
+"""Set-up of a working copy with nothing but the Python standard library; ``dev/setup`` is its command."""

@@ -1,0 +1,85 @@
+"""The pinned jars of ``dev/jars.toml``."""
+
+import os
+import shutil
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from dev import paths
+from dev.bootstrap import fetch
+from dev.bootstrap.report import Problem, Step, megabytes
+
+MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
+COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One pinned jar."""
+
+    group: str
+    coordinates: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file."""
+        _, artifact, version = self.coordinates.split(":")
+        return f"{artifact}-{version}.jar"
+
+    @property
+    def url(self) -> str:
+        """Where it is fetched from."""
+        organisation, artifact, version = self.coordinates.split(":")
+        base = os.environ.get("CDC_MAVEN_REPO") or MAVEN_CENTRAL
+        return f"{base.rstrip('/')}/{organisation.replace('.', '/')}/{artifact}/{version}/{self.file_name}"
+
+
+def pinned(*groups: str) -> list[Jar]:
+    """The jars of these groups."""
+    jars = [Jar(**entry) for entry in tomllib.loads((paths.ROOT / "dev" / "jars.toml").read_text())["jar"]]
+    if unknown := set(groups) - {jar.group for jar in jars}:
+        raise Problem(f"dev/jars.toml has no group {', '.join(sorted(unknown))}")
+    return [jar for jar in jars if jar.group in groups]
+
+
+def ensure(*groups: str, step: Step | None = None, folder: Path = paths.JARS) -> list[Path]:
+    """Fetch what is missing of these groups; returns the files, ready for ``spark.jars``."""
+    step = step or Step(quiet=True)
+    jars = pinned(*groups)
+    with paths.locked("jars"):
+        fetched = sum(_ensure(jar, folder / jar.file_name, step) for jar in jars)
+    files = [folder / jar.file_name for jar in jars]
+    step.done(f"{len(files)} jars, {megabytes(fetched) if fetched else 'unchanged'}")
+    return files
+
+
+def _ensure(jar: Jar, target: Path, step: Step) -> int:
+    try:
+        return fetch.download(jar.url, target, jar.sha256, step, jar.file_name)
+    except fetch.FetchError as error:
+        if not shutil.which("mvn"):
+            raise Problem(
+                f"{error}\nName a mirror of Maven Central in CDC_MAVEN_REPO, or install Maven, which knows your "
+                "settings.xml, and run again."
+            ) from error
+        try:
+            return _copy_with_maven(jar, target, step)
+        except Problem as problem:
+            raise Problem(f"{error}\n{problem}") from problem
+
+
+def _copy_with_maven(jar: Jar, target: Path, step: Step) -> int:
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        command = ["mvn", "-B", "-q", COPY_GOAL, f"-Dartifact={jar.coordinates}", f"-DoutputDirectory={folder}"]
+        step.run(command, what=f"{jar.file_name} with mvn", cwd=Path(folder))
+        file = Path(folder) / jar.file_name
+        found = fetch.checksum(file)
+        if found != jar.sha256:
+            raise Problem(
+                f"mvn delivered {jar.file_name} with the sha256 {found}, expected {jar.sha256}. Nothing was installed."
+            )
+        file.replace(target)
+    return target.stat().st_size

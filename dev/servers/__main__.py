@@ -1,0 +1,139 @@
+"""``dev/server mariadb`` (``python -m dev.servers mariadb``): a database to play with, for as long as it is wanted."""
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dev import paths
+from dev.bootstrap.report import Problem
+from dev.servers import S3, MariaDb, MySql, Postgres, Server, ServerError
+from dev.servers.process import GUARD, command_line
+
+KINDS: dict[str, Callable[[dict[str, Any], int | None], Server]] = {
+    "mariadb": lambda options, port: MariaDb(options, port=port),
+    "mariadb118": lambda options, port: MariaDb(options, edition="11.8", port=port),
+    "mysql97": lambda options, port: MySql(options, edition="9.7", port=port),
+    "mysql80": lambda options, port: MySql(options, edition="8.0", port=port),
+    "postgres": lambda options, port: Postgres(options, port=port),
+    "s3": lambda options, port: S3(options, port=port),
+}
+
+
+def main() -> int:
+    """Start one server, or show or stop those that were left running."""
+    arguments = _arguments()
+    if arguments.what == "list":
+        for name, entry in _kept().items():
+            print(f"{name}  port {entry['port']}  log {entry['log']}")
+        return 0
+    if arguments.what == "stop":
+        return _stop_kept()
+    try:
+        server = KINDS[arguments.what](arguments.options, arguments.port).start()
+    except (Problem, ServerError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print("\n".join(_how_to_connect(server)), flush=True)
+    if arguments.keep:
+        _keep(arguments.what, server)
+        print("It keeps running. dev/server stop ends it and deletes its data.")
+    else:
+        print("Ctrl-C ends it and deletes its data.", flush=True)
+        _wait_for_signal(server)
+        server.close()
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="dev/server", description="Start a private server on 127.0.0.1.")
+    parser.add_argument(
+        "what", choices=[*KINDS, "list", "stop"], help="a server, or what to do with those kept running"
+    )
+    parser.add_argument("--keep", action="store_true", help="return at once and leave the server running")
+    parser.add_argument("--port", type=int, help="the TCP port (default: a free one)")
+    parser.add_argument(
+        "-o", "--option", action="append", default=[], metavar="NAME=VALUE", help="a server variable, repeatable"
+    )
+    arguments = parser.parse_args()
+    if wrong := [option for option in arguments.option if "=" not in option]:
+        parser.error(f"--option wants NAME=VALUE, not {wrong[0]}")
+    arguments.options = dict(option.split("=", 1) for option in arguments.option)
+    return arguments
+
+
+def _how_to_connect(server: Server) -> list[str]:
+    if isinstance(server, S3):
+        lines = [f"S3 runs at {server.endpoint}"]
+        lines += [f"  export {name}={value}" for name, value in server.environment.items()]
+    elif isinstance(server, Postgres):
+        lines = [
+            f"PostgreSQL {server.version} runs on {server.host}:{server.port}, user {server.user}, no password needed",
+            f"  {server.url()}",
+        ]
+    else:
+        assert isinstance(server, MariaDb | MySql)
+        title = "MariaDB" if isinstance(server, MariaDb) else "MySQL"
+        client = "mariadb" if shutil.which("mariadb") else "mysql"
+        lines = [
+            f"{title} {server.version} runs on {server.host}:{server.port}, socket {server.socket}",
+            f"  capture user   {server.user} / {server.password}",
+            f"  administrator  {server.admin_user} / {server.admin_password}",
+            f"  {client} -h {server.host} -P {server.port} -u {server.admin_user} -p{server.admin_password}",
+            f"  {server.url()}",
+        ]
+    return [*lines, f"  log {server.log}"]
+
+
+def _wait_for_signal(server: Server) -> None:
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    while server.running and not stop.wait(0.5):
+        pass
+
+
+def _keep(name: str, server: Server) -> None:
+    entry = {"port": server.port, "log": str(server.log), "folder": str(server.folder), "guard": server.detach()}
+    paths.RUN.mkdir(parents=True, exist_ok=True)
+    (paths.RUN / f"{name}-{entry['port']}.json").write_text(json.dumps(entry))
+
+
+def _kept() -> dict[str, dict[str, Any]]:
+    """The servers left running; entries of those that have ended are removed."""
+    entries = {}
+    for file in sorted(paths.RUN.glob("*.json")):
+        entry = json.loads(file.read_text())
+        if _is_guard(entry["guard"]):
+            entries[file.stem] = entry
+        else:
+            file.unlink()
+    return entries
+
+
+def _is_guard(pid: int) -> bool:
+    return GUARD.name in command_line(pid)
+
+
+def _stop_kept() -> int:
+    for name, entry in _kept().items():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(entry["guard"], signal.SIGTERM)
+            while _is_guard(entry["guard"]):
+                time.sleep(0.1)
+        shutil.rmtree(entry["folder"], ignore_errors=True)
+        Path(paths.RUN / f"{name}.json").unlink(missing_ok=True)
+        print(f"{name} stopped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

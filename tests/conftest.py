@@ -1,0 +1,145 @@
+"""Fixtures and settings of all tests. A server starts when the first test asks for it and ends with the test run."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from dev import paths  # noqa: E402
+from dev.bootstrap.report import Problem  # noqa: E402
+from dev.servers import S3, Database, MariaDb, MySql, Postgres, Server  # noqa: E402
+
+os.environ.setdefault("AIRFLOW_HOME", str(paths.HOME / "airflow"))
+os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+AnyServer = TypeVar("AnyServer", bound=Server)
+
+SERVER_FIXTURES = {"mariadb", "mariadb_factory", "database", "postgres", "s3"}
+MYSQL_FIXTURES = {"mysql97", "mysql80", "mysql_factory"}
+SLOWNESS = ("server", "mysql", "airflow", "spark", "crash", "slow")
+
+
+# order: what is fast runs first, and a module stays in one piece
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need a MySQL server, and run fast modules before slow ones."""
+    for item in items:
+        if MYSQL_FIXTURES & set(_fixtures(item)):
+            item.add_marker("mysql")
+    slowest: dict[Path, int] = {}
+    for item in items:
+        slowest[item.path] = max(slowest.get(item.path, 0), _slowness(item))
+    items.sort(key=lambda item: (slowest[item.path], _slowness(item)))
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    return getattr(item, "fixturenames", [])
+
+
+def _slowness(item: pytest.Item) -> int:
+    marks = {mark.name for mark in item.iter_markers()}
+    if SERVER_FIXTURES & set(_fixtures(item)):
+        marks.add("server")
+    return max((SLOWNESS.index(mark) + 1 for mark in marks if mark in SLOWNESS), default=0)
+
+
+# servers
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDb]:
+    """The MariaDB that all tests share. Tests that stop it or change its settings take ``mariadb_factory`` instead."""
+    with _started(MariaDb()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_factory() -> Iterator[Callable[..., MariaDb]]:
+    """Starts a MariaDB of one's own: ``with mariadb_factory(binlog_row_image="MINIMAL") as server``.
+
+    Without ``with`` it runs until the end of the test run. ``edition="11.8"`` starts the newer one.
+    """
+    with _Started() as started:
+        yield lambda edition=None, **options: started.add(MariaDb(options, edition=edition))
+
+
+@pytest.fixture(scope="session")
+def mysql97() -> Iterator[MySql]:
+    """The MySQL 9.7 that all tests share."""
+    with _started(MySql(edition="9.7")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql80() -> Iterator[MySql]:
+    """The MySQL 8.0 that all tests share."""
+    with _started(MySql(edition="8.0")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql_factory() -> Iterator[Callable[..., MySql]]:
+    """Starts a MySQL of one's own, as ``mariadb_factory`` does: ``mysql_factory("8.0", gtid_mode=False)``."""
+    with _Started() as started:
+        yield lambda edition="9.7", **options: started.add(MySql(options, edition=edition))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """The PostgreSQL that all tests share."""
+    with _started(Postgres()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3]:
+    """The S3 server that all tests share."""
+    with _started(S3()) as server:
+        yield server
+
+
+@pytest.fixture
+def database(mariadb: MariaDb) -> Iterator[Database]:
+    """A new database on the shared MariaDB (``name``, ``sql``, ``connect``, ``server``), dropped after the test."""
+    with mariadb.database() as database:
+        yield database
+
+
+def _started(server: AnyServer) -> AnyServer:
+    """Fetch and start a server; the test is skipped when it cannot be had on this machine."""
+    try:
+        return server.start()
+    except Problem as problem:
+        server.close()
+        if os.environ.get("CDC_REQUIRE_SERVERS"):
+            raise
+        pytest.skip(f"{server!r} cannot be had here: {problem}")
+
+
+class _Started:
+    """Servers started on request, closed together."""
+
+    def __init__(self) -> None:
+        self._servers: list[Server] = []
+
+    def __enter__(self) -> "_Started":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for server in self._servers:
+            server.close()
+
+    def add(self, server: AnyServer) -> AnyServer:
+        self._servers.append(server)
+        return _started(server)

@@ -1,0 +1,1 @@
+"""What several tests need: replaying a change log, workloads, connectors in short."""

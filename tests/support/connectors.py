@@ -1,0 +1,62 @@
+"""Connectors for tests, in short: definition, state in a folder, change log in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.core.connector import CaptureResult
+from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
+from airflow_provider_cdc.state.store import StateStore
+from tests.support.replay import Replay
+
+
+@dataclass
+class Connector:
+    """A connector whose state and change log live below one folder."""
+
+    folder: Path
+    source: str
+    properties: dict[str, Any]
+    secrets: dict[str, Any] = field(default_factory=dict)
+    name: str = "test"
+    state_url: str = ""
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.state_url = self.state_url or f"sqlite:///{self.folder}/state.db"
+        self.store = StateStore(self.state_url, lease_ttl_s=5)
+        self.store.create_tables()
+        self.changelog = ChangeLog(str(self.folder / "changelog"))
+        self.replay = Replay(self.changelog, self.name)
+
+    def definition(self, **properties: Any) -> ConnectorDefinition:
+        named = {k.replace("_", "."): v for k, v in properties.items()}
+        return ConnectorDefinition(self.name, self.source, self.changelog.storage.url, {**self.properties, **named})
+
+    def capture(self, properties: Mapping[str, Any] | None = None, *, run_for_s: float | None = None) -> CaptureResult:
+        """Run once, to the end of the log."""
+        definition = ConnectorDefinition(
+            self.name, self.source, self.changelog.storage.url, {**self.properties, **(properties or {})}
+        )
+        with open_capture(definition, self.state_url, secrets=self.secrets, lease_ttl_s=5, lease_wait_s=20) as capture:
+            return capture.run(run_for_s=run_for_s)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """Rows of a table by replaying the change log."""
+        return self.replay.advance().rows(f"{self.properties.get('topic.prefix', self.name)}.{table}")
+
+
+def mysql_connector(server: Any, folder: Path, kind: str = "mariadb", **properties: Any) -> Connector:
+    """A connector on a server of ``dev.servers``; properties with underscores for dots."""
+    secrets = {
+        "database.hostname": server.host,
+        "database.port": server.port,
+        "database.user": server.user,
+        "database.password": server.password,
+    }
+    named = {k.replace("_", "."): v for k, v in properties.items()}
+    return Connector(folder, kind, {"database.server.id": 4001, **named}, secrets)

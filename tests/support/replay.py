@@ -1,0 +1,179 @@
+"""Replays a change log and objects to every step that a correct one cannot take.
+
+A create must meet an absent key, an update and a delete must find exactly the row that their ``before`` says, sequence numbers
+must be dense. Whoever loses, repeats, reorders or garbles an event is found at that event, not at the end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.core.manifest import Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.schema import TableChange, TableSchema
+
+Row = dict[str, Any]
+
+
+class Illegal(AssertionError):
+    """The change log says something that cannot have happened."""
+
+
+@dataclass
+class Table:
+    """A table as far as the change log tells: by key, or as a bag where it has none."""
+
+    schema: TableSchema
+    rows: dict[tuple[Any, ...], Row] = field(default_factory=dict)
+    bag: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+
+    def all(self) -> list[Row]:
+        """The rows, in the order of their values."""
+        if not self.schema.key:
+            rows = [dict(zip(self.schema.names, values, strict=True)) for values in self.bag.elements()]
+        else:
+            rows = list(self.rows.values())
+        return sorted(rows, key=repr)
+
+
+class Replay:
+    """The state after all batches so far; :meth:`advance` takes in new ones."""
+
+    def __init__(self, changelog: ChangeLog, connector: str) -> None:
+        self._changelog, self._connector = changelog, connector
+        self.tables: dict[str, Table] = {}
+        self.seq = 0
+        self.batch = 0
+        self.operations: Counter[str] = Counter()
+
+    def advance(self) -> Replay:
+        """Replay the batches that were not yet."""
+        for manifest in self._changelog.manifests(self._connector, after=self.batch):
+            if manifest.first_seq != self.seq + 1:
+                raise Illegal(f"batch {manifest.batch} begins at seq {manifest.first_seq} after {self.seq}")
+            for seq, item in _items(self._changelog, manifest):
+                if seq != self.seq + 1:
+                    raise Illegal(f"seq {seq} follows {self.seq} in batch {manifest.batch}")
+                self.seq = seq
+                if isinstance(item, SchemaChangeRecord):
+                    for change in item.changes:
+                        self._change(change, manifest)
+                else:
+                    self._event(item, manifest)
+            if self.seq != manifest.last_seq:
+                raise Illegal(f"batch {manifest.batch} ends at {self.seq}, its manifest says {manifest.last_seq}")
+            self.batch = manifest.batch
+        return self
+
+    def rows(self, topic: str) -> list[Row]:
+        return self.tables[topic].all() if topic in self.tables else []
+
+    # -- one step -----------------------------------------------------------------------------------------------------
+
+    def _event(self, event: Row, manifest: Manifest) -> None:
+        topic = event["topic"]
+        schema = manifest.schemas[topic][str(event["schema_version"])]
+        table = self.tables.setdefault(topic, Table(schema))
+        table.schema = schema
+        op, before, after = event["op"], event["before"], event["after"]
+        self.operations[op] += 1
+        self._shape(event, schema)
+        if op == "t":
+            table.rows.clear()
+            table.bag.clear()
+        elif not schema.key:
+            self._bag(table, event, before, after)
+        else:
+            key = tuple(event["key"][k] for k in schema.key)
+            self._keyed(table, event, key, before, after)
+
+    def _keyed(self, table: Table, event: Row, key: tuple[Any, ...], before: Row | None, after: Row | None) -> None:
+        there, op = table.rows.get(key), event["op"]
+        if op in ("c", "r") and there is not None:
+            raise Illegal(f"{op} of {key} in {event['topic']}, which is there already: {event['seq']}")
+        if op in ("u", "d") and there is None:
+            raise Illegal(f"{op} of {key} in {event['topic']}, which is not there: {event['seq']}")
+        if op in ("u", "d") and not _equal(before, there):
+            raise Illegal(f"{op} of {key} in {event['topic']} at {event['seq']}: before is {before}, there is {there}")
+        if op == "d":
+            del table.rows[key]
+        else:
+            assert after is not None
+            table.rows[key] = after
+
+    def _bag(self, table: Table, event: Row, before: Row | None, after: Row | None) -> None:
+        if before is not None:
+            image = tuple(_plain(before[n]) for n in table.schema.names)
+            if table.bag[image] <= 0:
+                raise Illegal(f"{event['op']} of a row that is not in {event['topic']}: {before}")
+            table.bag[image] -= 1
+        if after is not None:
+            table.bag[tuple(_plain(after[n]) for n in table.schema.names)] += 1
+
+    def _shape(self, event: Row, schema: TableSchema) -> None:
+        """Images are there as the operation says, and have the schema's columns."""
+        expected = {"r": (False, True), "c": (False, True), "u": (True, True), "d": (True, False), "t": (False, False)}
+        images = (event["before"] is not None, event["after"] is not None)
+        if images != expected[event["op"]]:
+            raise Illegal(f"{event['op']} with images {images} at {event['seq']}")
+
+    def _change(self, change: TableChange, manifest: Manifest) -> None:
+        """What a schema change does to the rows that are there, as a target would do it."""
+        topic = next((t for t in manifest.schemas if t.endswith(f".{change.id}")), None)
+        if topic is None or change.table is None or topic not in self.tables:
+            return
+        table = self.tables[topic]
+        old = table.schema
+        table.schema = manifest.schemas[topic][str(change.table.version)]
+        for row in table.rows.values():
+            _alter(row, old, table.schema, change)
+
+
+def _alter(row: Row, old: TableSchema, new: TableSchema, change: TableChange) -> None:
+    values = dict(row)
+    row.clear()
+    for column in new.columns:
+        origin = change.renamed.get(column.name, column.name)
+        if origin in values:
+            row[column.name] = values[origin]
+        else:
+            row[column.name] = _cast(change.added.get(column.name), column.type)
+
+
+def _cast(text: str | None, type_: str) -> Any:
+    if text is None:
+        return None
+    if type_.startswith("int"):
+        return int(text)
+    if type_.startswith("decimal"):
+        return Decimal(text)
+    return float(text) if type_ in ("double", "float") else text
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else tuple(value.items()) if isinstance(value, dict) else value
+
+
+def _equal(a: Row | None, b: Row | None) -> bool:
+    """Equal rows; NaN equals NaN."""
+    return a == b or repr(a) == repr(b)
+
+
+def _items(changelog: ChangeLog, manifest: Manifest) -> Iterator[tuple[int, Row | SchemaChangeRecord]]:
+    """Events and schema changes of a batch by seq."""
+    items: list[tuple[int, Row | SchemaChangeRecord]] = [(r.seq, r) for r in manifest.schema_changes]
+    for file in manifest.files:
+        with changelog.open(manifest.connector, file) as f:
+            table = pq.read_table(f)
+        if table.num_rows != file.rows:
+            raise Illegal(f"{file.path} has {table.num_rows} rows, its manifest says {file.rows}")
+        for row in table.to_pylist():
+            row["topic"] = file.topic
+            items.append((row["seq"], row))
+    return iter(sorted(items, key=lambda item: item[0]))
