@@ -54,6 +54,7 @@ class ParquetBatchWriter:
         self._parts: dict[tuple[str, int], _Part] = {}
         self._closed: list[_Part] = []
         self._marked = 0
+        self._marked_bytes = 0
         self._numbers = 0
         self.buffered_bytes = 0
         self._error: BaseException | None = None
@@ -73,9 +74,11 @@ class ParquetBatchWriter:
         self._queue.put(batch)
 
     def mark(self) -> None:
+        self._marked_bytes = self.buffered_bytes
         self._queue.put("mark")
 
     def rollback(self) -> None:
+        self.buffered_bytes = self._marked_bytes
         self._queue.put("rollback")
 
     def finish(self) -> list[DataFile]:

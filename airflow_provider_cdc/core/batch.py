@@ -12,7 +12,7 @@ from collections import Counter
 from datetime import UTC, datetime
 
 from airflow_provider_cdc.core.envelope import EventBatch
-from airflow_provider_cdc.core.errors import ChangeLogDamaged
+from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict
 from airflow_provider_cdc.core.manifest import FORMAT, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.position import Offset
 from airflow_provider_cdc.core.schema import TableSchema
@@ -100,6 +100,7 @@ class Batcher:
         """
         before = self.stored.offset
         if self.empty:
+            self._drop_files()  # of a transaction that was rolled back
             offset = offset.model_copy(update={"seq": self.seq, "batch": self.offset.batch})
             if offset != before:
                 self._store.confirm(self._lease)
@@ -123,11 +124,10 @@ class Batcher:
             schema_changes=self._changes,
         )
         self._store.confirm(self._lease)
-        path = self._changelog.commit(manifest)
+        path = self._publish(manifest)
         self.stored = self._store.commit(self._lease, self.stored, manifest, path)
         self._changelog.sweep(manifest)
         self.committed.append(manifest)
-        self._writer = None
         self._clear()
         log.info(
             "Batch %d: %d events (seq %d to %d) in %d files.",
@@ -136,11 +136,24 @@ class Batcher:
 
     def abandon(self) -> None:
         """Delete what was written and not committed."""
-        if self._writer is not None:
-            self._writer.abandon()
-            self._writer = None
+        self._drop_files()
         self.seq = self.offset.seq
         self._clear()
+
+    def _publish(self, manifest: Manifest) -> str:
+        """Write the manifest. From then on the files are the batch's: an error does not tell that it was not written."""
+        writer, self._writer = self._writer, None
+        try:
+            return self._changelog.commit(manifest)
+        except CommitConflict:  # this one does: the manifest that exists names other files
+            if writer is not None:
+                writer.abandon()
+            raise
+
+    def _drop_files(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.abandon()
 
     def _clear(self) -> None:
         self._schemas, self._changes = {}, []
@@ -149,6 +162,8 @@ class Batcher:
 
     def _adopt(self, stored: StoredOffset) -> StoredOffset:
         """Bring the offset up to date with batches that exist, but whose run died before it wrote the offset."""
+        if stored.offset is not None and stored.offset.batch:
+            self._look_at_last(stored.offset)
         while True:
             offset = stored.offset or Offset()
             manifest = self._changelog.manifest(self._connector, offset.batch + 1)
@@ -163,6 +178,26 @@ class Batcher:
                 manifest.batch, manifest.first_seq, manifest.last_seq,
             )  # fmt: skip
 
+    def _look_at_last(self, offset: Offset) -> None:
+        """Make sure that the last batch is where it should be, and finish what its run may not have come to."""
+        last = self._changelog.manifest(self._connector, offset.batch)
+        if last is None or last.last_seq != offset.seq:
+            found = "is not in the change log" if last is None else f"ends at seq {last.last_seq} in the change log"
+            raise ChangeLogDamaged(
+                f"The state tables are at batch {offset.batch}, seq {offset.seq}, but this batch {found}: "
+                "the change log and the state tables do not belong together.",
+                where=f"connector {self._connector}, batch {offset.batch}",
+                safe="Neither was touched.",
+                remedy=_BELONG,
+            )
+        self._changelog.sweep(last)
+
+
+_BELONG = (
+    "point the connector to the change log and the state database that it was started with, "
+    "or give it a new name to start afresh"
+)
+
 
 def _verify(manifest: Manifest, offset: Offset) -> None:
     if manifest.format > FORMAT:
@@ -176,6 +211,5 @@ def _verify(manifest: Manifest, offset: Offset) -> None:
             "the change log and the state tables do not belong together.",
             where=f"connector {manifest.connector}, batch {manifest.batch}",
             safe="Neither was touched.",
-            remedy="point the connector to the change log and the state database that it was started with, "
-            "or give it a new name to start afresh",
+            remedy=_BELONG,
         )

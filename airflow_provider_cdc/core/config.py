@@ -74,7 +74,7 @@ def _split_patterns(value: Any) -> Any:
     """``"a,b"`` → ``("a", "b")``; a comma inside a pattern is written ``\\,``. Each part must be a regular expression."""
     if isinstance(value, str):
         value = [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", value)]
-    parts = tuple(p.strip() for p in value if p.strip())
+    parts = tuple(p.strip() for p in _texts(value) if p.strip())
     for part in parts:
         try:
             re.compile(part)
@@ -83,8 +83,14 @@ def _split_patterns(value: Any) -> Any:
     return parts
 
 
+def _texts(value: Any) -> list[str]:
+    if not isinstance(value, (list, tuple, set, frozenset)) or not all(isinstance(part, str) for part in value):
+        raise ValueError(f"{value!r} is not a list of texts, nor one text with commas")
+    return list(value)
+
+
 def _split_operations(value: Any) -> Any:
-    parts = [p.strip() for p in value.split(",")] if isinstance(value, str) else list(value)
+    parts = [p.strip() for p in _texts(value.split(",") if isinstance(value, str) else value)]
     parts = [p for p in parts if p]
     if parts == ["none"]:
         return frozenset()
@@ -221,7 +227,7 @@ class ConnectorConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _deprecated_names(cls, data: Any) -> Any:
-        if isinstance(data, dict) and (new := DEPRECATED_SNAPSHOT_MODES.get(data.get("snapshot.mode", ""))):
+        if isinstance(data, dict) and (new := DEPRECATED_SNAPSHOT_MODES.get(str(data.get("snapshot.mode")))):
             log.warning("snapshot.mode=%s is a deprecated name; use %s.", data["snapshot.mode"], new)
             data = {**data, "snapshot.mode": new}
         return data

@@ -11,6 +11,7 @@ what becomes durable and when is here and in ``core/batch.py``.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
@@ -24,7 +25,7 @@ from typing import Any
 from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.config import ConnectorConfig, RewriteMode, SnapshotMode
 from airflow_provider_cdc.core.envelope import Envelope
-from airflow_provider_cdc.core.errors import CommitConflict, PositionLost, PrerequisiteError, SchemaConflict
+from airflow_provider_cdc.core.errors import CdcError, CommitConflict, PositionLost, PrerequisiteError, SchemaConflict
 from airflow_provider_cdc.core.events import Heartbeat, LogBlock, LogItem, Rollback, SchemaChange, Truncate
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 _CONFLICTS = 3
 """How often a run begins again because another one committed in between, before it gives up."""
 _DATA_MODES = {SnapshotMode.ALWAYS, SnapshotMode.INITIAL, SnapshotMode.INITIAL_ONLY, SnapshotMode.WHEN_NEEDED}
+_TABLE_LISTS = ("database.include.list", "database.exclude.list", "table.include.list", "table.exclude.list")
 
 
 @dataclass(slots=True)
@@ -178,12 +180,16 @@ class _Run:
                 self._snapshot()
                 if self.capture._config.snapshot_mode is SnapshotMode.INITIAL_ONLY:
                     return
-                target = None if run_for_s is not None else source.current_position()
-                self._stream(self._at_least_all_snapshots(target))
+                if not self.offset.snapshot.pending:
+                    target = None if run_for_s is not None else source.current_position()
+                    self._stream(self._at_least_all_snapshots(target))
                 if not self.offset.snapshot.pending or stop.due:
                     return
         except BaseException:
-            self.batcher.abandon()
+            try:
+                self.batcher.abandon()
+            except CdcError as e:  # the error that led here matters more
+                log.warning("Files of the unfinished batch are left behind; the next commit deletes them. %s", e)
             raise
 
     def result(self, seconds: float) -> CaptureResult:
@@ -217,7 +223,8 @@ class _Run:
         elif mode is SnapshotMode.RECOVERY:
             self._recover(wanted)
         elif self.offset.tables_filter != wanted:
-            added = [t for t in self._captured() if not self.history.seen(t)]
+            before = self._filters_before()
+            added = [t for t in self._captured() if not before.table(t)]
             if added:
                 log.info("Captured tables were added: %s.", ", ".join(map(str, added)))
             self.offset = self._pended([] if mode is SnapshotMode.NEVER else added, tables_filter=wanted)
@@ -232,7 +239,7 @@ class _Run:
                 safe="Nothing was read; the offset is untouched.",
                 remedy="correct table.include.list; names are <database>.<table>, as regular expressions that match whole names",
             )
-        pending = {str(t): self.history.seen(t) for t in tables if self.capture._filters.snapshot(t)}
+        pending = {str(t): self.history.seen(t) for t in tables}
         self.offset = self.offset.model_copy(
             update={
                 "position": None,
@@ -243,9 +250,10 @@ class _Run:
 
     def _recover(self, wanted: str) -> None:
         """Take the present structures for those in force at the offset, as ``snapshot.mode=recovery`` says."""
-        position = self._position(self.offset.position)
-        offset = self._pended(self._captured(), tables_filter=wanted)
-        self.offset = self._snapshotter().run(offset, data=False, at=position)
+        position, unread = self._position(self.offset.position), self.offset.snapshot.pending
+        tables = [t for t in self._captured() if str(t) not in unread]
+        offset = self._pended(tables, tables_filter=wanted)
+        self.offset = self._snapshotter().run(offset, data=False, at=position, only={str(t) for t in tables})
 
     def _pended(self, tables: list[TableId], **update: object) -> Offset:
         """The offset with more tables pending."""
@@ -269,8 +277,15 @@ class _Run:
 
     def _filter_text(self) -> str:
         public = self.capture._config.public()
-        lists = ("database.include.list", "database.exclude.list", "table.include.list", "table.exclude.list")
-        return "; ".join(f"{name}={','.join(public[name])}" for name in lists if public.get(name))
+        lists = {name: public[name] for name in _TABLE_LISTS if public.get(name)}
+        return json.dumps(lists) if lists else ""
+
+    def _filters_before(self) -> Filters:
+        """The filters as they were when the offset was written."""
+        config, lists = self.capture._config, json.loads(self.offset.tables_filter or "{}")
+        fields = {name: str(field.alias) for name, field in type(config).model_fields.items()}
+        before = {name: tuple(lists.get(alias, ())) for name, alias in fields.items() if alias in _TABLE_LISTS}
+        return Filters(config.model_copy(update=before))
 
     def _snapshot(self) -> None:
         config = self.capture._config
@@ -279,12 +294,16 @@ class _Run:
         if config.snapshot_delay_ms:
             log.info("Waiting %.1f s before the snapshot (snapshot.delay.ms).", config.snapshot_delay_ms / 1000)
             time.sleep(config.snapshot_delay_ms / 1000)
-        self.offset = self._snapshotter().run(self.offset, data=config.snapshot_mode in _DATA_MODES)
+        # with "recovery", what is pending are tables that a snapshot was interrupted before
+        data = config.snapshot_mode in _DATA_MODES or config.snapshot_mode is SnapshotMode.RECOVERY
+        self.offset = self._snapshotter().run(self.offset, data=data)
 
     def _snapshotter(self) -> Snapshotter:
-        config = self.capture._config
-        readers, group_rows = config.snapshot_max_threads, config.batch_max_rows
-        return Snapshotter(self.capture._source, self.history, self.envelope, self.batcher, readers, group_rows)
+        c = self.capture
+        return Snapshotter(
+            c._source, c._filters, self.history, self.envelope, self.batcher,
+            readers=c._config.snapshot_max_threads, group_rows=c._config.batch_max_rows,
+        )  # fmt: skip
 
     # -- the log ------------------------------------------------------------------------------------------------------
 
@@ -300,6 +319,8 @@ class _Run:
             self._phase(start, phase_end)
             if self.offset.snapshot.pending or self.capture._stop.due or not ahead:
                 break
+        if self.open:  # the log has ended inside a transaction, which is read again
+            self._void()
         self._commit()
 
     def _ahead(self, start: Position) -> list[tuple[str, Position]]:
@@ -339,8 +360,7 @@ class _Run:
             case LogBlock():
                 self._rows(item)
             case Rollback():
-                self.batcher.rollback()
-                self.envelope.rollback()
+                self._void()
             case SchemaChange():
                 self._schema_change(item)
             case Truncate():
@@ -349,6 +369,12 @@ class _Run:
                 self._move(item.position)
             case Heartbeat():
                 self._move(item.position)
+
+    def _void(self) -> None:
+        """Take back the open transaction. What is left of it, if anything, begins anew."""
+        self.batcher.rollback()
+        self.envelope.rollback()
+        self.open = False
 
     def _rows(self, block: LogBlock) -> None:
         if block.open and not self.open:
@@ -376,12 +402,14 @@ class _Run:
         selected: dict[str, TableSchema] = {}
         emptied: list[TableId] = []
         reread: list[TableId] = []
+        before = {c.id: self.history.get(c.previous_id or c.id) for c in item.changes}
+        self.history.leave(item.changes)
         for change in item.changes:
             if not self.tables.captured(change.id) and not (
                 change.previous_id and self.tables.captured(change.previous_id)
             ):
                 continue
-            old, seen = self.history.get(change.previous_id or change.id), self.history.seen(change.id)
+            seen = self.history.seen(change.id)
             versioned = self.history.apply(change)
             if versioned is None:
                 continue
@@ -393,7 +421,7 @@ class _Run:
                 reread.append(change.id)
             elif change.type == "CREATE" and seen:
                 emptied.append(change.id)
-            elif self._must_reread(old, versioned, item):
+            elif self._must_reread(before[change.id], versioned, item):
                 reread.append(change.id)
         if applied:
             record = SchemaChangeRecord(
@@ -408,10 +436,20 @@ class _Run:
             self.open = True
         else:
             self._move(item.position)
-        if reread and self.capture._config.snapshot_mode in _DATA_MODES:
-            log.info("Reading %s again after: %s", ", ".join(map(str, reread)), item.ddl)
-            self.offset = self._pended(reread)
-            self._commit()
+        if reread:
+            self._read_again(reread, item)
+
+    def _read_again(self, tables: list[TableId], item: SchemaChange) -> None:
+        if self.capture._config.snapshot_mode in _DATA_MODES:
+            wanted = [t for t in tables if self.capture._filters.snapshot(t)]
+        else:
+            wanted = []
+        if not wanted:
+            log.warning("%s changed rows that were there before; they are not read again.", item.ddl)
+            return
+        log.info("Reading %s again after: %s", ", ".join(map(str, wanted)), item.ddl)
+        self.offset = self._pended(wanted)
+        self._commit()
 
     def _must_reread(self, old: TableSchema | None, change: TableChange, item: SchemaChange) -> bool:
         reason = rewrite_reason(old, change)
@@ -419,6 +457,7 @@ class _Run:
         if reason is None or mode is RewriteMode.IGNORE:
             return False
         if mode is RewriteMode.FAIL:
+            self._commit()
             raise SchemaConflict(
                 f"A DDL statement changed rows of {change.id} in a way that the log does not show: {reason}.",
                 where=f"{item.position}: {item.ddl}",

@@ -241,8 +241,10 @@ class Envelope:
             return None
         changed = np.zeros(len(rows), np.bool_)
         for i in key:
-            differs = pc.not_equal(rows.before.field(i), rows.after.field(i))
-            changed |= pc.fill_null(differs, False).to_numpy(zero_copy_only=False)
+            before, after = rows.before.field(i), rows.after.field(i)
+            # a value that is, or was, NULL: keys of message.key.columns may be
+            differs = pc.coalesce(pc.not_equal(before, after), pc.xor(before.is_null(), after.is_null()))
+            changed |= differs.to_numpy(zero_copy_only=False)
         changed &= rows.op == UPDATE
         return changed if changed.any() else None
 

@@ -18,8 +18,18 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 
 
-def _matcher(patterns: Sequence[str]) -> re.Pattern[str] | None:
-    return re.compile("|".join(f"(?:{p})" for p in patterns), re.IGNORECASE) if patterns else None
+class _Names:
+    """Names that equal one of some patterns. Each pattern is compiled by itself, as it may have flags and groups."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = [re.compile(p, re.IGNORECASE) for p in patterns]
+
+    def __contains__(self, name: str) -> bool:
+        return any(p.fullmatch(name) for p in self._patterns)
+
+
+def _matcher(patterns: Sequence[str]) -> _Names | None:
+    return _Names(patterns) if patterns else None
 
 
 class Filters:
@@ -43,7 +53,7 @@ class Filters:
 
     def snapshot(self, table: TableId) -> bool:
         """Whether a captured table is read by an initial snapshot (``snapshot.include.collection.list``)."""
-        return self._snapshot is None or self._snapshot.fullmatch(str(table)) is not None
+        return self._snapshot is None or str(table) in self._snapshot
 
     def select(self, schema: TableSchema) -> TableSchema:
         """The schema of what is captured: excluded columns left out, the key replaced where the configuration says so.
@@ -51,9 +61,16 @@ class Filters:
         Key columns are always part of it, even when a column list excludes them from the row images
         (:meth:`in_images`).
 
-        :raises ConfigError: ``message.key.columns`` names a column that the table does not have
+        :raises ConfigError: ``message.key.columns`` names a column that the table does not have, or the column lists
+            leave none
         """
         key = self.key(schema)
+        if not any(self.in_images(schema.id, name) for name in schema.names):
+            raise ConfigError(
+                f"column.include.list or column.exclude.list leaves no column of {schema.id}.",
+                where=f"columns of {schema.id}: {', '.join(schema.names)}",
+                remedy="name columns of each captured table in the list, as <database>.<table>.<column>, or leave the table out",
+            )
         columns = tuple(c for c in schema.columns if c.name in key or self.in_images(schema.id, c.name))
         return schema.model_copy(update={"columns": columns, "key": key})
 
@@ -76,10 +93,10 @@ class Filters:
         return schema.key
 
 
-def _wanted(name: str, include: re.Pattern[str] | None, exclude: re.Pattern[str] | None) -> bool:
+def _wanted(name: str, include: _Names | None, exclude: _Names | None) -> bool:
     if include is not None:
-        return include.fullmatch(name) is not None
-    return exclude is None or exclude.fullmatch(name) is None
+        return name in include
+    return exclude is None or name not in exclude
 
 
 def _parse_keys(text: str) -> list[tuple[re.Pattern[str], tuple[str, ...]]]:
@@ -93,5 +110,11 @@ def _parse_keys(text: str) -> list[tuple[re.Pattern[str], tuple[str, ...]]]:
                 f"message.key.columns: {part!r} is not of the form <table>:<column>[,<column>].",
                 remedy="write for example inventory.orders:order_id,line_no;inventory.(.*)_log:id",
             )
-        rules.append((re.compile(table.strip(), re.IGNORECASE), names))
+        try:
+            rules.append((re.compile(table.strip(), re.IGNORECASE), names))
+        except re.error as e:
+            raise ConfigError(
+                f"message.key.columns: {table.strip()!r} is not a regular expression: {e}",
+                remedy="correct message.key.columns",
+            ) from None
     return rules

@@ -168,7 +168,7 @@ def arrow_type(text: str) -> pa.DataType:
         "string": pa.string(),
         "binary": pa.binary(),
         "date32[day]": pa.date32(),
-        GEOMETRY: pa.struct([pa.field("wkb", pa.binary(), nullable=False), pa.field("srid", pa.int32())]),
+        GEOMETRY: pa.struct([pa.field("wkb", pa.binary()), pa.field("srid", pa.int32())]),
     }
     if text in simple:
         return simple[text]

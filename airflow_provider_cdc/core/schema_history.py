@@ -26,6 +26,7 @@ class SchemaHistory:
         """Build the history from recorded changes, oldest first."""
         history = cls()
         for record in records:
+            history.leave(record.changes)
             for change in record.changes:
                 history._put(change)
         return history
@@ -41,6 +42,12 @@ class SchemaHistory:
     def tables(self) -> list[TableId]:
         return sorted(self._tables, key=str)
 
+    def leave(self, changes: Iterable[TableChange]) -> None:
+        """Take the tables that one statement renames from under their old names, all at once: names may be swapped."""
+        for change in changes:
+            if change.previous_id is not None and change.previous_id != change.id:
+                self._tables.pop(change.previous_id, None)
+
     def apply(self, change: TableChange) -> TableChange | None:
         """Move on by one change. Returns it with its version, or ``None`` when nothing about the table changed."""
         if change.table is not None:
@@ -53,8 +60,6 @@ class SchemaHistory:
         return change
 
     def _put(self, change: TableChange) -> None:
-        if change.previous_id is not None:
-            self._tables.pop(change.previous_id, None)
         if change.table is None:
             self._tables.pop(change.id, None)
         else:

@@ -11,9 +11,9 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ import pyarrow as pa
 from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.events import LogBlock, RowBlock, Transactions
+from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
 from airflow_provider_cdc.core.schema import TableChange, TableId
@@ -42,72 +43,78 @@ class Snapshotter:
     def __init__(
         self,
         source: Source,
+        filters: Filters,
         history: SchemaHistory,
         envelope: Envelope,
         batcher: Batcher,
+        *,
         readers: int,
         group_rows: int,
     ) -> None:
-        self._source, self._history, self._envelope, self._batcher = source, history, envelope, batcher
+        self._source, self._filters = source, filters
+        self._history, self._envelope, self._batcher = history, envelope, batcher
         self._readers, self._group_rows = readers, group_rows
 
-    def run(self, offset: Offset, *, data: bool, at: Position | None = None) -> Offset:
-        """Read every pending table, or with ``data=False`` only its structure.
+    def run(
+        self, offset: Offset, *, data: bool, at: Position | None = None, only: Collection[str] | None = None
+    ) -> Offset:
+        """Read the pending tables, or with ``data=False`` only their structure.
 
         :param at: take the tables to be as they were at this position, instead of where they are read
+        :param only: read no other ones
         :return: the offset reached; it is committed
         """
+        names = [name for name in offset.snapshot.pending if only is None or name in only]
         known = {str(t): t for t in self._source.discover()}
-        offset = self._gone(offset, [name for name in offset.snapshot.pending if name not in known])
-        pending = {known[name]: again for name, again in offset.snapshot.pending.items()}
-        with self._source.snapshot(list(pending), readers=self._readers) as session:
-            log.info("Snapshot of %d tables at %s begins.", len(pending), session.position)
+        tables = [known[name] for name in names if name in known]
+        with self._source.snapshot(tables, readers=self._readers) as session:
+            log.info("Snapshot of %d tables at %s begins.", len(tables), session.position)
             place = (at or session.position).to_json()
             offset = offset.model_copy(update={"position": offset.position or place})
-            offset = self._gone(offset, [str(t) for t in pending if t not in session.schemas])
-            for group in self._groups(session, [t for t in pending if t in session.schemas], data=data):
+            there = {str(t) for t in session.schemas}
+            offset = self._gone(offset, [name for name in names if name not in there], session, place)
+            wanted = {t for t in session.schemas if data and self._filters.snapshot(t)}
+            for group in self._groups(session, tables, wanted):
                 for table in group:
                     self._structure(session, table)
-                    if data and pending[table]:
+                    if table in wanted and offset.snapshot.pending[str(table)]:
                         self._truncate(session, table)
-                if data:
-                    self._read(session, [chunk for chunks in group.values() for chunk in chunks])
-                done = {str(t) for t in group}
-                state = offset.snapshot
-                offset = offset.model_copy(
-                    update={
-                        "snapshot": SnapshotState(
-                            pending={name: again for name, again in state.pending.items() if name not in done},
-                            tables=state.tables | dict.fromkeys(sorted(done), place),
-                        )
-                    }
-                )
+                self._read(session, [chunk for chunks in group.values() for chunk in chunks])
+                offset = _done(offset, map(str, group), place)
                 self._batcher.commit(offset)
         return self._batcher.offset
 
-    def _gone(self, offset: Offset, names: list[str]) -> Offset:
-        """Tables that were dropped before they could be read have nothing left to be read."""
-        for name in names:
+    def _gone(self, offset: Offset, names: list[str], session: SnapshotSession, place: dict[str, Any]) -> Offset:
+        """Tables that were dropped before they could be read: nothing is left of them, in the log up to here either."""
+        if not names:
+            return offset
+        back = {str(t) for t in self._source.discover()}  # created meanwhile: read in the next round
+        gone = [name for name in names if name not in back]
+        for name in gone:
             log.warning("Table %s does not exist any more; nothing of it is read.", name)
-        pending = {name: again for name, again in offset.snapshot.pending.items() if name not in names}
-        return offset.model_copy(update={"snapshot": offset.snapshot.model_copy(update={"pending": pending})})
+        for table in [t for t in self._history.tables if str(t) in gone]:
+            change = self._history.apply(TableChange(type="DROP", id=table))
+            if change is not None:
+                self._batcher.add_change(self._record(session, table, change), {})
+        return _done(offset, gone, place)
 
     def _groups(
-        self, session: SnapshotSession, tables: list[TableId], *, data: bool
+        self, session: SnapshotSession, tables: list[TableId], wanted: set[TableId]
     ) -> Iterator[dict[TableId, list[Chunk]]]:
-        """Tables with their chunks, several small ones together."""
-        group: dict[TableId, list[Chunk]] = {}
+        """Tables with their chunks, several small ones together; those of which no row is read go with the first."""
+        group: dict[TableId, list[Chunk]] = {t: [] for t in tables if t in session.schemas and t not in wanted}
         rows = 0
         for table in tables:
-            chunks = session.chunks(table) if data else []
+            if table not in wanted:
+                continue
+            chunks = session.chunks(table)
             size = sum(c.rows for c in chunks)
-            if group and rows + size > self._group_rows:
+            if rows and rows + size > self._group_rows:
                 yield group
                 group, rows = {}, 0
             group[table] = chunks
             rows += size
-        if group or not tables:
-            yield group
+        yield group
 
     def _structure(self, session: SnapshotSession, table: TableId) -> None:
         known = self._history.get(table)
@@ -115,11 +122,14 @@ class Snapshotter:
         change = self._history.apply(TableChange(type=kind, id=table, table=session.schemas[table]))
         if change is None or change.table is None:
             return
-        record = SchemaChangeRecord(
-            seq=self._batcher.seq + 1, ddl=session.ddl.get(table, ""), database=table.namespace, position=session.position.to_json(),
-            ts_us=session.ts_us, changes=[change], snapshot=True,
-        )  # fmt: skip
+        record = self._record(session, table, change)
         self._batcher.add_change(record, {self._envelope.topic(table): self._envelope.selected(change.table)})
+
+    def _record(self, session: SnapshotSession, table: TableId, change: TableChange) -> SchemaChangeRecord:
+        return SchemaChangeRecord(
+            seq=self._batcher.seq + 1, ddl=session.ddl.get(table, ""), database=table.namespace,
+            position=session.position.to_json(), ts_us=session.ts_us, changes=[change], snapshot=True,
+        )  # fmt: skip
 
     def _truncate(self, session: SnapshotSession, table: TableId) -> None:
         schema = self._history.get(table)
@@ -145,6 +155,14 @@ class Snapshotter:
                 log.info("Snapshot: %s of about %s rows read, now %s.", f"{done:,}", f"{total:,}", rows.table.id)
 
 
+def _done(offset: Offset, names: Iterable[str], place: dict[str, Any]) -> Offset:
+    """The offset after some tables were read at a place."""
+    state, read = offset.snapshot, dict.fromkeys(sorted(names), place)
+    pending = {name: again for name, again in state.pending.items() if name not in read}
+    tables = state.tables | read
+    return offset.model_copy(update={"snapshot": SnapshotState(pending=pending, tables=tables)})
+
+
 def _in_parallel(session: SnapshotSession, chunks: list[Chunk], readers: int) -> Iterator[RowBlock]:
     """Blocks of all chunks, read by several threads; at most a few blocks wait at any time."""
     waiting: queue.Queue[RowBlock | BaseException | None] = queue.Queue(maxsize=readers + 1)
@@ -167,6 +185,8 @@ def _in_parallel(session: SnapshotSession, chunks: list[Chunk], readers: int) ->
                     break
                 for block in session.read(chunk):
                     hand_over(block)
+                    if stop.is_set():
+                        return
             hand_over(None)
         except BaseException as e:  # handed to the consumer, which raises it
             hand_over(e)

@@ -58,7 +58,7 @@ class StateStore:
                 raise NoSuchModuleError(parsed.get_backend_name())
             options: dict[str, Any] = {"schema_translate_map": {None: schema}} if schema else {}
             self._engine = sa.create_engine(parsed, pool_pre_ping=True, execution_options=options)
-        except (ArgumentError, NoSuchModuleError, ImportError) as e:
+        except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as e:
             # the URL may hold a password: its text is not repeated
             raise StateError(
                 f"The state database's URL cannot be used ({type(e).__name__}).",

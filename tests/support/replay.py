@@ -133,6 +133,12 @@ class Replay:
         table.schema = manifest.schemas[topic][str(change.table.version)]
         for row in table.rows.values():
             _alter(row, old, table.schema, change)
+        bag: Counter[tuple[Any, ...]] = Counter()
+        for image, count in table.bag.items():
+            row = dict(zip(old.names, image, strict=True))
+            _alter(row, old, table.schema, change)
+            bag[tuple(row.values())] += count
+        table.bag = bag
 
 
 def _alter(row: Row, old: TableSchema, new: TableSchema, change: TableChange) -> None:
@@ -141,9 +147,16 @@ def _alter(row: Row, old: TableSchema, new: TableSchema, change: TableChange) ->
     for column in new.columns:
         origin = change.renamed.get(column.name, column.name)
         if origin in values:
-            row[column.name] = values[origin]
+            row[column.name] = _rescaled(values[origin], column.type)
         else:
             row[column.name] = _cast(change.added.get(column.name), column.type)
+
+
+def _rescaled(value: Any, type_: str) -> Any:
+    """A decimal with the digits of its column after a change of type."""
+    if isinstance(value, Decimal) and type_.startswith("decimal"):
+        return value.quantize(Decimal(1).scaleb(-int(type_.rstrip(")").split(",")[1])))
+    return value
 
 
 def _cast(text: str | None, type_: str) -> Any:

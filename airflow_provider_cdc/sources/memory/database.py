@@ -43,7 +43,7 @@ class Entry:
     ts_us: int
     rows: list[RowChange] = field(default_factory=list)
     ddl: str = ""
-    change: TableChange | None = None
+    changes: list[TableChange] = field(default_factory=list)
     truncated: TableId | None = None
     rollback_of: int = 0
     """Number of ``rows`` that precede a rollback inside the transaction and are void."""
@@ -111,6 +111,16 @@ class MemoryDatabase:
                 row[name] = None if row[name] is None else convert(row[name])
             self._alter(schema, TableChange(type="ALTER", id=schema.id, table=schema), f"MODIFY {name} {type_}")
 
+    def rename_tables(self, *pairs: tuple[str, str]) -> None:
+        """Give tables new names in one statement: ``("shop.a", "shop.b"), ("shop.b", "shop.a")`` swaps two."""
+        with self.lock:
+            moved = [(_id(old), _id(new), self._schemas.pop(_id(old)), self._rows.pop(_id(old))) for old, new in pairs]
+            changes = []
+            for old, new, schema, rows in moved:
+                self._schemas[new], self._rows[new] = schema.model_copy(update={"id": new}), rows
+                changes.append(TableChange(type="ALTER", id=new, previous_id=old, table=self._schemas[new]))
+            self._ddl("RENAME TABLE " + ", ".join(f"{old} TO {new}" for old, new in pairs), *changes)
+
     def drop_table(self, table: str) -> None:
         with self.lock:
             schema = self._schemas.pop(_id(table))
@@ -136,8 +146,8 @@ class MemoryDatabase:
         self._schemas[schema.id] = schema
         self._ddl(f"ALTER TABLE {schema.id} {what}", change)
 
-    def _ddl(self, ddl: str, change: TableChange) -> None:
-        self.log.append(Entry(self.clock(), ddl=ddl, change=change))
+    def _ddl(self, ddl: str, *changes: TableChange) -> None:
+        self.log.append(Entry(self.clock(), ddl=ddl, changes=list(changes)))
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.errors import ConfigError, PositionLost
+from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SchemaConflict
 from airflow_provider_cdc.core.events import (
     READ,
     Heartbeat,
@@ -23,7 +23,7 @@ from airflow_provider_cdc.core.events import (
     Truncate,
 )
 from airflow_provider_cdc.core.position import Position
-from airflow_provider_cdc.core.schema import TableId, TableSchema, row_struct
+from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.source import Chunk, Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.memory.config import MemoryConfig
 from airflow_provider_cdc.sources.memory.database import DATABASES, Entry, MemoryDatabase, Row, RowChange
@@ -93,17 +93,35 @@ class MemorySource(Source):
 
     def _items(self, entry: Entry, at: int, tables: Tables) -> Iterator[LogItem]:
         after = MemoryPosition(at + 1)
-        if entry.change is not None:
-            yield SchemaChange(
-                entry.ddl, entry.change.id.namespace, [entry.change], after, entry.ts_us, {"entry": at, "row": 0}
-            )
+        if entry.changes:
+            origin: dict[str, object] = {"entry": at, "row": 0}
+            yield SchemaChange(entry.ddl, entry.changes[0].id.namespace, entry.changes, after, entry.ts_us, origin)
         elif entry.truncated is not None:
             yield Truncate([entry.truncated], after, entry.ts_us, source={"entry": at, "row": 0})
         else:
+            yield from self._unknown(entry, at, tables)
             if entry.rollback_of:
                 yield from self._rows(entry, at, tables, 0, entry.rollback_of, closed=False)
                 yield Rollback()
             yield from self._rows(entry, at, tables, entry.rollback_of, len(entry.rows), closed=True)
+
+    def _unknown(self, entry: Entry, at: int, tables: Tables) -> Iterator[SchemaChange]:
+        """Structures that the consumer does not have, or has otherwise than the rows are: the catalogue may know them."""
+        logged = {c.table.id: c.table for c in entry.rows if tables.captured(c.table.id)}
+        for table, schema in logged.items():
+            known = tables.get(table)
+            if known is not None and _alike(known, schema):
+                continue
+            present = self.discover().get(table)
+            if present is None or not _alike(present, schema):
+                raise SchemaConflict(
+                    f"Rows of {table} were written under a structure that is not known, and the table has another one now.",
+                    where=f"entry {at}",
+                    safe="Everything before this transaction is captured; no row was decoded under a guess.",
+                    remedy="read the table again: snapshot.mode=always for one run",
+                )
+            change = TableChange(type="CREATE" if known is None else "ALTER", id=table, table=present, exact=False)
+            yield SchemaChange("", table.namespace, [change], MemoryPosition(at), entry.ts_us, {"entry": at, "row": 0})
 
     def _rows(self, entry: Entry, at: int, tables: Tables, lo: int, hi: int, *, closed: bool) -> Iterator[LogBlock]:
         """Rows ``lo`` to ``hi`` of a transaction, in blocks; the last one ends the transaction if ``closed``."""
@@ -123,7 +141,8 @@ class MemorySource(Source):
         self, table: TableId, rows: list[tuple[int, RowChange]], entry: Entry, at: int, tables: Tables
     ) -> RowBlock:
         mine = [(order, i, c) for order, (i, c) in enumerate(rows) if c.table.id == table]
-        n, schema = len(mine), tables.get(table) or mine[0][2].table
+        n, schema = len(mine), tables.get(table)
+        assert schema is not None
         return RowBlock(
             table=schema,
             op=np.array([c.op for _, _, c in mine], np.int8),
@@ -172,6 +191,10 @@ class _Session(SnapshotSession):
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _alike(a: TableSchema, b: TableSchema) -> bool:
+    return [(c.name, c.type) for c in a.columns] == [(c.name, c.type) for c in b.columns]
 
 
 def _group(rows: list[tuple[int, RowChange]]) -> list[TableId]:

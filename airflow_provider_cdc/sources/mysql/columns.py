@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.config import BinaryHandling
 from airflow_provider_cdc.core.errors import UnreadableValue
-from airflow_provider_cdc.core.schema import Column, arrow_type
+from airflow_provider_cdc.core.schema import GEOMETRY, Column, arrow_type
 from airflow_provider_cdc.sources.mysql.kernels import STORE_FIXED, STORE_VARIABLE, STORE_WIDE
 
 Int64s = npt.NDArray[np.int64]
@@ -153,8 +153,8 @@ def _fixed(
 
 def integers(column: Column) -> Finisher:
     """Whole numbers of up to 64 bits."""
-    type_ = arrow_type(column.type)
-    dtype = type_.to_pandas_dtype()
+    widths: dict[str, type[np.generic]] = {"int16": np.int16, "int32": np.int32}
+    type_, dtype = arrow_type(column.type), widths.get(column.type, np.int64)
 
     def finisher(v: Values) -> pa.Array:
         return _fixed(type_, v.fixed, v.valid, dtype)
@@ -378,9 +378,10 @@ def vectors(v: Values) -> pa.Array:
 
 def geometries(v: Values) -> pa.Array:
     """Spatial values: four bytes of SRID, then WKB."""
-    type_ = arrow_type("struct<wkb: binary, srid: int32>")
-    rows = [None if b is None else {"wkb": b[4:], "srid": int.from_bytes(b[:4], "little") or None} for b in v.texts()]
-    return pa.array(rows, type_)
+    values = v.texts()
+    wkb = pa.array([b"" if b is None else b[4:] for b in values], pa.binary())
+    srid = pa.array([None if b is None else int.from_bytes(b[:4], "little") or None for b in values], pa.int32())
+    return pa.StructArray.from_arrays([wkb, srid], fields=list(arrow_type(GEOMETRY)), mask=pa.array(v.valid == 0))
 
 
 def uncompressed(uncompress: Callable[[bytes], bytes], then: Finisher, where: str) -> Finisher:

@@ -1,0 +1,126 @@
+"""What of a change log a table has not seen yet, and how its columns got from one schema version to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.core.errors import ChangeLogDamaged
+from airflow_provider_cdc.core.manifest import DataFile, Manifest
+from airflow_provider_cdc.core.schema import TableChange, TableSchema
+
+
+@dataclass(slots=True)
+class Pending:
+    """The batches of one topic that a table has still to take.
+
+    :param files: with the connector's folder resolved, in ``seq`` order
+    :param schemas: version → captured schema
+    :param changes: version → the change that led to it; only those made by these batches
+    :param last: number of the last batch looked at, whether it has files of this topic or not
+    :param position: where that batch ends in the source's log
+    """
+
+    topic: str
+    files: list[tuple[str, DataFile]] = field(default_factory=list)
+    schemas: dict[int, TableSchema] = field(default_factory=dict)
+    changes: dict[int, TableChange] = field(default_factory=dict)
+    first: int = 0
+    last: int = 0
+    position: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def schema(self) -> TableSchema:
+        """The newest one."""
+        return self.schemas[max(self.schemas)]
+
+    @property
+    def events(self) -> int:
+        return sum(f.rows for _, f in self.files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(f.bytes for _, f in self.files)
+
+    def counts(self) -> dict[str, int]:
+        """Operation letter → events."""
+        total: dict[str, int] = {}
+        for _, file in self.files:
+            for letter, n in file.counts.items():
+                total[letter] = total.get(letter, 0) + n
+        return total
+
+
+def collect(changelog: ChangeLog, manifests: Iterable[Manifest]) -> dict[str, Pending]:
+    """Everything that some batches hold, by topic."""
+    found: dict[str, Pending] = {}
+    for manifest in manifests:
+        topics = {f.topic for f in manifest.files} | set(manifest.schemas)
+        for topic in topics:
+            pending = found.setdefault(topic, Pending(topic, first=manifest.batch))
+            for version, schema in manifest.schemas.get(topic, {}).items():
+                pending.schemas[int(version)] = schema
+        for file in manifest.files:
+            found[file.topic].files.append((changelog.uri(manifest.connector, file), file))
+        for record in manifest.schema_changes:
+            for change in record.changes:
+                topic = next((t for t, v in manifest.schemas.items() if change.table and _same_table(v, change)), "")
+                if topic and change.table is not None:
+                    found[topic].changes[change.table.version] = change
+        for pending in found.values():
+            pending.last, pending.position = manifest.batch, manifest.offset_after.position or {}
+    return found
+
+
+def _same_table(versions: dict[str, TableSchema], change: TableChange) -> bool:
+    assert change.table is not None
+    return any(schema.id == change.id and schema.version == change.table.version for schema in versions.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a final column's value comes from in an older version: a column of it, or a constant (``None`` is NULL)."""
+
+    column: str | None = None
+    fill: str | None = None
+
+
+def lineage(pending: Pending, version: int) -> dict[str, Origin]:
+    """Final column → where its value comes from in rows of ``version``, through all changes in between.
+
+    :raises ChangeLogDamaged: a change between two versions is missing
+    """
+    final = max(pending.schemas)
+    start = pending.schemas.get(version)
+    names = start.names if start is not None else _names_before(pending, version)
+    origins = {name: Origin(column=name) for name in names}
+    for step in range(version + 1, final + 1):
+        change = pending.changes.get(step)
+        if change is None or change.table is None:
+            raise ChangeLogDamaged(
+                f"The change from version {step - 1} to {step} of {pending.topic} is not in the change log.",
+                where=f"batches {pending.first} to {pending.last}",
+                safe="The table was not changed.",
+                remedy="drop the target table and read it again with snapshot.mode=always for one run",
+            )
+        origins = {c.name: _through(origins, change, c.name) for c in change.table.columns}
+    return {name: origins.get(name, Origin()) for name in pending.schema.names}
+
+
+def _through(origins: dict[str, Origin], change: TableChange, name: str) -> Origin:
+    if name in change.added:
+        return Origin(fill=change.added[name])
+    return origins.get(change.renamed.get(name, name), Origin())
+
+
+def _names_before(pending: Pending, version: int) -> tuple[str, ...]:
+    """Columns of the version that was in force before the first pending change."""
+    change = pending.changes[version + 1]
+    assert change.table is not None
+    return tuple(change.renamed.get(c.name, c.name) for c in change.table.columns if c.name not in change.added)
+
+
+def base_version(pending: Pending) -> int:
+    """The version that the target's columns are at: the one before the first pending change."""
+    return min(pending.changes) - 1 if pending.changes else max(pending.schemas)

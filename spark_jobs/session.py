@@ -1,0 +1,74 @@
+"""The Spark session that the jobs run in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+REQUIRED = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    # dates before 1582 are those of the files, in both directions
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    # the files of a batch never change and the last event of a key is unique: no need for a copy of the source
+    "spark.databricks.delta.merge.materializeSource": "none",
+}
+"""Settings that the jobs cannot do without."""
+ADVISED = {
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.adaptive.coalescePartitions.minPartitionSize": "8MB",
+}
+"""Settings that suit change batches better than Spark's own defaults; what the user sets wins."""
+
+
+def session(name: str, extra: Mapping[str, str] | None = None) -> SparkSession:
+    """The session of this process, made if there is none. What ``spark-submit`` was given wins over :data:`ADVISED`."""
+    from pyspark import SparkConf
+
+    given = SparkConf()
+    builder = SparkSession.builder.appName(name)
+    for key, value in {**ADVISED, **REQUIRED, **(extra or {})}.items():
+        if key in REQUIRED or key in (extra or {}) or not given.contains(key):
+            builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    # Delta logs an error whenever it reads a file with deletion vectors and a filter, though nothing is wrong
+    log4j = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    log4j.core.config.Configurator.setLevel("org.apache.spark.sql.delta.DeltaParquetFileFormat", log4j.Level.OFF)
+    return spark
+
+
+def spark_type(text: str) -> str:
+    """Spark's name for a change log type (``Column.type``).
+
+    >>> spark_type("timestamp[us, tz=UTC]")
+    'timestamp'
+    """
+    simple = {
+        "bool": "boolean",
+        "int8": "tinyint",
+        "int16": "smallint",
+        "int32": "int",
+        "int64": "bigint",
+        "float": "float",
+        "double": "double",
+        "string": "string",
+        "binary": "binary",
+        "date32[day]": "date",
+        "timestamp[us]": "timestamp_ntz",
+        "timestamp[us, tz=UTC]": "timestamp",
+        "list<item: float>": "array<float>",
+        "struct<wkb: binary, srid: int32>": "struct<wkb:binary,srid:int>",
+    }
+    if text in simple:
+        return simple[text]
+    if text.startswith("decimal128("):
+        return "decimal" + text.removeprefix("decimal128").replace(" ", "")
+    raise ValueError(f"unknown change log type {text!r}")
