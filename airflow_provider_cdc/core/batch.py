@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from datetime import UTC, datetime
+from typing import Any
 
 from airflow_provider_cdc.core.envelope import EventBatch
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict
@@ -29,9 +30,20 @@ class Batcher:
     """
 
     def __init__(
-        self, connector: str, source: str, store: StateStore, changelog: ChangeLog, lease: Lease, writer_id: str
+        self,
+        connector: str,
+        source: str,
+        config: dict[str, Any],
+        store: StateStore,
+        changelog: ChangeLog,
+        lease: Lease,
+        writer_id: str,
     ) -> None:
-        self._connector, self._source, self._writer_id = connector, source, writer_id
+        """
+        :param source: the documented ``source.connector`` value
+        :param config: the properties that were set, without secrets; manifests carry them for those who render events
+        """
+        self._connector, self._source, self._config, self._writer_id = connector, source, config, writer_id
         self._store, self._changelog, self._lease = store, changelog, lease
         self.stored = self._adopt(store.load(connector))
         self.seq = self.offset.seq
@@ -111,6 +123,7 @@ class Batcher:
         manifest = Manifest(
             connector=self._connector,
             source=self._source,
+            config=self._config,
             batch=offset.batch,
             epoch=self._lease.epoch,
             writer=self._writer_id,

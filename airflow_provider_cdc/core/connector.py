@@ -161,6 +161,7 @@ class _Run:
         self.batcher = Batcher(
             c.name,
             c._source.connector,
+            c._config.public(),
             c._store,
             c._changelog,
             self.lease,
@@ -392,7 +393,8 @@ class _Run:
         schema = self.history.get(table)
         if schema is None or not self.tables.captured(table) or "t" in self.capture._config.skipped_operations:
             return
-        batch = self.envelope.truncate(schema, self.batcher.seq + 1, item.ts_us, item.source)
+        transaction = item.transaction_id if isinstance(item, Truncate) else None
+        batch = self.envelope.truncate(schema, self.batcher.seq + 1, item.ts_us, item.source, transaction)
         self.batcher.seq = batch.last_seq
         self.batcher.add(batch)
 

@@ -112,14 +112,23 @@ class Envelope:
         """Forget the open transaction."""
         self._open.clear()
 
-    def truncate(self, schema: TableSchema, seq: int, ts_us: int, source: dict[str, object]) -> EventBatch:
-        """One ``t`` event: no key, no images."""
+    def truncate(
+        self, schema: TableSchema, seq: int, ts_us: int, source: dict[str, object], transaction: str | None = None
+    ) -> EventBatch:
+        """One ``t`` event: no key, no images.
+
+        :param transaction: id of the transaction that consists of it
+        """
         selected, one = self._select(schema), np.zeros(1, np.int64)
         extra = {name: pa.array([source.get(name)], type_) for name, type_ in self._extra.items()}
         rows = RowBlock(
             schema, np.full(1, TRUNCATE, np.int8), None, None, one, None, np.full(1, ts_us, np.int64), extra
         )
-        events = self._events(selected, rows, one + seq, None, None, "false")
+        ids, ordinals = None, None
+        if transaction is not None and self._config.provide_transaction_metadata:
+            rows.transaction, ordinals = np.zeros(1, np.int32), one + 1
+            ids = pa.array([transaction])
+        events = self._events(selected, rows, one + seq, ids, ordinals, "false")
         return EventBatch(selected.topic, selected.schema, events, seq, seq, {"t": 1})
 
     # -- one row block ------------------------------------------------------------------------------------------------
@@ -144,7 +153,7 @@ class Envelope:
                 return []
             rows, last = _take(rows, index), last[index]
             ordinals = ordinals[index] if ordinals is not None else None
-        events = self._events(selected, rows, last, block, ordinals, snapshot)
+        events = self._events(selected, rows, last, block.transactions.id, ordinals, snapshot)
         counts = np.bincount(rows.op, minlength=len(OPERATIONS))
         by_letter = {OPERATIONS[code]: int(n) for code, n in enumerate(counts) if n}
         return [EventBatch(selected.topic, selected.schema, events, int(last[0]), int(last[-1]), by_letter)]
@@ -154,7 +163,7 @@ class Envelope:
         selected: _Selected,
         rows: RowBlock,
         seq: npt.NDArray[np.int64],
-        block: LogBlock | None,
+        ids: pa.StringArray | None,
         ordinals: npt.NDArray[np.int64] | None,
         snapshot: str,
     ) -> pa.RecordBatch:
@@ -168,7 +177,7 @@ class Envelope:
         columns["before"] = _image(rows.before, selected, n)
         columns["after"] = _image(rows.after, selected, n)
         columns["source"] = self._source(rows, selected.schema.id, snapshot)
-        columns["transaction"] = self._transaction(rows, block, ordinals, selected.topic)
+        columns["transaction"] = self._transaction(rows, ids, ordinals, selected.topic)
         for name, unit in (("ts_ms", 1_000_000), ("ts_us", 1000), ("ts_ns", 1)):
             columns[name] = pa.array(np.full(n, now // unit, np.int64))
         columns["unavailable"] = pa.nulls(n, pa.list_(pa.string()))
@@ -197,17 +206,17 @@ class Envelope:
         return pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
 
     def _transaction(
-        self, rows: RowBlock, block: LogBlock | None, ordinals: npt.NDArray[np.int64] | None, topic: str
+        self, rows: RowBlock, ids: pa.StringArray | None, ordinals: npt.NDArray[np.int64] | None, topic: str
     ) -> pa.StructArray:
         """The ``transaction`` struct: where each event stands in its transaction, counted from 1."""
         n, owner = len(rows), rows.transaction
-        if block is None or ordinals is None or owner is None:
+        if ids is None or ordinals is None or owner is None:
             return pa.nulls(n, TRANSACTION)
-        ids = pa.DictionaryArray.from_arrays(pa.array(owner), block.transactions.id)
+        names = pa.DictionaryArray.from_arrays(pa.array(owner), ids)
         starts = np.flatnonzero(np.diff(owner, prepend=-1))
         within = np.arange(1, n + 1) - np.repeat(starts, np.diff(np.append(starts, n)))
         within += np.where(owner == 0, self._open[topic], 0)
-        return pa.StructArray.from_arrays([ids, pa.array(ordinals), pa.array(within)], names=list(TRANSACTION.names))
+        return pa.StructArray.from_arrays([names, pa.array(ordinals), pa.array(within)], names=list(TRANSACTION.names))
 
     def _ordinals(self, block: LogBlock, weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """``total_order`` of each row's last event within its transaction."""

@@ -183,7 +183,7 @@ def _items(changelog: ChangeLog, manifest: Manifest) -> Iterator[tuple[int, Row 
     items: list[tuple[int, Row | SchemaChangeRecord]] = [(r.seq, r) for r in manifest.schema_changes]
     for file in manifest.files:
         with changelog.open(manifest.connector, file) as f:
-            table = pq.read_table(f)
+            table = pq.read_table(f, use_threads=False, pre_buffer=False)
         if table.num_rows != file.rows:
             raise Illegal(f"{file.path} has {table.num_rows} rows, its manifest says {file.rows}")
         for row in table.to_pylist():

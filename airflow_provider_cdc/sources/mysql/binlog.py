@@ -74,7 +74,10 @@ T_VECTOR, T_JSON, T_NEWDECIMAL, T_ENUM, T_SET, T_BLOB, T_VAR_STRING, T_STRING, T
     242, 245, 246, 247, 248, 252, 253, 254, 255,
 )  # fmt: skip
 _NUMERIC = {T_TINY, T_SHORT, T_LONG, T_FLOAT, T_DOUBLE, T_LONGLONG, T_INT24, T_NEWDECIMAL}
-_TEXTUAL = {T_VARCHAR, T_VAR_STRING, T_STRING, T_BLOB, T_BLOB_COMPRESSED, T_VARCHAR_COMPRESSED}
+TEXTUAL: Final = frozenset(
+    {T_VARCHAR, T_VAR_STRING, T_STRING, T_BLOB, T_BLOB_COMPRESSED, T_VARCHAR_COMPRESSED, T_VECTOR}
+)
+"""Types that have a collation, be it only that of bytes. With MariaDB spatial types have one as well."""
 _ONE_META = {
     T_FLOAT,
     T_DOUBLE,
@@ -121,17 +124,33 @@ class Cursor:
 
 
 @dataclass(slots=True)
+class Collations:
+    """Collation numbers as stored: of all columns of a kind in order, or a default and what differs from it.
+
+    The keys of ``numbers`` count columns of the kind.
+    """
+
+    default: int = 0
+    numbers: dict[int, int] = field(default_factory=dict)
+
+    def of(self, place: int) -> int:
+        return self.numbers.get(place, self.default)
+
+
+@dataclass(slots=True)
 class TableMap:
     """What the log says of a table at this place.
 
+    :param mariadb: written by MariaDB, whose metadata counts other columns than MySQL's
     :param types: column types, with ENUM and SET in place of the STRING that carries them
     :param meta: type parameters as stored
     :param names: ``None`` where the server's ``binlog_row_metadata`` was not FULL when the row was written
     :param unsigned: per column, ``None`` where it is not known
-    :param collations: collation number per column of characters, or 0
+    :param collations: of the columns of characters, and apart from them of the ENUM and SET columns
     :param values: members per ENUM or SET column
     """
 
+    mariadb: bool
     table_id: int
     database: str
     table: str
@@ -140,13 +159,18 @@ class TableMap:
     nullable: list[bool]
     names: list[str] | None = None
     unsigned: list[bool] | None = None
-    collations: dict[int, int] = field(default_factory=dict)
+    collations: Collations = field(default_factory=lambda: Collations())
+    member_collations: Collations = field(default_factory=lambda: Collations())
     values: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
     primary_key: tuple[int, ...] | None = None
 
 
-def parse_table_map(body: bytes) -> TableMap:
-    """:raises ValueError: the event is shorter than it says"""
+def parse_table_map(body: bytes, *, mariadb: bool) -> TableMap:
+    """Read a TABLE_MAP event.
+
+    :param mariadb: MariaDB tells whether a YEAR is unsigned, MySQL counts it among the types that have no sign
+    :raises ValueError: the event is shorter than it says
+    """
     c = Cursor(body)
     table_id = c.uint(6)
     c.take(2)
@@ -163,10 +187,10 @@ def parse_table_map(body: bytes) -> TableMap:
     for i, (t, m) in enumerate(zip(types, meta, strict=True)):
         if t == T_STRING and m >> 8 in (T_ENUM, T_SET):
             types[i] = m >> 8
-    found = TableMap(table_id, database, table, types, meta, nullable)
+    found = TableMap(mariadb, table_id, database, table, types, meta, nullable)
     while c.more:
         kind = c.uint(1)
-        _optional(found, kind, c.take(c.lenenc()))
+        _optional(found, kind, c.take(c.lenenc()), _NUMERIC | {T_YEAR} if mariadb else _NUMERIC)
     return found
 
 
@@ -179,24 +203,23 @@ def _column_meta(column_type: int, c: Cursor) -> int:
     return c.uint(2) if column_type in _TWO_META else 0
 
 
-def _optional(found: TableMap, kind: int, value: bytes) -> None:
+def _optional(found: TableMap, kind: int, value: bytes, signed: set[int]) -> None:
     """One field of the optional metadata."""
     c = Cursor(value)
-    match kind:
+    match kind:  # geometry types, visibility and vector dimensions are not needed to read rows
         case 1:
-            numeric = [i for i, t in enumerate(found.types) if t in _NUMERIC]
+            numeric = [i for i, t in enumerate(found.types) if t in signed]
             found.unsigned = [False] * len(found.types)
             for n, i in enumerate(numeric):
                 found.unsigned[i] = bool(value[n >> 3] & (0x80 >> (n & 7)))
-        case 2 | 10:
-            columns = _character_columns(found, kind == 10)
-            default = c.lenenc()
-            found.collations.update(dict.fromkeys(columns, default))
-            while c.more:
-                index = c.lenenc()
-                found.collations[columns[index]] = c.lenenc()
-        case 3 | 11:
-            found.collations.update({i: c.lenenc() for i in _character_columns(found, kind == 11)})
+        case 2:
+            found.collations = _default_and_others(c)
+        case 3:
+            found.collations = _one_by_one(c)
+        case 10:
+            found.member_collations = _default_and_others(c)
+        case 11:
+            found.member_collations = _one_by_one(c)
         case 4:
             names = []
             while c.more:
@@ -207,24 +230,28 @@ def _optional(found: TableMap, kind: int, value: bytes) -> None:
             for i in (i for i, t in enumerate(found.types) if t == wanted):
                 count = c.lenenc()
                 found.values[i] = tuple(c.take(c.lenenc()) for _ in range(count))
-        case 8:
+        case 8 | 9:
             key = []
             while c.more:
                 key.append(c.lenenc())
+                if kind == 9:
+                    c.lenenc()  # length of the part of the column that is in the key
             found.primary_key = tuple(key)
-        case 9:
-            key = []
-            while c.more:
-                key.append(c.lenenc())
-                c.lenenc()
-            found.primary_key = tuple(key)
-        case _:
-            pass  # geometry types, visibility, vector dimensions: not needed to read rows
 
 
-def _character_columns(found: TableMap, enums: bool) -> list[int]:
-    wanted = {T_ENUM, T_SET} if enums else _TEXTUAL
-    return [i for i, t in enumerate(found.types) if t in wanted]
+def _default_and_others(c: Cursor) -> Collations:
+    found = Collations(c.lenenc())
+    while c.more:
+        place = c.lenenc()
+        found.numbers[place] = c.lenenc()
+    return found
+
+
+def _one_by_one(c: Cursor) -> Collations:
+    found = Collations()
+    while c.more:
+        found.numbers[len(found.numbers)] = c.lenenc()
+    return found
 
 
 # -- other events -----------------------------------------------------------------------------------------------------------------

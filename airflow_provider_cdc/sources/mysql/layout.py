@@ -103,8 +103,12 @@ def build_layout(
         raise Mismatch(f"the log and the known structure disagree on whether {', '.join(differ)} may be null")
     rows, stores, finishers, minimum = [], [], [], (len(schema.columns) + 7) // 8
     slots = [0, 0, 0]
+    collations = _collations(table_map)
     for i, column in enumerate(schema.columns):
-        kind, x, y, finisher, size = _column(table_map, i, column, f"{schema.id}.{column.name}", config, charsets)
+        where = f"{schema.id}.{column.name}"
+        _verify(table_map, i, column, ColumnType.of(column))
+        codec = _codec(collations.get(i, 0), ColumnType.of(column), where, charsets) if i in collations else "binary"
+        kind, x, y, finisher, size = _column(table_map, i, column, where, config, codec)
         store = _STORE.get(kind, k.STORE_FIXED)
         rows.append((kind, x, y, slots[store]))
         slots[store] += 1
@@ -117,12 +121,17 @@ def build_layout(
 _Read = tuple[int, int, int, Finisher, int]  # kind, a, b, finisher, least number of bytes
 
 
-def _column(
-    m: b.TableMap, i: int, column: Column, where: str, config: MySqlConfig, charsets: Mapping[int, str]
-) -> _Read:
+def _collations(m: b.TableMap) -> dict[int, int]:
+    """Column → number of its collation, for columns that have one."""
+    texts = [i for i, t in enumerate(m.types) if t in b.TEXTUAL or (m.mariadb and t == b.T_GEOMETRY)]
+    members = [i for i, t in enumerate(m.types) if t in (b.T_ENUM, b.T_SET)]
+    found = {i: m.collations.of(place) for place, i in enumerate(texts)}
+    return found | {i: m.member_collations.of(place) for place, i in enumerate(members)}
+
+
+def _column(m: b.TableMap, i: int, column: Column, where: str, config: MySqlConfig, codec: str) -> _Read:
     """How to read column ``i``."""
     wire, meta, declared = m.types[i], m.meta[i], ColumnType.of(column)
-    _verify(m, i, column, declared)
     if wire in _INTEGER_WIDTHS:
         width, unsigned = _INTEGER_WIDTHS[wire], bool(m.unsigned and m.unsigned[i])
         wide = unsigned and width == 8
@@ -131,10 +140,9 @@ def _column(
         return _decimal(meta >> 8, meta & 0xFF, column)
     if wire in (b.T_VARCHAR, b.T_VAR_STRING, b.T_STRING, b.T_BLOB, b.T_JSON, b.T_GEOMETRY, b.T_VECTOR, *_COMPRESSED):
         width = _length_width(wire, meta)
-        codec = _codec(m, i, declared, where, charsets)
         return k.VAR, width, 0, _variable(wire, declared, where, config, codec), width
     if wire in (b.T_ENUM, b.T_SET):
-        values = _members(m, i, declared, _codec(m, i, declared, where, charsets))
+        values = _members(m, i, declared, codec)
         finisher = col.members(values, where) if wire == b.T_ENUM else col.member_sets(values)
         return k.INT, meta & 0xFF, 1, finisher, meta & 0xFF
     if wire == b.T_BIT:
@@ -207,9 +215,9 @@ def _length_width(wire: int, meta: int) -> int:
     return 2 if meta > 255 else 1
 
 
-def _codec(m: b.TableMap, i: int, declared: ColumnType, where: str, charsets: Mapping[int, str]) -> str:
+def _codec(collation: int, declared: ColumnType, where: str, charsets: Mapping[int, str]) -> str:
     """Python's codec for a column's texts."""
-    charset = charsets.get(m.collations.get(i, 0), declared.charset or "binary")
+    charset = charsets.get(collation, declared.charset or "binary")
     if charset not in CODECS:
         raise UnreadableValue(
             f"Texts in the character set {charset} cannot be decoded.",

@@ -58,7 +58,7 @@ class BinlogStream:
     ) -> None:
         self.config, self.server, self.until, self.tables = config, server, until, tables
         self.single = self.commits_prepared = prepared
-        self.maps = TableMaps(config, tables, catalogue, charsets)
+        self.maps = TableMaps(config, tables, catalogue, charsets, mariadb=server.mariadb)
         self.reader = SchemaReader(config, tables, catalogue, database_charset)
         self._again = (catalogue, database_charset, charsets)
         self.scratch = Scratch()

@@ -33,8 +33,11 @@ class TableMaps:
         tables: Tables,
         catalogue: Callable[[TableId], TableSchema | None],
         charsets: Mapping[int, str],
+        *,
+        mariadb: bool,
     ) -> None:
         self._config, self._tables, self._catalogue, self._charsets = config, tables, catalogue, charsets
+        self._mariadb = mariadb
         self.layouts: list[Layout] = []
         self.ids = np.full(k.SLOTS, -1, np.int64)
         self.places = np.zeros((k.SLOTS, 2), np.int64)
@@ -67,7 +70,7 @@ class TableMaps:
             has it applied and calls again
         :raises SchemaConflict: neither fits
         """
-        table_map = b.parse_table_map(body)
+        table_map = b.parse_table_map(body, mariadb=self._mariadb)
         number = self._built.get(body[8:])
         if number is None:
             number = k.NOT_WANTED

@@ -365,7 +365,8 @@ class Taking:
         ts_us, source = int(self.events.table[i, k.EV_TIME]) * 1_000_000, self._source(i)
         self.s.position = position
         if found.truncated:
-            yield Truncate(found.truncated, position, ts_us, source=source)
+            gtid = source["gtid"]
+            yield Truncate(found.truncated, position, ts_us, str(gtid) if gtid else None, source)
         if found.changes:
             open_ = bool(self.state[k.OPEN])
             yield SchemaChange(query.sql, query.database, found.changes, position, ts_us, source, open=open_)
@@ -385,7 +386,10 @@ class Taking:
             )
             gtid = columns.transactions.id[0].as_py()
         server_id = int(self.events.table[i, k.EV_SERVER])
-        return {"server_id": server_id, "gtid": gtid, "file": self.s.file, "pos": self.place(i), "row": 0}
+        return {
+            "server_id": server_id, "gtid": gtid, "file": self.s.file, "pos": self.place(i), "row": 0, "thread": None,
+            "query": None,
+        }  # fmt: skip
 
     def _statement_format(self, i: int, query: b.Query, kind: str) -> None:
         """Changes logged as statements cannot be captured: an error if they may concern captured tables."""

@@ -140,7 +140,11 @@ def _map(t: ColumnType, config: MySqlConfig) -> _Mapped | None:
 
 def _integer(t: ColumnType, config: MySqlConfig) -> _Mapped:
     if t.base == "bigint" and t.unsigned and config.bigint_unsigned_handling_mode is UnsignedHandling.PRECISE:
-        return "decimal128(20, 0)", "org.apache.kafka.connect.data.Decimal", {"scale": "0"}
+        return (
+            "decimal128(20, 0)",
+            "org.apache.kafka.connect.data.Decimal",
+            {"scale": "0", "connect.decimal.precision": "20"},
+        )
     width = {"tinyint": "int16", "smallint": "int32" if t.unsigned else "int16", "mediumint": "int32"}
     return width.get(t.base, "int64" if t.unsigned or t.base == "bigint" else "int32"), None, {}
 
@@ -151,7 +155,10 @@ def _decimal(precision: int, scale: int, config: MySqlConfig) -> _Mapped:
             return "double", None, {}
         case DecimalHandling.STRING:
             return "string", None, {}
-    semantic = "org.apache.kafka.connect.data.Decimal", {"scale": str(scale)}
+    semantic = (
+        "org.apache.kafka.connect.data.Decimal",
+        {"scale": str(scale), "connect.decimal.precision": str(precision)},
+    )
     return f"decimal128({precision}, {scale})" if precision <= MAX_DECIMAL_DIGITS else "string", *semantic
 
 

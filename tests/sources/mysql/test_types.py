@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 import struct
 from decimal import Decimal
 from pathlib import Path
@@ -119,13 +120,37 @@ class Matrix:
             for i, (declared, values) in enumerate(types):
                 cursor.execute(f"CREATE TABLE t{i} (id INT PRIMARY KEY, v {declared}, w {declared})")
                 self.insert(cursor, i, values, 0)
+        self.all_together()
         self.connector: Connector = mysql_connector(server, folder, kind, database_include_list=database)
         self.connector.capture()
         with self._sql.cursor() as cursor:
             for i, (_, values) in enumerate(types):
                 self.insert(cursor, i, values, 1000)
                 cursor.execute(f"UPDATE t{i} SET id = id + 1000 WHERE id >= 1000")
+            self.fill_all("1000 + ")
         self.connector.capture()
+
+    def all_together(self) -> None:
+        """One table with all types in random order: what is said of a column must not be taken for another's."""
+        order = random.Random(7).sample(range(len(self.types)), len(self.types))
+        columns = ", ".join(f"c{i} {self.types[i][0].replace('NOT NULL', 'NULL')}" for i in order if i != self.large)
+        with self._sql.cursor() as cursor:
+            cursor.execute(f"CREATE TABLE everything (id INT PRIMARY KEY, {columns})")
+        self.fill_all("")
+
+    def fill_all(self, first: str) -> None:
+        with self._sql.cursor() as cursor:
+            cursor.execute("SET sql_mode = ''")
+            for n in range(2):
+                some = [i for i in range(len(self.types)) if i != self.large]
+                names = ", ".join(f"c{i}" for i in some)
+                values = ", ".join(self.types[i][1][n % len(self.types[i][1])][0] for i in some)
+                cursor.execute(f"INSERT INTO everything (id, {names}) VALUES ({first}{n}, {values})")
+
+    @property
+    def large(self) -> int:
+        """A type that together with all others is too much for a row."""
+        return next(i for i, (t, _) in enumerate(self.types) if t == "VARCHAR(300)")
 
     def insert(self, cursor: Any, i: int, values: list[tuple[str, Any]], first: int) -> None:
         for n, (literal, _) in enumerate(values):
@@ -153,6 +178,14 @@ def _check(matrix: Matrix) -> None:
                 wrong.append(
                     f"{declared}, second column: snapshot {rows[n]['w']!r:.80}, log {rows[2000 + n]['w']!r:.80}"
                 )
+    everything = {row["id"]: row for row in matrix.connector.rows(f"{matrix.database}.everything")}
+    for n in range(2):
+        snapshot, log = everything[n], everything[1000 + n]
+        wrong += [
+            f"{k}: snapshot {snapshot[k]!r:.80}, log {log[k]!r:.80}"
+            for k in snapshot
+            if k != "id" and snapshot[k] != log[k]
+        ]
     assert not wrong, "\n".join(wrong)
 
 

@@ -1,0 +1,252 @@
+"""The change log as Debezium would have sent it: records with key, value and headers, tombstones and boundaries included.
+
+The form is that of "Change events" of the Debezium connector documents. Tombstones, headers, transaction boundaries and schema
+change records exist only here: they follow from what the change log holds.
+
+    >>> for record in Renderer(ChangeLog("/lake/changelog"), "shop").records(after=0):
+    ...     print(record.topic, record.value["op"] if record.value else None)
+    shop.inventory.orders r
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from airflow_provider_cdc import __version__
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.schemas import envelope_schema, key_schema
+from airflow_provider_cdc.changelog.values import Convert, converter
+from airflow_provider_cdc.core.manifest import DataFile, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
+
+_ROWS = 10_000
+"""Events of a file that are in memory at once."""
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Record:
+    """One record of Debezium's stream.
+
+    :param key: ``None`` for a table without a key and for a truncate
+    :param value: ``None`` for a tombstone
+    """
+
+    topic: str
+    key: Row | None
+    value: Row | None
+    headers: Row = field(default_factory=dict)
+    key_schema: Row | None = None
+    value_schema: Row | None = None
+
+    def document(self, *, schemas: bool = False) -> Row:
+        """The record as one JSON object; with ``schemas`` as the JSON converter writes it (``schemas.enable``)."""
+        key: Any = self.key
+        value: Any = self.value
+        if schemas:
+            key = None if key is None else {"schema": self.key_schema, "payload": key}
+            value = None if value is None else {"schema": self.value_schema, "payload": value}
+        document: Row = {"topic": self.topic, "key": key, "value": value}
+        return document | ({"headers": self.headers} if self.headers else {})
+
+
+@dataclass(slots=True)
+class _Form:
+    """How rows of one topic and schema version are rendered."""
+
+    schema: TableSchema
+    columns: dict[str, Convert]
+
+    @classmethod
+    def of(cls, schema: TableSchema) -> _Form:
+        return cls(schema, {c.name: converter(c) for c in schema.columns})
+
+    def row(self, image: Row | None) -> Row | None:
+        """A row image, or a key."""
+        if image is None:
+            return None
+        return {name: None if v is None else self.columns[name](v) for name, v in image.items()}
+
+
+class Renderer:
+    """Renders the batches of one connector.
+
+    :param schemas: describe keys and values, for consumers that want ``schemas.enable``
+    """
+
+    def __init__(self, changelog: ChangeLog, connector: str, *, schemas: bool = False) -> None:
+        self._changelog, self._connector, self._schemas = changelog, connector, schemas
+
+    def records(self, *, after: int = 0, until: int | None = None) -> Iterator[Record]:
+        """Records of the batches after ``after``, in the connector's order."""
+        for manifest in self._changelog.manifests(self._connector, after=after, until=until):
+            yield from self.batch(manifest)
+
+    def batch(self, manifest: Manifest) -> Iterator[Record]:
+        """Records of one batch."""
+        tombstones = manifest.config.get("tombstones.on.delete", True)
+        boundaries = _Boundaries(manifest)
+        events = heapq.merge(*(self._events(manifest, f) for f in manifest.files), key=lambda e: e[0]["seq"])
+        changes = iter(sorted(manifest.schema_changes, key=lambda c: c.seq))
+        change = next(changes, None)
+        for event, topic, form, following in _with_next(events):
+            while change is not None and change.seq < event["seq"]:
+                yield from boundaries.end()
+                yield from self._change(manifest, change)
+                change = next(changes, None)
+            yield from boundaries.before(event, topic, form)
+            yield from self._records(event, topic, form, following, tombstones)
+        yield from boundaries.end()
+        while change is not None:
+            yield from self._change(manifest, change)
+            change = next(changes, None)
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def _events(self, manifest: Manifest, file: DataFile) -> Iterator[tuple[Row, str, _Form]]:
+        form = _form(manifest.schemas[file.topic][str(file.schema_version)])
+        with self._changelog.open(manifest.connector, file) as f:
+            for batch in pq.ParquetFile(f).iter_batches(batch_size=_ROWS):
+                for event in batch.to_pylist():
+                    yield event, file.topic, form
+
+    def _records(
+        self, event: Row, topic: str, form: _Form, following: Row | None, tombstones: bool
+    ) -> Iterator[Record]:
+        key = form.row(event.get("key"))
+        value: Row = {"before": form.row(event["before"]), "after": form.row(event["after"])}
+        value |= {"source": event["source"], "transaction": event["transaction"]}
+        value |= {"op": event["op"], **{name: event[name] for name in ("ts_ms", "ts_us", "ts_ns")}}
+        headers = self._headers(event, form, following)
+        described = (
+            (key_schema(topic, form.schema), envelope_schema(topic, form.schema, event["source"]))
+            if self._schemas
+            else (None, None)
+        )
+        yield Record(topic, key, value, headers, *described)
+        if event["op"] == "d" and tombstones and key is not None:
+            yield Record(topic, key, None, headers, described[0])
+
+    def _headers(self, event: Row, form: _Form, following: Row | None) -> Row:
+        """A key change is a delete and a create of the same place in the log: each names the other's key."""
+        if event["op"] == "d" and following is not None:
+            self._old = form.row(event["key"])
+            return {"__debezium.newkey": form.row(following["key"])}
+        if event["op"] == "c" and event.get("__second"):
+            return {"__debezium.oldkey": self._old}
+        return {}
+
+    # -- schema changes -----------------------------------------------------------------------------------------------
+
+    def _change(self, manifest: Manifest, record: SchemaChangeRecord) -> Iterator[Record]:
+        """See "Schema change topic" of the Debezium MySQL connector document."""
+        if not manifest.config.get("include.schema.changes", True):
+            return
+        prefix = str(manifest.config.get("topic.prefix", manifest.connector))
+        first = record.changes[0].id if record.changes else TableId(namespace=record.database, name="")
+        source = {
+            "version": __version__, "connector": manifest.source, "name": prefix, "ts_ms": record.ts_us // 1000,
+            "snapshot": "true" if record.snapshot else "false", "db": record.database or first.namespace, "sequence": None,
+            "ts_us": record.ts_us, "ts_ns": record.ts_us * 1000, "table": first.name, **record.source,
+        }  # fmt: skip
+        database = record.database or first.namespace
+        value = {
+            "source": source, "ts_ms": record.ts_us // 1000, "databaseName": database, "schemaName": None,
+            "ddl": record.ddl, "tableChanges": [_table_change(c) for c in record.changes],
+        }  # fmt: skip
+        yield Record(prefix, {"databaseName": database}, value)
+
+
+class _Boundaries:
+    """BEGIN and END records, where events carry transaction metadata."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        config = manifest.config
+        self._topic = (
+            f"{config.get('topic.prefix', manifest.connector)}.{config.get('topic.transaction', 'transaction')}"
+        )
+        self._id: str | None = None
+        self._ts_ms = 0
+        self._counts: Counter[str] = Counter()
+
+    def before(self, event: Row, topic: str, form: _Form) -> Iterator[Record]:
+        transaction = event["transaction"]
+        id_ = transaction["id"] if transaction is not None else None
+        if id_ != self._id:
+            yield from self.end()
+            if id_ is not None:
+                self._id, self._ts_ms = id_, event["source"]["ts_ms"]
+                yield self._record("BEGIN", None, None)
+        if id_ is not None:
+            self._counts[str(form.schema.id)] += 1
+
+    def end(self) -> Iterator[Record]:
+        if self._id is not None:
+            collections = [{"data_collection": t, "event_count": n} for t, n in sorted(self._counts.items())]
+            yield self._record("END", self._counts.total(), collections)
+            self._id = None
+            self._counts.clear()
+
+    def _record(self, status: str, count: int | None, collections: list[Row] | None) -> Record:
+        value = {
+            "status": status, "id": self._id, "event_count": count, "data_collections": collections, "ts_ms": self._ts_ms,
+        }  # fmt: skip
+        return Record(self._topic, {"id": self._id}, value)
+
+
+@lru_cache(maxsize=512)
+def _form(schema: TableSchema) -> _Form:
+    return _Form.of(schema)
+
+
+def _with_next(
+    events: Iterator[tuple[Row, str, _Form]],
+) -> Iterator[tuple[Row, str, _Form, Row | None]]:
+    """Each event with the create that belongs to it, if it is the delete of a key change."""
+    current = next(events, None)
+    while current is not None:
+        following = next(events, None)
+        pair = None
+        if following is not None and _is_pair(current[0], following[0]):
+            pair = following[0]
+            pair["__second"] = True
+        yield (*current, pair)
+        current = following
+
+
+def _is_pair(a: Row, b: Row) -> bool:
+    return bool(a["op"] == "d" and b["op"] == "c" and b["seq"] == a["seq"] + 1 and a["source"] == b["source"])
+
+
+def _table_change(change: TableChange) -> Row:
+    id_ = f'"{change.id.namespace}"."{change.id.name}"'
+    if change.previous_id is not None and change.previous_id != change.id:
+        id_ = f'"{change.previous_id.namespace}"."{change.previous_id.name}",{id_}'
+    return {"type": change.type, "id": id_, "table": None if change.table is None else _table(change.table)}
+
+
+def _table(schema: TableSchema) -> Row:
+    return {
+        "defaultCharsetName": schema.charset,
+        "primaryKeyColumnNames": list(schema.key),
+        "columns": [
+            {
+                "name": c.name, "jdbcType": c.declared.jdbc_type, "nativeType": None, "typeName": c.declared.type_name,
+                "typeExpression": c.declared.type_expression, "charsetName": c.declared.charset,
+                "length": c.declared.length, "scale": c.declared.scale, "position": i, "optional": c.nullable,
+                "autoIncremented": c.declared.auto_incremented,
+                "generated": c.declared.generated or c.declared.auto_incremented, "comment": None,
+                "defaultValueExpression": c.declared.default, "enumValues": [f"'{v}'" for v in c.declared.values] or None,
+            }
+            for i, c in enumerate(schema.columns, 1)
+        ],
+        "attributes": [],
+    }  # fmt: skip
