@@ -98,11 +98,12 @@ def rewrite_reason(old: TableSchema | None, change: TableChange) -> str | None:
         return "the statement may have changed values of existing rows"
     before = {c.name: c for c in old.columns}
     for column in change.table.columns:
+        if column.name in change.added:
+            continue
         previous = before.get(change.renamed.get(column.name, column.name))
         if previous is None:
-            if column.name not in change.added:
-                return f"the value of the new column {column.name} in existing rows is not known"
-        elif not _keeps_values(previous, column):
+            return f"the value of the new column {column.name} in existing rows is not known"
+        if not _keeps_values(previous, column):
             return f"column {column.name} went from {previous.type} to {column.type}"
     return None
 

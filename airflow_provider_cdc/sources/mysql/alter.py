@@ -1,0 +1,188 @@
+"""A table's structure after an ALTER TABLE.
+
+Servers apply the actions as a whole: the character set first; then columns, looked up by the names they had before; then new and
+moved ones into their places, one by one; conversion and keys last (``ddl.AlterTable``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from airflow_provider_cdc.core.schema import Column, TableChange, TableSchema
+from airflow_provider_cdc.sources.mysql import ddl
+from airflow_provider_cdc.sources.mysql.existing import UNICODE, existing_rows, keeps_values
+from airflow_provider_cdc.sources.mysql.types import TEXTS, ColumnType
+
+
+@dataclass(slots=True)
+class _Placed:
+    """A column of the table after the statement.
+
+    :param before: the column it was; ``None`` for a new one
+    """
+
+    column: Column
+    before: Column | None
+
+    @property
+    def origin(self) -> str:
+        return (self.before or self.column).name.lower()
+
+
+@dataclass(slots=True)
+class Altered:
+    """What became of a table.
+
+    :param keys_unknown: the row key may be one that neither the statement nor the old structure tells
+    """
+
+    change: TableChange
+    keys_unknown: bool
+
+
+@dataclass(slots=True)
+class Alter:
+    """One ALTER TABLE on one table.
+
+    :param make: builds a column from its definition, given the table's character set and whether it may not be null
+    :param strict: the session refused to bend values that do not fit
+    """
+
+    known: TableSchema
+    statement: ddl.AlterTable
+    make: Callable[[ddl.ColumnDef, str | None, bool], Column]
+    database_charset: Callable[[], str | None]
+    strict: bool
+    charset: str | None = field(init=False)
+    columns: list[_Placed] = field(default_factory=list)
+    exact: bool = True
+    added: dict[str, str | None] = field(default_factory=dict)
+
+    def apply(self) -> Altered:
+        actions = self.statement.actions
+        self.charset = self.known.charset
+        for action in actions:
+            if isinstance(action, ddl.TableCharset | ddl.ConvertCharset):
+                self.charset = charset_of(action.charset, action.collation) or self.database_charset()
+        self._existing(actions)
+        self._new_and_moved(actions)
+        self._defaults(actions)
+        if any(isinstance(a, ddl.ConvertCharset) for a in actions):
+            self._convert()
+        self.exact &= not any(isinstance(a, ddl.PartitionData) for a in actions)
+        key, unknown = self._key(actions)
+        return Altered(self._change(key), unknown)
+
+    def _existing(self, actions: tuple[ddl.Action, ...]) -> None:
+        """Columns that were there: dropped, changed, renamed or as they were, each in its place."""
+        dropped = {a.name.lower() for a in actions if isinstance(a, ddl.DropColumn)}
+        changed = {a.old.lower(): a for a in actions if isinstance(a, ddl.ChangeColumn)}
+        renamed = {a.old.lower(): a.new for a in actions if isinstance(a, ddl.RenameColumn)}
+        for old in self.known.columns:
+            name = old.name.lower()
+            if name in dropped:
+                continue
+            column = old
+            if name in changed:
+                column = self.make(changed[name].column, self.charset, old.name in self.known.key)
+                self.exact &= keeps_values(old, column, strict=self.strict and not self.statement.ignore)
+            elif name in renamed:
+                column = old.model_copy(update={"name": renamed[name]})
+            self.columns.append(_Placed(column, old))
+
+    def _new_and_moved(self, actions: tuple[ddl.Action, ...]) -> None:
+        taken = {c.name.lower() for c in self.known.columns}
+        for action in actions:
+            if isinstance(action, ddl.AddColumn):
+                if action.if_not_exists and action.column.name.lower() in taken:
+                    continue
+                taken.add(action.column.name.lower())
+                new = self.make(action.column, self.charset, False)
+                self._place(_Placed(new, None), action)
+            elif isinstance(action, ddl.ChangeColumn) and (action.first or action.after is not None):
+                moved = next((p for p in self.columns if p.before and p.origin == action.old.lower()), None)
+                if moved is not None:
+                    self.columns.remove(moved)
+                    self._place(moved, action)
+
+    def _place(self, item: _Placed, action: ddl.AddColumn | ddl.ChangeColumn) -> None:
+        at = 0 if action.first else len(self.columns)
+        if action.after is not None:
+            names = [p.column.name.lower() for p in self.columns]
+            at = names.index(action.after.lower()) + 1 if action.after.lower() in names else at
+        self.columns.insert(at, item)
+
+    def _defaults(self, actions: tuple[ddl.Action, ...]) -> None:
+        for action in actions:
+            if isinstance(action, ddl.SetDefault):
+                for item in self.columns:
+                    if item.origin == action.column.lower():
+                        default = action.default or ddl.Default(None)
+                        update = {"default": default.value, "default_is_expression": default.is_expression}
+                        declared = item.column.declared.model_copy(update=update)
+                        item.column = item.column.model_copy(update={"declared": declared})
+
+    def _convert(self) -> None:
+        """``CONVERT TO CHARACTER SET``: texts keep their characters where the new set has them all."""
+        for item in self.columns:
+            type_ = ColumnType.of(item.column)
+            if type_.base in TEXTS or type_.base in ("enum", "set"):
+                self.exact &= self.charset in UNICODE or self.charset == type_.charset
+                declared = item.column.declared.model_copy(update={"charset": self.charset})
+                item.column = item.column.model_copy(update={"declared": declared})
+
+    def _key(self, actions: tuple[ddl.Action, ...]) -> tuple[tuple[str, ...], bool]:
+        """The row key, and whether it is uncertain."""
+        for action in actions:
+            primary: tuple[str, ...] = ()
+            if isinstance(action, ddl.AddKey) and action.kind == "primary":
+                primary = action.columns
+            elif isinstance(action, ddl.AddColumn | ddl.ChangeColumn) and action.column.primary:
+                primary = (action.column.name,)
+            if primary:
+                return self._not_null(primary), False
+        touched = any(isinstance(a, ddl.DropKey | ddl.AddKey) or self._unique(a) for a in actions)
+        by_origin = {p.origin: p.column.name for p in reversed(self.columns)}
+        kept = tuple(by_origin[k.lower()] for k in self.known.key if k.lower() in by_origin)
+        if any(isinstance(a, ddl.DropKey) and a.kind == "primary" for a in actions):
+            return (), True
+        return kept, touched or len(kept) < len(self.known.key)
+
+    @staticmethod
+    def _unique(action: ddl.Action) -> bool:
+        return isinstance(action, ddl.AddColumn | ddl.ChangeColumn) and action.column.unique
+
+    def _not_null(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Columns of a primary key, as they are spelled; none of them may be null."""
+        found = []
+        for name in names:
+            for item in self.columns:
+                if item.column.name.lower() == name.lower():
+                    item.column = item.column.model_copy(update={"nullable": False})
+                    found.append(item.column.name)
+        return tuple(found)
+
+    def _change(self, key: tuple[str, ...]) -> TableChange:
+        renamed = {p.column.name: p.before.name for p in self.columns if p.before and p.before.name != p.column.name}
+        for item in self.columns:
+            if item.before is None:
+                fill = existing_rows(item.column)
+                if fill is None:
+                    self.exact = False
+                else:
+                    self.added[item.column.name] = fill.value
+        columns = tuple(p.column for p in self.columns)
+        table = self.known.model_copy(update={"columns": columns, "key": key, "charset": self.charset})
+        # a new unique key of ALTER IGNORE removes rows that the log does not name
+        exact = self.exact and not (
+            self.statement.ignore and any(isinstance(a, ddl.AddKey) for a in self.statement.actions)
+        )
+        return TableChange(type="ALTER", id=self.known.id, table=table, renamed=renamed, added=self.added, exact=exact)
+
+
+def charset_of(charset: str | None, collation: str | None) -> str | None:
+    """The character set that is named, or that a collation's name begins with."""
+    if charset is not None:
+        return charset.lower()
+    return collation.partition("_")[0].lower() if collation and "_" in collation else None

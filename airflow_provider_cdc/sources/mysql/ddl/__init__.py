@@ -1,0 +1,93 @@
+"""DDL of MySQL and MariaDB, read token by token: which tables a statement concerns and what it does to them.
+
+    >>> create, = read("CREATE TABLE t (id INT PRIMARY KEY, tag ENUM('a','b')) CHARSET=latin1")
+    >>> [(c.name, c.type) for c in create.columns], create.primary_key
+    ([('id', 'int'), ('tag', 'enum')], ('id',))
+
+:func:`read` is the door; what it returns is in :mod:`.statements`, :mod:`.actions` and :mod:`.columns`. The grammar
+    is in
+:mod:`.create`, :mod:`.alter`, :mod:`.others`, :mod:`.attributes`, :mod:`.datatypes`, :mod:`.keys` and :mod:`.options`.
+"""
+
+from __future__ import annotations
+
+from airflow_provider_cdc.sources.mysql.ddl.actions import (
+    Action,
+    AddColumn,
+    AddKey,
+    ChangeColumn,
+    ConvertCharset,
+    DropColumn,
+    DropKey,
+    NoColumnChange,
+    PartitionData,
+    RenameColumn,
+    RenameIndex,
+    RenameTo,
+    SetDefault,
+    TableCharset,
+)
+from airflow_provider_cdc.sources.mysql.ddl.charsets import convert, resolve
+from airflow_provider_cdc.sources.mysql.ddl.columns import ColumnDef, Default, Name
+from airflow_provider_cdc.sources.mysql.ddl.literals import typed_default
+from airflow_provider_cdc.sources.mysql.ddl.reader import parse_type, read, sql_mode_options
+from airflow_provider_cdc.sources.mysql.ddl.statements import (
+    AlterDatabase,
+    AlterTable,
+    CreateDatabase,
+    CreateIndex,
+    CreateTable,
+    Dml,
+    DropDatabase,
+    DropIndex,
+    DropTable,
+    Ignored,
+    RenameTable,
+    Statement,
+    Transaction,
+    TruncateTable,
+    Unknown,
+    tables_of,
+)
+
+__all__ = [
+    "Action",
+    "AddColumn",
+    "AddKey",
+    "AlterDatabase",
+    "AlterTable",
+    "ChangeColumn",
+    "ColumnDef",
+    "ConvertCharset",
+    "CreateDatabase",
+    "CreateIndex",
+    "CreateTable",
+    "Default",
+    "Dml",
+    "DropColumn",
+    "DropDatabase",
+    "DropIndex",
+    "DropKey",
+    "DropTable",
+    "Ignored",
+    "Name",
+    "NoColumnChange",
+    "PartitionData",
+    "RenameColumn",
+    "RenameIndex",
+    "RenameTable",
+    "RenameTo",
+    "SetDefault",
+    "Statement",
+    "TableCharset",
+    "Transaction",
+    "TruncateTable",
+    "Unknown",
+    "convert",
+    "parse_type",
+    "read",
+    "resolve",
+    "sql_mode_options",
+    "tables_of",
+    "typed_default",
+]

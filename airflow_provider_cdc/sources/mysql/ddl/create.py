@@ -1,0 +1,98 @@
+"""``CREATE TABLE``."""
+
+from __future__ import annotations
+
+from airflow_provider_cdc.sources.mysql.ddl.actions import AddKey
+from airflow_provider_cdc.sources.mysql.ddl.attributes import read_column
+from airflow_provider_cdc.sources.mysql.ddl.columns import ColumnDef, Name
+from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.ddl.keys import read_key
+from airflow_provider_cdc.sources.mysql.ddl.options import QUERY_WORDS, read_table_options, skip_partitioning
+from airflow_provider_cdc.sources.mysql.ddl.statements import CreateTable
+
+
+def read_create_table(cursor: Cursor, *, or_replace: bool, temporary: bool) -> CreateTable:
+    """The statement after ``TABLE``."""
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    table = cursor.table()
+    like = _like(cursor)
+    if like is not None:
+        return CreateTable(table, like=like, or_replace=or_replace, if_not_exists=if_not_exists, temporary=temporary)
+    elements = read_elements(cursor) if cursor.key == "(" and cursor.peek().key not in QUERY_WORDS else []
+    options = read_table_options(cursor, commas=True)
+    if cursor.accept("PARTITION", "BY"):
+        skip_partitioning(cursor)
+    select = _query(cursor)
+    cursor.finish()
+    columns = tuple(e for e in elements if isinstance(e, ColumnDef))
+    if not columns and not select:
+        cursor.fail("the storage engine decides on the columns")
+    keys = _keys(elements)
+    unique = [k for k in keys if k.kind == "unique" and k.usable]
+    return CreateTable(
+        table=table,
+        columns=columns,
+        primary_key=next((k.columns for k in keys if k.kind == "primary"), ()),
+        unique_keys=tuple(k.columns for k in unique),
+        charset=options.charset,
+        collation=options.collation,
+        select=select,
+        or_replace=or_replace,
+        if_not_exists=if_not_exists,
+        temporary=temporary,
+        unique_key_names=tuple(k.name for k in unique),
+    )
+
+
+def read_elements(cursor: Cursor) -> list[ColumnDef | AddKey]:
+    """``(column, key, …)``, of ``CREATE TABLE`` and ``ADD``; what concerns neither columns nor row keys is left out."""
+    elements: list[ColumnDef | AddKey] = []
+    cursor.expect("(")
+    while True:
+        key = read_key(cursor)
+        if key is None:
+            elements.append(read_column(cursor))
+        elif isinstance(key, AddKey):
+            elements.append(key)
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return elements
+
+
+def _like(cursor: Cursor) -> Name | None:
+    parenthesis = cursor.accept("(", "LIKE")
+    if not parenthesis and not cursor.accept("LIKE"):
+        return None
+    like = cursor.table(changed=False)
+    if parenthesis:
+        cursor.expect(")")
+    cursor.finish()
+    return like
+
+
+def _query(cursor: Cursor) -> bool:
+    duplicates = cursor.accept_any("IGNORE", "REPLACE")
+    as_ = cursor.accept("AS")
+    if cursor.key == "WITH" and (cursor.peek().key, cursor.peek(2).key) == ("SYSTEM", "VERSIONING"):
+        cursor.fail("system versioning is not understood")
+    if cursor.key in QUERY_WORDS:
+        cursor.skip_rest()
+        return True
+    if duplicates or as_:
+        cursor.fail("a query expected")
+    return False
+
+
+def _keys(elements: list[ColumnDef | AddKey]) -> list[AddKey]:
+    """All keys in order, those that columns bring along included."""
+    keys: list[AddKey] = []
+    for element in elements:
+        if isinstance(element, AddKey):
+            keys.append(element)
+            continue
+        if element.primary:
+            keys.append(AddKey("primary", (element.name,)))
+        if element.unique:
+            keys.append(AddKey("unique", (element.name,)))
+    return keys

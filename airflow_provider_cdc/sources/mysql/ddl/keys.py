@@ -1,0 +1,102 @@
+"""Keys and constraints inside ``CREATE TABLE (…)`` and after ``ADD``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from airflow_provider_cdc.sources.mysql.ddl.actions import AddKey, NoColumnChange
+from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.ddl.tokens import QUOTED, WORD
+
+_INDEX_TYPES = ("BTREE", "HASH", "RTREE")
+
+
+def read_key(cursor: Cursor) -> AddKey | NoColumnChange | None:
+    """A key, index or constraint; ``None`` (and nothing read) when a column definition comes."""
+    constraint, if_not_exists = None, False
+    if cursor.accept("CONSTRAINT"):
+        if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+        if cursor.key not in ("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
+            constraint = cursor.name()
+        if cursor.key not in ("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
+            cursor.fail("a constraint expected")
+    if cursor.accept("PRIMARY"):
+        cursor.expect("KEY")
+        return _key(cursor, None, if_not_exists, primary=True)
+    if cursor.accept("UNIQUE"):
+        cursor.accept_any("INDEX", "KEY")
+        return _key(cursor, constraint, if_not_exists, primary=False)
+    if cursor.key == "PERIOD" and cursor.peek().key == "FOR":
+        cursor.fail("periods are not understood")
+    what = _other(cursor)
+    if what is None:
+        return None
+    cursor.skip_clause()
+    return NoColumnChange(f"add {what}")
+
+
+def _other(cursor: Cursor) -> str | None:
+    """What kind of index or constraint comes that concerns neither columns nor row keys."""
+    if cursor.accept_any("INDEX", "KEY"):
+        return "index"
+    if cursor.key in ("FULLTEXT", "SPATIAL"):
+        return f"{cursor.take().value.lower()} index"
+    if cursor.key == "VECTOR" and (cursor.peek().key in ("INDEX", "KEY", "(") or _is_vector_index(cursor)):
+        cursor.take()
+        return "vector index"
+    if cursor.accept("FOREIGN"):
+        cursor.expect("KEY")
+        return "foreign key"
+    if cursor.accept("CHECK"):
+        return "check"
+    return None
+
+
+def _is_vector_index(cursor: Cursor) -> bool:
+    """``VECTOR name (column)`` is an index; ``vector VARCHAR(10)`` is a column that is called so."""
+    return cursor.peek(2).key == "(" and cursor.peek(3).kind in (WORD, QUOTED) and cursor.peek(4).key == ")"
+
+
+def _key(cursor: Cursor, name: str | None, if_not_exists: bool, *, primary: bool) -> AddKey:
+    """``name`` is the constraint's; the key's own, if there is one, wins."""
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS") or if_not_exists
+    if cursor.token.kind in (WORD, QUOTED) and not _at_index_type(cursor):
+        name = cursor.name()
+    skip_index_type(cursor)
+    columns, usable = read_key_parts(cursor)
+    cursor.skip_clause()  # index options
+    kind: Literal["primary", "unique"] = "primary" if primary else "unique"
+    return AddKey(kind, columns, usable, None if primary else name, if_not_exists)
+
+
+def _at_index_type(cursor: Cursor) -> bool:
+    return cursor.key in ("USING", "TYPE") and cursor.peek().key in _INDEX_TYPES
+
+
+def skip_index_type(cursor: Cursor) -> None:
+    """``USING BTREE``."""
+    if _at_index_type(cursor):
+        cursor.take()
+        cursor.take()
+
+
+def read_key_parts(cursor: Cursor) -> tuple[tuple[str, ...], bool]:
+    """``(a, b(10) DESC, (lower(c)))`` → the columns, and whether all parts are whole columns."""
+    columns: list[str] = []
+    usable = True
+    cursor.expect("(")
+    while True:
+        if cursor.key == "(":
+            cursor.skip_group()
+            usable = False
+        else:
+            columns.append(cursor.column())
+            if cursor.accept("("):
+                cursor.integer()
+                cursor.expect(")")
+                usable = False
+        cursor.accept_any("ASC", "DESC")
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return tuple(columns), usable

@@ -1,0 +1,212 @@
+"""DDL statements as plain values. Nothing here knows SQL text: :mod:`.reader` makes these values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from airflow_provider_cdc.sources.mysql.ddl.actions import Action, PartitionData, RenameTo
+from airflow_provider_cdc.sources.mysql.ddl.columns import ColumnDef, Name
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """``CREATE TABLE``.
+
+    :param primary_key: column names, from the definition of a column too
+    :param unique_keys: those whose parts are whole columns; keys that columns bring along included
+    :param unique_key_names: name of each as written, ``None`` where the server chooses
+    :param charset: ``None`` when not said: the database's; columns keep what they say themselves, see :func:`resolve`
+    :param select: rows and further columns come from a query
+    """
+
+    table: Name
+    columns: tuple[ColumnDef, ...] = ()
+    primary_key: tuple[str, ...] = ()
+    unique_keys: tuple[tuple[str, ...], ...] = ()
+    charset: str | None = None
+    collation: str | None = None
+    like: Name | None = None
+    select: bool = False
+    or_replace: bool = False
+    if_not_exists: bool = False
+    temporary: bool = False
+    unique_key_names: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable:
+    """``ALTER TABLE``, its actions in the order of the text.
+
+    Servers apply them as a whole. The table's character set comes first. Columns are looked up by the names they had
+    before, and stay where they are; then new and moved ones are placed one by one, where ``AFTER`` means the names
+    afterwards. ``IF NOT EXISTS`` looks at the table before. ``CONVERT TO`` and the new keys come last. A part of an old
+    key goes to the first column that had its name or, if new, has it: after ``DROP a, ADD a INT`` that is the new one,
+    and where it is longer than the old one the key may have become one over a prefix.
+
+    :param ignore: ``ALTER IGNORE``: a new unique key removes rows, a narrower type changes values, both without row
+        events
+    """
+
+    table: Name
+    actions: tuple[Action, ...] = ()
+    if_exists: bool = False
+    ignore: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    """``DROP TABLE a, b``."""
+
+    tables: tuple[Name, ...]
+    temporary: bool = False
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTable:
+    """``RENAME TABLE a TO b, c TO d``: one after the other, so names may rotate."""
+
+    pairs: tuple[tuple[Name, Name], ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateTable:
+    """``TRUNCATE [TABLE] table``."""
+
+    table: Name
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase:
+    """``CREATE DATABASE``; ``OR REPLACE`` reads as a :class:`DropDatabase` and this."""
+
+    name: str
+    charset: str | None = None
+    collation: str | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterDatabase:
+    """``ALTER DATABASE``; ``name`` ``None`` is the session's, ``charset`` ``None`` unchanged or the server's
+    default.
+    """
+
+    name: str | None
+    charset: str | None = None
+    collation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropDatabase:
+    """``DROP DATABASE``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex:
+    """``CREATE [UNIQUE] INDEX``; ``columns`` and ``usable`` as in :class:`AddKey`."""
+
+    table: Name
+    unique: bool
+    columns: tuple[str, ...] = ()
+    usable: bool = True
+    name: str | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropIndex:
+    """``DROP INDEX name ON table``; of the primary key it reads as ``ALTER TABLE … DROP PRIMARY KEY``."""
+
+    table: Name
+    name: str
+
+
+TransactionKind: TypeAlias = Literal[
+    "begin", "commit", "rollback", "savepoint", "rollback to", "release",
+    "xa start", "xa end", "xa prepare", "xa commit", "xa rollback",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A statement of transaction control; ``name`` is the savepoint's, or the text of the XA id."""
+
+    kind: TransactionKind
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dml:
+    """Rows changed by a statement instead of row events (``binlog_format`` STATEMENT or MIXED)."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Concerns no table's structure or rows."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Not understood for sure: the catalogue has to be read.
+
+    :param tables: the tables concerned as far as they were recognised; empty: any table may be
+    """
+
+    text: str
+    tables: tuple[Name, ...] = ()
+    reason: str = ""
+
+
+Statement: TypeAlias = (
+    CreateTable
+    | AlterTable
+    | DropTable
+    | RenameTable
+    | TruncateTable
+    | CreateDatabase
+    | AlterDatabase
+    | DropDatabase
+    | CreateIndex
+    | DropIndex
+    | Transaction
+    | Dml
+    | Ignored
+    | Unknown
+)
+
+
+def tables_of(statement: Statement) -> tuple[Name, ...]:
+    """The tables whose structure or rows the statement concerns, each once; of a rename both names.
+
+    Statement-format changes (:class:`Dml`) and whole databases give none: their tables are not looked for.
+
+    >>> tables_of(RenameTable(((Name(None, "a"), Name(None, "b")),)))
+    (Name(database=None, name='a'), Name(database=None, name='b'))
+    """
+    match statement:
+        case CreateTable() | TruncateTable() | CreateIndex() | DropIndex():
+            return (statement.table,)
+        case DropTable() | Unknown():
+            names = list(statement.tables)
+        case RenameTable():
+            names = [name for pair in statement.pairs for name in pair]
+        case AlterTable():
+            names = [statement.table]
+            for action in statement.actions:
+                if isinstance(action, RenameTo):
+                    names.append(action.table)
+                elif isinstance(action, PartitionData):
+                    names.extend(action.tables)
+        case _:
+            return ()
+    return tuple(dict.fromkeys(names))
