@@ -9,7 +9,9 @@ from typing import Any
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.connector import CaptureResult
-from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
+from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture, open_source
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.store import StateStore
 from tests.support.replay import Replay
 
@@ -45,6 +47,11 @@ class Connector:
         with open_capture(definition, self.state_url, secrets=self.secrets, lease_ttl_s=5, lease_wait_s=20) as capture:
             return capture.run(run_for_s=run_for_s)
 
+    def discovered(self, table: str) -> TableSchema:
+        """A table as the source's catalogue has it now."""
+        with open_source(self.definition(), self.secrets) as source:
+            return next(t for t in source.discover().values() if str(t.id) == table)
+
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Rows of a table by replaying the change log."""
         return self.replay.advance().rows(f"{self.properties.get('topic.prefix', self.name)}.{table}")
@@ -60,3 +67,9 @@ def mysql_connector(server: Any, folder: Path, kind: str = "mariadb", **properti
     }
     named = {k.replace("_", "."): v for k, v in properties.items()}
     return Connector(folder, kind, {"database.server.id": 4001, **named}, secrets)
+
+
+def memory_connector(database: MemoryDatabase, folder: Path, **properties: Any) -> Connector:
+    """A connector on a memory database; properties with underscores for dots."""
+    named = {k.replace("_", "."): v for k, v in properties.items()}
+    return Connector(folder, "memory", {"memory.database": database.name, "poll.interval.ms": 10, **named})

@@ -146,10 +146,10 @@ def _alter(row: Row, old: TableSchema, new: TableSchema, change: TableChange) ->
     row.clear()
     for column in new.columns:
         origin = change.renamed.get(column.name, column.name)
-        if origin in values:
-            row[column.name] = _rescaled(values[origin], column.type)
-        else:
+        if column.name in change.added or origin not in values:
             row[column.name] = _cast(change.added.get(column.name), column.type)
+        else:
+            row[column.name] = _rescaled(values[origin], column.type)
 
 
 def _rescaled(value: Any, type_: str) -> Any:
@@ -183,7 +183,7 @@ def _items(changelog: ChangeLog, manifest: Manifest) -> Iterator[tuple[int, Row 
     items: list[tuple[int, Row | SchemaChangeRecord]] = [(r.seq, r) for r in manifest.schema_changes]
     for file in manifest.files:
         with changelog.open(manifest.connector, file) as f:
-            table = pq.read_table(f, use_threads=False, pre_buffer=False)
+            table = pq.ParquetFile(f, pre_buffer=False).read(use_threads=False)
         if table.num_rows != file.rows:
             raise Illegal(f"{file.path} has {table.num_rows} rows, its manifest says {file.rows}")
         for row in table.to_pylist():

@@ -142,12 +142,25 @@ class Alter:
                 primary = (action.column.name,)
             if primary:
                 return self._not_null(primary), False
-        touched = any(isinstance(a, ddl.DropKey | ddl.AddKey) or self._unique(a) for a in actions)
+        touched = any(isinstance(a, ddl.DropKey | ddl.AddKey) or self._unique(a) for a in actions) or self._rebuilt()
         by_origin = {p.origin: p.column.name for p in reversed(self.columns)}
         kept = tuple(by_origin[k.lower()] for k in self.known.key if k.lower() in by_origin)
         if any(isinstance(a, ddl.DropKey) and a.kind == "primary" for a in actions):
             return (), True
         return kept, touched or len(kept) < len(self.known.key)
+
+    def _rebuilt(self) -> bool:
+        """Whether a part of the key has another type now, or a name that another column had.
+
+        Then the key may have become one over a prefix, or one over another column (see ``ddl.AlterTable``).
+        """
+        for item in self.columns:
+            if item.before is not None and item.before.name in self.known.key:
+                if ColumnType.of(item.before).base != ColumnType.of(item.column).base:
+                    return True
+            elif item.column.name.lower() in {k.lower() for k in self.known.key}:
+                return True
+        return False
 
     @staticmethod
     def _unique(action: ddl.Action) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -259,46 +259,55 @@ def _one_by_one(c: Cursor) -> Collations:
 
 @dataclass(slots=True)
 class Query:
-    """A QUERY event: a statement, in the database it ran in."""
+    """A QUERY event: a statement, in the database it ran in.
+
+    :param error: what the server answered; not 0 when the statement failed after it had changed something
+    """
 
     thread: int
     error: int
     database: str
     sql: str
-    sql_mode: int | None
-
-    @property
-    def ansi_quotes(self) -> bool:
-        """Whether double quotes enclose names instead of texts."""
-        return bool((self.sql_mode or 0) & 4)
+    sql_mode: int
 
     @property
     def strict(self) -> bool:
         """Whether the session refused values that do not fit, instead of bending them."""
-        return bool((self.sql_mode or 0) & (0x200000 | 0x400000))
+        return bool(self.sql_mode & (0x200000 | 0x400000))
 
 
-def parse_query(body: bytes) -> Query:
+def parse_query(body: bytes, codec: Callable[[int], str]) -> Query:
+    """Read a QUERY event.
+
+    :param codec: collation number → Python codec of the session's character set, in which the text is written
+    """
     thread, _seconds, db_length, error, status_length = struct.unpack_from("<IIBHH", body)
-    status = body[13 : 13 + status_length]
+    sql_mode, collation = _session(body[13 : 13 + status_length])
     start = 13 + status_length
     database = body[start : start + db_length].decode("utf-8", "replace")
-    sql = body[start + db_length + 1 :]
-    return Query(thread, error, database, sql.decode("utf-8", "surrogateescape"), _sql_mode(status))
+    text = body[start + db_length + 1 :].decode("utf-8" if collation is None else codec(collation), "backslashreplace")
+    return Query(thread, error, database, text, sql_mode)
 
 
-def _sql_mode(status: bytes) -> int | None:
-    """The session's sql_mode; it is the second status variable at the latest."""
-    pos = 0
-    while pos < len(status):
-        code = status[pos]
-        if code == 0:  # flags
-            pos += 5
-        elif code == 1:
-            return int.from_bytes(status[pos + 1 : pos + 9], "little")
-        else:
-            return None
-    return None
+def _session(status: bytes) -> tuple[int, int | None]:
+    """The session's ``sql_mode`` and the number of its ``character_set_client``, out of the status variables.
+
+    They are written in a fixed order; what may come before these two is known, and nothing after them is of interest.
+    """
+    c, sql_mode = Cursor(status), 0
+    while c.more:
+        match c.uint(1):
+            case 0 | 3:  # flags, step of AUTO_INCREMENT
+                c.take(4)
+            case 1:
+                sql_mode = c.uint(8)
+            case 6:  # catalogue
+                c.take(c.uint(1))
+            case 4:
+                return sql_mode, c.uint(2)
+            case _:
+                break
+    return sql_mode, None
 
 
 def parse_rotate(body: bytes) -> tuple[str, int]:
@@ -313,11 +322,15 @@ def has_checksums(body: bytes) -> bool:
 
 @dataclass(slots=True)
 class MariaDbGtid:
-    """A GTID event of MariaDB."""
+    """A GTID event of MariaDB.
+
+    :param extra: the second byte of flags, 0 where the event has none
+    """
 
     domain: int
     sequence: int
     flags: int
+    extra: int
 
     STANDALONE = 1
     GROUP_COMMIT = 2
@@ -325,10 +338,24 @@ class MariaDbGtid:
     PREPARED_XA = 64
     COMPLETED_XA = 128
 
+    EXTRA_START_ALTER = 2
+    EXTRA_COMMIT_ALTER = 4
+    EXTRA_ROLLBACK_ALTER = 8
+
 
 def parse_mariadb_gtid(body: bytes) -> MariaDbGtid:
-    sequence, domain, flags = struct.unpack_from("<QIB", body)
-    return MariaDbGtid(domain, sequence, flags)
+    """Read a GTID event of MariaDB.
+
+    :raises ValueError: the event is shorter than it says
+    """
+    c = Cursor(body)
+    sequence, domain, flags = c.uint(8), c.uint(4), c.uint(1)
+    if flags & MariaDbGtid.GROUP_COMMIT:
+        c.take(8)
+    if flags & (MariaDbGtid.PREPARED_XA | MariaDbGtid.COMPLETED_XA):
+        c.take(4)
+        c.take(c.uint(1) + c.uint(1))
+    return MariaDbGtid(domain, sequence, flags, c.uint(1) if c.more else 0)
 
 
 def xa_id(body: bytes) -> str:

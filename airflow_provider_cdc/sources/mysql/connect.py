@@ -39,6 +39,12 @@ class Server:
         parts = self.version.split("-")[0].split(".")
         return int(parts[0]), int(parts[1]), int(parts[2])
 
+    @property
+    def version_number(self) -> int:
+        """Version as executable comments spell it: ``10.11.6-MariaDB-log`` → 101106."""
+        major, minor, patch = self.number
+        return major * 10_000 + minor * 100 + patch
+
 
 def connect(config: MySqlConfig, **options: Any) -> Connection:
     """A connection with UTC as its time zone, that reads texts as utf8mb4.

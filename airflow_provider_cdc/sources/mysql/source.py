@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class MySqlSource(Source):
-    """MySQL 5.7.?, 8 and 9; :class:`MariaDbSource` is the same for MariaDB."""
+    """MySQL 8.0.1 and newer, 9 included; :class:`MariaDbSource` is the same for MariaDB."""
 
     Config: ClassVar[type[ConnectorConfig]] = MySqlConfig
     connector = "mysql"

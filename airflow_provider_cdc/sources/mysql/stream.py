@@ -20,6 +20,7 @@ from airflow_provider_cdc.core.events import (
 )
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
+from airflow_provider_cdc.sources.mysql.charsets import CODECS
 from airflow_provider_cdc.sources.mysql.columns import Scratch
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server
@@ -60,6 +61,7 @@ class BinlogStream:
         self.single = self.commits_prepared = prepared
         self.maps = TableMaps(config, tables, catalogue, charsets, mariadb=server.mariadb)
         self.reader = SchemaReader(config, tables, catalogue, database_charset)
+        self._charsets = charsets
         self._again = (catalogue, database_charset, charsets)
         self.scratch = Scratch()
         self.void: list[tuple[int, int]] = []
@@ -71,6 +73,11 @@ class BinlogStream:
         empty: Gtids = MariaDbGtids() if self.server.mariadb else MySqlGtids()
         self.gtids = parse_gtids(start.gtids) if start.gtids else empty
         self.open = Open()
+
+    def codec(self, collation: int) -> str:
+        """Python codec of a collation number's character set; of a set without one the ASCII part is read."""
+        charset = self._charsets.get(collation, "utf8mb4")
+        return "utf-8" if charset == "binary" else CODECS.get(charset, "ascii")
 
     def items(self) -> Iterator[LogItem]:
         """See :meth:`airflow_provider_cdc.core.source.Source.stream`."""

@@ -321,20 +321,37 @@ class Taking:
 
     def _query(self, i: int) -> Iterator[LogItem]:
         """A statement: the frame of a transaction, DDL, or what does not concern tables."""
-        query = b.parse_query(self.events.body(i))
+        s = self.s
+        query = b.parse_query(self.events.body(i), s.codec)
         closes = self._is_whole_transaction(i, query.sql)
-        for statement in ddl.read(query.sql, ansi_quotes=query.ansi_quotes):
+        options = ddl.sql_mode_options(query.sql_mode)
+        for statement in ddl.read(query.sql, **options, version=s.server.version_number):
             match statement:
                 case ddl.Transaction():
                     yield from self._frame(i, statement)
                     closes = closes and bool(self.state[k.OPEN])
                 case ddl.Dml():
                     self._statement_format(i, query, statement.kind)
+                case _ if self._is_half_done(i):
+                    pass
+                case _ if query.error:
+                    why = f"it ended with error {query.error} on the server, after it had changed something"
+                    yield from self._ddl(i, query, ddl.Unknown(query.sql, ddl.tables_of(statement), why), closes)
                 case _:
                     yield from self._ddl(i, query, statement, closes)
         if closes and self.state[k.OPEN]:
             self._close(i)
             yield from self._hand_over()
+
+    def _is_half_done(self, i: int) -> bool:
+        """Whether an ALTER TABLE only begins here, or is taken back (MariaDB's ``binlog_alter_two_phase``)."""
+        if not self.s.server.mariadb or not self.state[k.OPEN]:
+            return False
+        gtid = int(self.transactions[int(self.state[k.TX]) - 1, k.TX_GTID])
+        if gtid < 0 or int(self.events.table[gtid, k.EV_TYPE]) != b.MARIADB_GTID:
+            return False
+        extra = b.parse_mariadb_gtid(self.events.body(gtid)).extra
+        return bool(extra & (b.MariaDbGtid.EXTRA_START_ALTER | b.MariaDbGtid.EXTRA_ROLLBACK_ALTER))
 
     def _is_whole_transaction(self, i: int, sql: str) -> bool:
         """Whether a statement ends the transaction that its GTID began; rows follow one that does not."""
