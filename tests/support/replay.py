@@ -51,6 +51,8 @@ class Replay:
         self.seq = 0
         self.batch = 0
         self.operations: Counter[str] = Counter()
+        self.transactions: dict[str, list[int]] = {}
+        """Transaction id → ``total_order`` of its events, with ``provide.transaction.metadata``."""
 
     def advance(self) -> Replay:
         """Replay the batches that were not yet."""
@@ -83,6 +85,8 @@ class Replay:
         table.schema = schema
         op, before, after = event["op"], event["before"], event["after"]
         self.operations[op] += 1
+        if event.get("transaction") is not None:
+            self.transactions.setdefault(event["transaction"]["id"], []).append(event["transaction"]["total_order"])
         self._shape(event, schema)
         if op == "t":
             table.rows.clear()

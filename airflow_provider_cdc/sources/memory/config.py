@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from pydantic import Field
 
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config import ConnectionForm, ConnectorConfig
 
 
 class MemoryConfig(ConnectorConfig):
@@ -17,3 +20,21 @@ class MemoryConfig(ConnectorConfig):
         ge=1,
         description="Rows per log block and snapshot block; small values test more.",
     )
+
+    FORM: ClassVar[ConnectionForm] = ConnectionForm(
+        labels={"host": "Database of this process"}, hidden=("schema", "login", "password", "port", "extra")
+    )
+
+    @classmethod
+    def from_connection(
+        cls,
+        *,
+        host: str | None = None,
+        port: int | None = None,
+        login: str | None = None,
+        password: str | None = None,
+        schema: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        named = {} if host is None else {"memory.database": host}
+        return named | super().from_connection(extra=extra)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field, SecretStr
 
-from airflow_provider_cdc.core.config import ConnectorConfig, Patterns
+from airflow_provider_cdc.core.config import ConnectionForm, ConnectorConfig, Patterns
 
 
 class UnsignedHandling(enum.StrEnum):
@@ -65,6 +65,18 @@ class MySqlConfig(ConnectorConfig):
     binlog_net_write_timeout: int = Field(0, alias="binlog.net.write.timeout", ge=0)
     binlog_net_read_timeout: int = Field(0, alias="binlog.net.read.timeout", ge=0)
 
+    FORM: ClassVar[ConnectionForm] = ConnectionForm(
+        labels={"login": "User"},
+        hidden=("schema",),
+        placeholders={"host": "db.example.org", "port": "3306", "login": "cdc"},
+        extras={
+            "database.ssl.mode": "disabled, preferred (default), required, verify_ca or verify_identity",
+            "database.ssl.ca": "PEM file of trusted authorities, on the workers",
+            "database.ssl.cert": "PEM file of the client, on the workers",
+            "database.ssl.key": "PEM file of the client's key, on the workers",
+        },
+        stand_ins={"database.server.id": 4_294_967_295},
+    )
     IGNORED: ClassVar[Mapping[str, str]] = {
         "database.jdbc.driver": "there is no JDBC here",
         "database.protocol": "there is no JDBC here",
@@ -101,6 +113,27 @@ class MySqlConfig(ConnectorConfig):
         "driver.*": "there is no JDBC driver to pass properties to",
         "streaming.delay.ms": "the snapshot's offset is durable before streaming begins",
     }
+
+    @classmethod
+    def from_connection(
+        cls,
+        *,
+        host: str | None = None,
+        port: int | None = None,
+        login: str | None = None,
+        password: str | None = None,
+        schema: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        named = {
+            "database.hostname": host,
+            "database.port": port,
+            "database.user": login,
+            "database.password": password,
+        }
+        return {name: value for name, value in named.items() if value is not None} | super().from_connection(
+            extra=extra
+        )
 
     @classmethod
     def exclusive_pairs(cls) -> list[tuple[str, str]]:

@@ -101,7 +101,8 @@ class Taking:
         yield from self._hand_over()
         self._arrive()
         if self.state[k.OPEN] and not self.s.reached():
-            if self.events.full:
+            begun = self._note(int(self.state[k.TX]) - 1).id is not None
+            if self.events.full or begun:
                 yield from self._hand_over_part()
             else:
                 self.events.keep = int(self.transactions[self.state[k.TX] - 1, k.TX_FIRST])
@@ -329,7 +330,9 @@ class Taking:
             match statement:
                 case ddl.Transaction():
                     yield from self._frame(i, statement)
-                    closes = closes and bool(self.state[k.OPEN])
+                    closes = closes and statement.kind in ("xa commit", "xa rollback") and bool(self.state[k.OPEN])
+                    if statement.kind == "xa start":
+                        self.transactions[int(self.state[k.TX]) - 1, k.TX_THREAD] = query.thread
                 case ddl.Dml():
                     self._statement_format(i, query, statement.kind)
                 case _ if self._is_half_done(i):

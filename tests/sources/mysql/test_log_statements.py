@@ -61,7 +61,7 @@ def test_create_or_replace_that_failed_leaves_what_the_server_has(
             db.sql("INSERT INTO t VALUES (3)")
         connector.capture()
         with server.connect(autocommit=True) as connection, connection.cursor() as cursor:
-            exists = bool(cursor.execute("SHOW TABLES FROM `%s` LIKE 't'" % db.name))
+            exists = bool(cursor.execute(f"SHOW TABLES FROM `{db.name}` LIKE 't'"))
         if exists:
             _equal(server, connector, db.name, "t")
         else:
