@@ -14,9 +14,9 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_cdc import __version__
@@ -63,11 +63,12 @@ class _Form:
     """How rows of one topic and schema version are rendered."""
 
     schema: TableSchema
+    source: pa.StructType
     columns: dict[str, Convert]
 
     @classmethod
-    def of(cls, schema: TableSchema) -> _Form:
-        return cls(schema, {c.name: converter(c) for c in schema.columns})
+    def of(cls, schema: TableSchema, source: pa.StructType) -> _Form:
+        return cls(schema, source, {c.name: converter(c) for c in schema.columns})
 
     def row(self, image: Row | None) -> Row | None:
         """A row image, or a key."""
@@ -112,9 +113,11 @@ class Renderer:
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def _events(self, manifest: Manifest, file: DataFile) -> Iterator[tuple[Row, str, _Form]]:
-        form = _form(manifest.schemas[file.topic][str(file.schema_version)])
         with self._changelog.open(manifest.connector, file) as f:
-            for batch in pq.ParquetFile(f).iter_batches(batch_size=_ROWS):
+            parquet = pq.ParquetFile(f)
+            source = parquet.schema_arrow.field("source").type
+            form = _Form.of(manifest.schemas[file.topic][str(file.schema_version)], source)
+            for batch in parquet.iter_batches(batch_size=_ROWS):
                 for event in batch.to_pylist():
                     yield event, file.topic, form
 
@@ -127,7 +130,10 @@ class Renderer:
         value |= {"op": event["op"], **{name: event[name] for name in ("ts_ms", "ts_us", "ts_ns")}}
         headers = self._headers(event, form, following)
         described = (
-            (key_schema(topic, form.schema), envelope_schema(topic, form.schema, event["source"]))
+            (
+                key_schema(topic, form.schema),
+                envelope_schema(topic, form.schema, event["source"]["connector"], form.source),
+            )
             if self._schemas
             else (None, None)
         )
@@ -200,11 +206,6 @@ class _Boundaries:
             "status": status, "id": self._id, "event_count": count, "data_collections": collections, "ts_ms": self._ts_ms,
         }  # fmt: skip
         return Record(self._topic, {"id": self._id}, value)
-
-
-@lru_cache(maxsize=512)
-def _form(schema: TableSchema) -> _Form:
-    return _Form.of(schema)
 
 
 def _with_next(

@@ -126,7 +126,7 @@ class ChangeLog:
 def _parse(data: bytes, path: str) -> Manifest:
     try:
         document = orjson.loads(data)
-        if document.get("format", 0) > FORMAT:
+        if isinstance(document, dict) and document.get("format", 0) > FORMAT:
             raise ChangeLogDamaged(
                 f"The manifest has form {document['format']}; this release knows {FORMAT}.",
                 where=path,

@@ -6,17 +6,14 @@ import re
 from functools import lru_cache
 from typing import Any
 
+import pyarrow as pa
+
 from airflow_provider_cdc.changelog.values import column_schema
 from airflow_provider_cdc.core.schema import TableSchema
 
 Node = dict[str, Any]
 
-_SOURCE_TYPES: dict[str, tuple[str, bool]] = {
-    "version": ("string", False), "connector": ("string", False), "name": ("string", False), "ts_ms": ("int64", False),
-    "db": ("string", False), "sequence": ("string", True), "ts_us": ("int64", True), "ts_ns": ("int64", True),
-    "table": ("string", True), "server_id": ("int64", False), "gtid": ("string", True), "file": ("string", False),
-    "pos": ("int64", False), "row": ("int32", False), "thread": ("int64", True), "query": ("string", True),
-}  # fmt: skip
+_LITERALS = {"bool": "boolean", "float": "float", "double": "double", "binary": "bytes"}
 
 
 def schema_name(topic: str, suffix: str) -> str:
@@ -40,13 +37,17 @@ def _row_schema(topic: str, schema: TableSchema, field: str) -> Node:
     return {"type": "struct", "fields": fields, "optional": True, "name": schema_name(topic, "Value"), "field": field}
 
 
-def envelope_schema(topic: str, schema: TableSchema, source: Node) -> Node:
-    """Schema of a change event's value."""
+def envelope_schema(topic: str, schema: TableSchema, connector: str, source: pa.StructType) -> Node:
+    """Schema of a change event's value.
+
+    :param connector: the documented ``source.connector`` value
+    :param source: type of the ``source`` block in the change log
+    """
     times = [{"type": "int64", "optional": True, "field": name} for name in ("ts_ms", "ts_us", "ts_ns")]
     fields = [
         _row_schema(topic, schema, "before"),
         _row_schema(topic, schema, "after"),
-        _source_schema(str(source["connector"]), tuple(source)),
+        _source_schema(connector, source),
         _TRANSACTION,
         {"type": "string", "optional": False, "field": "op"},
         *times,
@@ -71,19 +72,20 @@ _TRANSACTION: Node = {
 
 
 @lru_cache(maxsize=64)
-def _source_schema(connector: str, names: tuple[str, ...]) -> Node:
+def _source_schema(connector: str, source: pa.StructType) -> Node:
     fields: list[Node] = []
-    for name in names:
-        if name == "snapshot":
+    for own in source:
+        if own.name == "snapshot":
             allowed = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
             fields.append(
                 {
                     "type": "string", "optional": True, "name": "io.debezium.data.Enum", "version": 1,
-                    "parameters": {"allowed": allowed}, "default": "false", "field": name,
+                    "parameters": {"allowed": allowed}, "default": "false", "field": own.name,
                 }
             )  # fmt: skip
         else:
-            kind, optional = _SOURCE_TYPES.get(name, ("string", True))
-            fields.append({"type": kind, "optional": optional, "field": name})
+            type_ = str(own.type)
+            kind = type_ if pa.types.is_integer(own.type) else _LITERALS.get(type_, "string")
+            fields.append({"type": kind, "optional": own.nullable, "field": own.name})
     owner = f"io.debezium.connector.{connector}.Source"
     return {"type": "struct", "fields": fields, "optional": False, "name": owner, "version": 1, "field": "source"}

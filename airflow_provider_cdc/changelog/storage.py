@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import ConfigError, StorageFull, StorageUn
 
 _ATOMIC_CREATE = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"}
 """Object stores whose fsspec implementation creates an object only if it does not exist, in one request."""
-_FULL = {errno.ENOSPC, errno.EDQUOT}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class Storage:
@@ -97,8 +97,11 @@ class Storage:
             return DurableFile(self, path, self._fs.open(path, "wb"))
 
     def open_input(self, path: str) -> IO[bytes]:
-        """Open a file for reading at random."""
-        with self._errors(path):
+        """Open a file for reading at random.
+
+        :raises FileNotFoundError: there is none
+        """
+        with self._errors(path, absent=True):
             return self._fs.open(path, "rb")  # type: ignore[no-any-return]
 
     def read(self, path: str) -> bytes | None:
@@ -125,25 +128,39 @@ class Storage:
             self._fs.rm_file(path)
 
     @contextlib.contextmanager
-    def _errors(self, path: str) -> Iterator[None]:
-        """Errors of the filesystem, in the words of this project. ``FileExistsError`` and ``FileNotFoundError`` pass."""
+    def _errors(self, path: str, *, absent: bool = False) -> Iterator[None]:
+        """Errors of the filesystem, in the words of this project. ``FileExistsError`` passes.
+
+        :param absent: so does ``FileNotFoundError``
+        """
         try:
             yield
-        except (FileExistsError, FileNotFoundError):
+        except FileExistsError:
             raise
         except OSError as e:
+            if absent and isinstance(e, FileNotFoundError):
+                raise
             raise storage_error(e, path) from e
+        except Exception as e:
+            # clients of object stores have errors of their own for a store that does not answer
+            if self.local:
+                raise
+            raise _unavailable(e, path) from e
 
 
 def storage_error(e: OSError, path: str) -> StorageFull | StorageUnavailable:
     """What an ``OSError`` of the change log's storage means."""
     if e.errno in _FULL:
         return StorageFull(
-            "The change log's disk is full.",
+            f"No space is left where the change log is written ({e.strerror}).",
             where=path,
             safe="The offset was not moved: what could not be written will be captured again.",
             remedy="free space or enlarge the disk, then run the capture again",
         )
+    return _unavailable(e, path)
+
+
+def _unavailable(e: Exception, path: str) -> StorageUnavailable:
     return StorageUnavailable(
         f"The change log's storage refused a request: {e}", where=path, safe="The offset was not moved."
     )

@@ -109,6 +109,8 @@ _GEOMETRY_FIELDS = [
 _POINT_FIELDS = [
     {"type": "double", "optional": False, "field": "x"},
     {"type": "double", "optional": False, "field": "y"},
+    {"type": "bytes", "optional": True, "field": "wkb"},
+    {"type": "int32", "optional": True, "field": "srid"},
 ]
 
 
@@ -116,16 +118,45 @@ def column_schema(column: Column, *, optional: bool | None = None) -> dict[str, 
     """A column's node in a Connect schema."""
     node: dict[str, Any] = {"type": _literal(column), "optional": column.nullable if optional is None else optional}
     if column.type == GEOMETRY:
-        node["fields"] = (
-            _POINT_FIELDS if column.semantic and column.semantic.endswith("Point") else []
-        ) + _GEOMETRY_FIELDS
+        point = column.semantic is not None and column.semantic.endswith("Point")
+        node["fields"] = _POINT_FIELDS if point else _GEOMETRY_FIELDS
+        node["doc"] = "Geometry (POINT)" if point else "Geometry"
     if node["type"] == "array":
         node["items"] = {"type": "float", "optional": False}
     if column.semantic is not None:
         node |= {"name": column.semantic, "version": 1}
     if column.parameters:
         node["parameters"] = dict(column.parameters)
+    if (default := _default(column)) is not None:
+        node["default"] = default
     return node | {"field": column.name}
+
+
+def _default(column: Column) -> Any:
+    """The default as the JSON form writes it; ``None`` where there is none, or none that is a plain value."""
+    text = column.declared.default
+    if text is None or column.declared.default_is_expression:
+        return None
+    native = _native(column.type, text.strip())
+    return None if native is None else converter(column)(native)
+
+
+def _native(type_: str, text: str) -> Any:
+    """A text as a value of a change log type; ``None`` where it is not one, such as a date of zeros."""
+    try:
+        if type_.startswith("int"):
+            return int(text)
+        if type_ in ("float", "double"):
+            return float(text)
+        if type_.startswith("decimal"):
+            return Decimal(text)
+        if type_ == "date32[day]":
+            return dt.date.fromisoformat(text)
+        if type_ == "timestamp[us]":
+            return dt.datetime.fromisoformat(text)
+    except (ValueError, ArithmeticError):
+        return None
+    return text if type_ == "string" else None
 
 
 def _literal(column: Column) -> str:

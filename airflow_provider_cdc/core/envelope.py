@@ -25,6 +25,8 @@ from airflow_provider_cdc.core.schema import TableId, TableSchema, row_struct
 _CONSTANT = pa.dictionary(pa.int8(), pa.string())
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
 """Texts of the envelope are dictionary arrays: a file holds few different ones, and its reader sees plain strings."""
+_REQUIRED = {"version", "connector", "name", "ts_ms", "db"}
+"""Fields of the ``source`` block that every event has, for every source."""
 TRANSACTION = pa.struct([("id", _REPEATED), ("total_order", pa.int64()), ("data_collection_order", pa.int64())])
 _OPERATIONS = pa.array(OPERATIONS)
 
@@ -65,7 +67,7 @@ class Envelope:
     """
 
     def __init__(
-        self, config: ConnectorConfig, filters: Filters, connector: str, source_fields: dict[str, pa.DataType]
+        self, config: ConnectorConfig, filters: Filters, connector: str, source_fields: list[pa.Field]
     ) -> None:
         self._config, self._filters, self._connector = config, filters, connector
         self._extra = source_fields
@@ -120,7 +122,7 @@ class Envelope:
         :param transaction: id of the transaction that consists of it
         """
         selected, one = self._select(schema), np.zeros(1, np.int64)
-        extra = {name: pa.array([source.get(name)], type_) for name, type_ in self._extra.items()}
+        extra = {own.name: pa.array([source.get(own.name)], own.type) for own in self._extra}
         rows = RowBlock(
             schema, np.full(1, TRUNCATE, np.int8), None, None, one, None, np.full(1, ts_us, np.int64), extra
         )
@@ -201,9 +203,11 @@ class Envelope:
         if table.catalog is not None:
             fields["schema"] = _constant(table.namespace, n)
         fields["table"] = _constant(table.name, n)
-        for name, type_ in self._extra.items():
-            fields[name] = _repeated(rows.source[name] if name in rows.source else pa.nulls(n, type_))
-        return pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
+        for own in self._extra:
+            fields[own.name] = _repeated(rows.source[own.name] if own.name in rows.source else pa.nulls(n, own.type))
+        required = _REQUIRED | {own.name for own in self._extra if not own.nullable}
+        typed = [pa.field(name, values.type, nullable=name not in required) for name, values in fields.items()]
+        return pa.StructArray.from_arrays(list(fields.values()), fields=typed)
 
     def _transaction(
         self, rows: RowBlock, ids: pa.StringArray | None, ordinals: npt.NDArray[np.int64] | None, topic: str

@@ -162,8 +162,11 @@ class Source(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def source_fields(self) -> dict[str, pa.DataType]:
-        """The source's own fields of the ``source`` block, in their documented order, after the common ones."""
+    def source_fields(self) -> list[pa.Field]:
+        """The source's own fields of the ``source`` block, in their documented order, after the common ones.
+
+        Whether a field may be null is the document's "optional"; the JSON form's schemas say it again.
+        """
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -83,8 +83,8 @@ class MemorySource(Source):
             at += 1
 
     @property
-    def source_fields(self) -> dict[str, pa.DataType]:
-        return {"entry": pa.int64(), "row": pa.int32()}
+    def source_fields(self) -> list[pa.Field]:
+        return [pa.field("entry", pa.int64(), nullable=False), pa.field("row", pa.int32(), nullable=False)]
 
     def close(self) -> None:
         """Nothing is open."""

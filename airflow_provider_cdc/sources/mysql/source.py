@@ -120,16 +120,16 @@ class MySqlSource(Source):
         return self._catalogued(lambda c: c.database_charset(database))
 
     @property
-    def source_fields(self) -> dict[str, pa.DataType]:
-        return {
-            "server_id": pa.int64(),
-            "gtid": pa.string(),
-            "file": pa.string(),
-            "pos": pa.int64(),
-            "row": pa.int32(),
-            "thread": pa.int64(),
-            "query": pa.string(),
-        }
+    def source_fields(self) -> list[pa.Field]:
+        return [
+            pa.field("server_id", pa.int64(), nullable=False),
+            pa.field("gtid", pa.string()),
+            pa.field("file", pa.string(), nullable=False),
+            pa.field("pos", pa.int64(), nullable=False),
+            pa.field("row", pa.int32(), nullable=False),
+            pa.field("thread", pa.int64()),
+            pa.field("query", pa.string()),
+        ]
 
     # -- connections --------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,193 @@
+"""Manifests: how a batch comes to exist, is found, and is found damaged."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from airflow_provider_cdc.changelog.log import ChangeLog, batch_name
+from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict
+from airflow_provider_cdc.core.manifest import FORMAT, Manifest
+from airflow_provider_cdc.core.position import Offset
+from tests.support.manifests import manifest
+
+
+@pytest.fixture
+def changelog(place: tuple[str, dict[str, Any]]) -> ChangeLog:
+    return ChangeLog(*place)
+
+
+def _path(changelog: ChangeLog, batch: int) -> str:
+    return changelog.storage.path("c", "manifests", f"{batch_name(batch)}.json")
+
+
+def test_a_manifest_is_read_as_it_was_written(changelog: ChangeLog) -> None:
+    m = manifest(7, first=2**40, offset_before=Offset(seq=2**40 - 1, batch=6), config={"table.include.list": ["a"]})
+    assert changelog.manifest("c", 7) is None
+    path = changelog.commit(m)
+    assert path == changelog.path(m) == _path(changelog, 7)
+    assert changelog.manifest("c", 7) == m
+    assert changelog.connectors() == ["c"]
+
+
+def test_a_manifest_is_short_and_says_its_form(changelog: ChangeLog) -> None:
+    changelog.commit(manifest(1, changes=0))
+    data = changelog.storage.read(_path(changelog, 1)) or b""
+    assert orjson.loads(data)["format"] == FORMAT
+    assert len(data) < 900
+
+
+def test_names_of_batches_sort_as_numbers(changelog: ChangeLog) -> None:
+    numbers = [10, 2, 999_999, 1, 1_000_000]
+    for n in numbers:
+        changelog.commit(manifest(n))
+    assert changelog.batches("c") == sorted(numbers)
+    assert changelog.batches("nobody") == []
+
+
+def test_manifests_come_in_order_from_where_they_are_asked_for(changelog: ChangeLog) -> None:
+    for n in (1, 2, 3, 4):
+        changelog.commit(manifest(n))
+    assert [m.batch for m in changelog.manifests("c")] == [1, 2, 3, 4]
+    assert [m.batch for m in changelog.manifests("c", after=2)] == [3, 4]
+    assert [m.batch for m in changelog.manifests("c", after=1, until=3)] == [2, 3]
+    assert list(changelog.manifests("c", after=4)) == []
+
+
+# one commit per number
+
+
+def test_a_batch_of_another_run_is_a_conflict(changelog: ChangeLog) -> None:
+    changelog.commit(manifest(1, writer="first"))
+    with pytest.raises(CommitConflict, match="Batch 1 has been committed by another run") as caught:
+        changelog.commit(manifest(1, writer="second", events=9))
+    assert caught.value.where == _path(changelog, 1)
+    assert changelog.manifest("c", 1) == manifest(1, writer="first")
+
+
+def test_ones_own_manifest_sent_twice_is_a_success(changelog: ChangeLog) -> None:
+    """A client repeats a request whose answer was lost, and is told that the name is taken."""
+    m = manifest(1, writer="me")
+    assert changelog.commit(m) == changelog.commit(m)
+
+
+def test_of_several_runs_that_commit_a_number_one_wins(place: tuple[str, dict[str, Any]]) -> None:
+    for n in (1, 2, 3):
+        barrier, won, lost = threading.Barrier(4), [], []
+
+        def commit(writer: str, n: int = n, barrier: Any = barrier, won: Any = won, lost: Any = lost) -> None:
+            changelog = ChangeLog(*place)
+            barrier.wait(20)
+            try:
+                changelog.commit(manifest(n, writer=writer))
+                won.append(writer)
+            except CommitConflict:
+                lost.append(writer)
+
+        threads = [threading.Thread(target=commit, args=(f"w{i}",)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (len(won), len(lost)) == (1, 3)
+        there = ChangeLog(*place).manifest("c", n)
+        assert there is not None
+        assert there.writer == won[0]
+
+
+# garbage
+
+
+def test_sweeping_leaves_what_the_manifest_names_and_other_batches(changelog: ChangeLog) -> None:
+    m, storage = manifest(3), changelog.storage
+    folder = storage.path("c", "data", batch_name(3))
+    for name in ("f.parquet", "dead-1.parquet", "dead-2.parquet"):
+        storage.create(f"{folder}/{name}", b"x")
+    other = storage.path("c", "data", batch_name(4), "f.parquet")
+    storage.create(other, b"x")
+    assert changelog.sweep(m) == 2
+    assert storage.list(folder) == ["f.parquet"]
+    assert changelog.sweep(m) == 0
+    assert storage.read(other) == b"x"
+
+
+# damage
+
+
+def test_a_missing_manifest_in_between_is_damage(changelog: ChangeLog) -> None:
+    for n in (1, 2, 4):
+        changelog.commit(manifest(n))
+    found = changelog.manifests("c")
+    assert [next(found).batch, next(found).batch] == [1, 2]
+    with pytest.raises(ChangeLogDamaged, match="manifest of batch 3 of connector c is missing, though batch 4 exists"):
+        next(found)
+    assert [m.batch for m in changelog.manifests("c", until=2)] == [1, 2]
+
+
+def test_a_missing_first_manifest_is_damage(changelog: ChangeLog) -> None:
+    changelog.commit(manifest(2))
+    with pytest.raises(ChangeLogDamaged, match="manifest of batch 1"):
+        list(changelog.manifests("c"))
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"{}", b'{"format": 1, "batch": "x"}', b"\xff"])
+def test_a_manifest_that_cannot_be_read_is_damage(changelog: ChangeLog, data: bytes) -> None:
+    changelog.storage.create(_path(changelog, 1), data)
+    with pytest.raises(ChangeLogDamaged, match="cannot be read") as caught:
+        changelog.manifest("c", 1)
+    assert caught.value.where == _path(changelog, 1)
+    assert caught.value.remedy
+
+
+def test_a_cut_manifest_is_damage_at_every_length(tmp_path: Path) -> None:
+    changelog = ChangeLog(str(tmp_path))
+    data = orjson.dumps(manifest(1).document())
+    for n in range(len(data)):
+        changelog.storage.replace(_path(changelog, 1), data[:n])
+        with pytest.raises(ChangeLogDamaged):
+            changelog.manifest("c", 1)
+
+
+def test_a_field_of_an_unknown_release_is_not_passed_over(changelog: ChangeLog) -> None:
+    changelog.storage.create(_path(changelog, 1), orjson.dumps(manifest(1).document() | {"colour": "red"}))
+    with pytest.raises(ChangeLogDamaged, match="colour"):
+        changelog.manifest("c", 1)
+
+
+def test_a_newer_form_asks_for_an_upgrade(changelog: ChangeLog) -> None:
+    document = manifest(1).document() | {"format": FORMAT + 1, "news": 1}
+    changelog.storage.create(_path(changelog, 1), orjson.dumps(document))
+    with pytest.raises(ChangeLogDamaged, match=f"has form {FORMAT + 1}") as caught:
+        changelog.manifest("c", 1)
+    assert "upgrade" in (caught.value.remedy or "")
+
+
+def _with_file(storage: Storage, data: bytes | None) -> Manifest:
+    m = manifest(1)
+    if data is not None:
+        storage.create(storage.path("c", m.files[0].path), data)
+    return m
+
+
+def test_a_data_file_is_opened_when_it_has_its_size(changelog: ChangeLog) -> None:
+    m = _with_file(changelog.storage, bytes(range(100)))
+    with changelog.open("c", m.files[0]) as f:
+        assert f.read() == bytes(range(100))
+    assert changelog.uri("c", m.files[0]) == changelog.storage.uri("c", m.files[0].path)
+
+
+@pytest.mark.parametrize(
+    ("data", "what"), [(None, "is missing"), (b"x" * 99, "99 bytes instead of 100"), (b"x" * 101, "101 bytes")]
+)
+def test_a_data_file_that_is_missing_or_of_another_size_is_damage(
+    changelog: ChangeLog, data: bytes | None, what: str
+) -> None:
+    m = _with_file(changelog.storage, data)
+    with pytest.raises(ChangeLogDamaged, match=what) as caught:
+        changelog.open("c", m.files[0])
+    assert (caught.value.where or "").endswith(m.files[0].path)

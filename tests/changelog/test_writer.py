@@ -1,0 +1,241 @@
+"""The files of one batch, against a list in plain Python: what is written, marked and taken back."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_cdc.changelog import writer as module
+from airflow_provider_cdc.changelog.storage import DurableFile, Storage
+from airflow_provider_cdc.changelog.writer import ParquetBatchWriter
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.envelope import Envelope, EventBatch
+from airflow_provider_cdc.core.errors import StorageFull
+from airflow_provider_cdc.core.events import CREATE, LogBlock, RowBlock, Transactions
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.manifest import DataFile
+from airflow_provider_cdc.core.schema import Column, TableId, TableSchema, row_struct
+from airflow_provider_cdc.sources.memory.position import MemoryPosition
+
+FOLDER = ("c", "data", "000000000001")
+
+
+def _schema(table: str, version: int) -> TableSchema:
+    columns = [Column(name="id", type="int64"), *(Column(name=f"v{i}", type="string") for i in range(version))]
+    return TableSchema(id=TableId(namespace="shop", name=table), columns=tuple(columns), key=("id",), version=version)
+
+
+SCHEMAS = {(t, v): _schema(t, v) for t in ("a", "b", "wéird/naïve name") for v in (1, 2)}
+CONFIG = ConnectorConfig.parse({"topic.prefix": "p"})
+ENVELOPE = Envelope(CONFIG, Filters(CONFIG), "memory", {"file": pa.string()})
+
+
+def _events(which: tuple[str, int], seq: int, n: int, text: str = "x") -> EventBatch:
+    import numpy as np
+
+    schema = SCHEMAS[which]
+    rows = [{"id": seq + i, **{f"v{j}": text for j in range(which[1])}} for i in range(n)]
+    block = RowBlock(
+        schema, np.full(n, CREATE, np.int8), None, pa.array(rows, row_struct(schema)), np.arange(n), np.zeros(n, np.int32),
+        np.zeros(n, np.int64), {"file": pa.array([f"f{seq}"] * n)},
+    )  # fmt: skip
+    log = LogBlock([block], Transactions(pa.array(["t"]), np.zeros(1, np.int64)), MemoryPosition(0))
+    ((batch,), _) = ENVELOPE.encode(log, seq)
+    return batch
+
+
+def _rows(batch: EventBatch) -> list[dict[str, Any]]:
+    return batch.events.to_pylist()
+
+
+def _read(storage: Storage, file: DataFile) -> list[dict[str, Any]]:
+    """The rows of a file, after everything that its description says of it was found to be true."""
+    data = storage.read(storage.path("c", file.path))
+    assert data is not None
+    assert (len(data), zlib.crc32(data)) == (file.bytes, file.crc32)
+    rows: list[dict[str, Any]] = pq.ParquetFile(pa.BufferReader(data)).read().to_pylist()
+    assert file.rows == len(rows)
+    assert (rows[0]["seq"], rows[-1]["seq"]) == (file.first_seq, file.last_seq)
+    assert Counter(r["op"] for r in rows) == file.counts
+    assert {r["schema_version"] for r in rows} == {file.schema_version}
+    return rows
+
+
+_write = st.tuples(st.just("write"), st.sampled_from(sorted(SCHEMAS)), st.integers(1, 5))
+_steps = st.lists(st.one_of(_write, _write, st.just(("mark",)), st.just(("rollback",))), max_size=14)
+
+
+@settings(deadline=None)
+@given(_steps, st.sampled_from(["finish", "abandon"]), st.sampled_from([2, 131_072]), st.sampled_from([1, 512 << 20]))
+def test_files_hold_what_was_written_and_not_taken_back(
+    steps: list[Any], end: str, group_rows: int, file_bytes: int
+) -> None:
+    """Small row groups and files show the seams between them."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "ROW_GROUP_ROWS", group_rows)
+        patch.setattr(module, "FILE_BYTES", file_bytes)
+        storage = Storage(folder)
+        writer = ParquetBatchWriter(storage, FOLDER, "w1")
+        written: list[tuple[tuple[str, int], dict[str, Any]]] = []
+        marked, seq = 0, 0
+        for step in steps:
+            if step[0] == "mark":
+                writer.mark()
+                marked = len(written)
+            elif step[0] == "rollback":
+                writer.rollback()
+                del written[marked:]
+                seq = written[-1][1]["seq"] if written else 0
+            else:
+                batch = _events(step[1], seq, step[2])
+                writer.write(batch)
+                written += [(step[1], r) for r in _rows(batch)]
+                seq = batch.last_seq
+        there = Path(folder, *FOLDER)
+        if end == "abandon":
+            writer.abandon()
+            assert not there.exists() or list(there.iterdir()) == []
+            return
+        files = writer.finish()
+        found = [((f.topic.removeprefix("p.shop."), f.schema_version), r) for f in files for r in _read(storage, f)]
+        assert sorted(found, key=lambda x: x[1]["seq"]) == written
+        assert (
+            sorted(p.name for p in there.iterdir()) == sorted(f.path.rpartition("/")[2] for f in files)
+            if files
+            else True
+        )
+        assert len({f.path for f in files}) == len(files)
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage(str(tmp_path))
+
+
+@pytest.fixture
+def writer(storage: Storage) -> Iterator[ParquetBatchWriter]:
+    writer = ParquetBatchWriter(storage, FOLDER, "w1")
+    yield writer
+    writer.abandon()
+
+
+def test_a_batch_without_events_has_no_files(writer: ParquetBatchWriter, storage: Storage) -> None:
+    assert writer.finish() == []
+    assert storage.list(storage.path(*FOLDER)) == []
+
+
+def test_file_names_tell_the_run_and_suit_every_store(writer: ParquetBatchWriter) -> None:
+    writer.write(_events(("wéird/naïve name", 2), 0, 1))
+    (file,) = writer.finish()
+    assert file.path == "data/000000000001/00001-p.shop.w_ird_na_ve_name-v2-w1.parquet"
+    assert file.topic == "p.shop.wéird/naïve name"
+
+
+def test_the_size_in_memory_follows_rollbacks(writer: ParquetBatchWriter) -> None:
+    assert writer.buffered_bytes == 0
+    writer.write(_events(("a", 1), 0, 5))
+    kept = writer.buffered_bytes
+    writer.mark()
+    writer.write(_events(("a", 1), 5, 5))
+    assert writer.buffered_bytes > kept > 0
+    writer.rollback()
+    assert writer.buffered_bytes == kept
+
+
+def test_large_batches_come_as_several_files(
+    writer: ParquetBatchWriter, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ROW_GROUP_ROWS", 10)
+    monkeypatch.setattr(module, "FILE_BYTES", 50_000)
+    for i in range(10):
+        writer.write(_events(("a", 1), i * 10, 10, text="x" * 2000))
+    files = writer.finish()
+    assert len(files) > 2
+    assert [r["seq"] for f in files for r in _read(storage, f)] == list(range(1, 101))
+
+
+def test_keys_and_sequence_numbers_have_statistics_for_those_who_skip(
+    writer: ParquetBatchWriter, storage: Storage
+) -> None:
+    writer.write(_events(("a", 1), 0, 5))
+    (file,) = writer.finish()
+    metadata = pq.ParquetFile(storage.path("c", file.path)).metadata
+    group = metadata.row_group(0)
+    with_statistics = {group.column(i).path_in_schema for i in range(group.num_columns) if group.column(i).is_stats_set}
+    assert with_statistics == {"seq", "key.id"}
+
+
+# errors of the thread that writes
+
+
+class _Full(OSError):
+    pass
+
+
+def _fail_after(monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
+    write, count = DurableFile.write, iter(range(10**6))
+
+    def failing(self: DurableFile, data: bytes) -> int:
+        if not self._discarded and next(count) >= writes:
+            raise StorageFull("No space is left.", remedy="free space")
+        return write(self, data)
+
+    monkeypatch.setattr(DurableFile, "write", failing)
+
+
+@pytest.mark.parametrize("writes", [0, 1, 3])
+def test_an_error_of_the_writing_shows_at_a_later_call_and_leaves_nothing(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    monkeypatch.setattr(module, "ROW_GROUP_ROWS", 1)
+    _fail_after(monkeypatch, writes)
+    writer = ParquetBatchWriter(storage, FOLDER, "w1")
+
+    def fill() -> None:
+        for i in range(50):
+            writer.write(_events(("a", 1), i, 1))
+        writer.finish()
+
+    with pytest.raises(StorageFull):
+        fill()
+    writer.abandon()
+    assert storage.list(storage.path(*FOLDER)) == []
+    assert not [t for t in threading.enumerate() if t.name == "cdc-parquet"]
+
+
+def test_nobody_waits_for_room_that_a_failed_thread_will_not_make(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "QUEUE_BYTES", 1)
+    _fail_after(monkeypatch, 0)
+    writer = ParquetBatchWriter(storage, FOLDER, "w1")
+
+    def fill() -> None:
+        for i in range(10_000):
+            writer.write(_events(("a", 1), i, 1))
+
+    with pytest.raises(StorageFull):
+        fill()
+    writer.abandon()
+
+
+def test_a_rollback_after_an_error_does_not_hide_it(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fail_after(monkeypatch, 0)
+    writer = ParquetBatchWriter(storage, FOLDER, "w1")
+    writer.mark()
+    writer.write(_events(("a", 1), 0, 1))
+    writer.rollback()
+    with pytest.raises(StorageFull):
+        writer.finish()
+    writer.abandon()
