@@ -51,11 +51,14 @@ class Record:
         """The record as one JSON object; with ``schemas`` as the JSON converter writes it (``schemas.enable``)."""
         key: Any = self.key
         value: Any = self.value
+        headers = self.headers
         if schemas:
+            # the headers there are hold keys
+            headers = {name: {"schema": self.key_schema, "payload": old} for name, old in headers.items()}
             key = None if key is None else {"schema": self.key_schema, "payload": key}
             value = None if value is None else {"schema": self.value_schema, "payload": value}
         document: Row = {"topic": self.topic, "key": key, "value": value}
-        return document | ({"headers": self.headers} if self.headers else {})
+        return document | ({"headers": headers} if headers else {})
 
 
 @dataclass(slots=True)
