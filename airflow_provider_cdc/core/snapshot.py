@@ -134,7 +134,7 @@ class Snapshotter:
     def _truncate(self, session: SnapshotSession, table: TableId) -> None:
         schema = self._history.get(table)
         assert schema is not None
-        batch = self._envelope.truncate(schema, self._batcher.seq + 1, session.ts_us, {})
+        batch = self._envelope.truncate(schema, self._batcher.seq + 1, session.ts_us, dict(session.source))
         self._batcher.seq = batch.last_seq
         self._batcher.add(batch)
 
@@ -165,7 +165,7 @@ def _done(offset: Offset, names: Iterable[str], place: dict[str, Any]) -> Offset
 
 def _in_parallel(session: SnapshotSession, chunks: list[Chunk], readers: int) -> Iterator[RowBlock]:
     """Blocks of all chunks, read by several threads; at most a few blocks wait at any time."""
-    waiting: queue.Queue[RowBlock | BaseException | None] = queue.Queue(maxsize=readers + 1)
+    waiting: queue.Queue[RowBlock | BaseException | None] = queue.Queue(maxsize=2)
     todo = iter(chunks)
     lock, stop = threading.Lock(), threading.Event()
 

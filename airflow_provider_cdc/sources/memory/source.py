@@ -162,6 +162,7 @@ class _Session(SnapshotSession):
         self.schemas = {t: schemas[t] for t in tables if t in schemas}
         self.ddl = {}
         self.ts_us = database.clock()
+        self.source = {"entry": entry, "row": 0}
         self._entry, self._block_rows = entry, block_rows
 
     def chunks(self, table: TableId) -> list[Chunk]:

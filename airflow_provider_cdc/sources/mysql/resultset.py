@@ -25,7 +25,7 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.types import BLOBS, INTEGERS, SPATIAL, ColumnType
 
 _COM_STMT_PREPARE, _COM_STMT_EXECUTE, _COM_STMT_CLOSE = 0x16, 0x17, 0x19
-BUFFER: Final = 8 << 20
+BUFFER: Final = 4 << 20
 BLOCK_ROWS: Final = 32_768
 
 
