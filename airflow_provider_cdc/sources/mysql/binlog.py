@@ -113,6 +113,8 @@ class Cursor:
 
     def lenenc(self) -> int:
         first = self.uint(1)
+        if first in (0xFB, 0xFF):
+            raise ValueError(f"a length begins with {first:#x}, which is none")
         return first if first < 0xFB else self.uint({0xFC: 2, 0xFD: 3, 0xFE: 8}[first])
 
     def rest(self) -> bytes:

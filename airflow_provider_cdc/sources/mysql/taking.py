@@ -6,6 +6,7 @@ XA. An event that may carry data and is not known is an error.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.errors import PrerequisiteError
+from airflow_provider_cdc.core.errors import PrerequisiteError, SourceLogDamaged
 from airflow_provider_cdc.core.events import (
     Heartbeat,
     LogBlock,
@@ -86,6 +87,22 @@ class Taking:
             self.transactions[0, k.TX_THREAD] = stream.open.thread
 
     def items(self) -> Iterator[LogItem]:
+        """What the events hold, in their order.
+
+        :raises SourceLogDamaged: an event does not hold what its kind has to
+        """
+        try:
+            yield from self._items()
+        except (ValueError, IndexError, struct.error) as e:
+            raise SourceLogDamaged(
+                f"An event of the binary log cannot be read: {e}.",
+                where=self.where(min(self.at, len(self.events) - 1)),
+                safe="Everything before its transaction is captured; no value was guessed.",
+                remedy="run the capture again; if the error stays, the log is damaged, or this is an error of the reader: please "
+                "report it. To go on past it, read the tables again with snapshot.mode=always for one run",
+            ) from e
+
+    def _items(self) -> Iterator[LogItem]:
         while not self.s.reached():
             maps = self.s.maps
             why = k.route(

@@ -1,0 +1,79 @@
+"""Captures over and over from a log whose bytes are damaged on their way: ``python damaged.py < arguments``.
+
+A process of its own, because kernels are compiled with bounds checked here (``NUMBA_BOUNDSCHECK``), and because a reader that goes
+wrong may take its process along.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.source import Tables
+from airflow_provider_cdc.sources import load_source
+from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql import wire
+
+
+class Present(Tables):
+    """Structures as they are now."""
+
+    def __init__(self, schemas: dict[Any, Any], filters: Filters) -> None:
+        self._schemas, self._filters = schemas, filters
+
+    def get(self, table: Any) -> Any:
+        return self._schemas.get(table)
+
+    def captured(self, table: Any) -> bool:
+        return self._filters.table(table)
+
+    def known(self) -> Any:
+        return list(self._schemas)
+
+
+def main() -> None:
+    given = json.load(sys.stdin)
+    cls = load_source(given["kind"])
+    config = cls.Config.parse(given["properties"])
+    outcomes: Counter[str] = Counter()
+    whole = wire.BinlogConnection.events
+    randomly = random.Random(0)
+
+    def damaged(self: wire.BinlogConnection) -> Iterator[wire.Events]:
+        for events in whole(self):
+            bodies = [i for i in range(len(events)) if int(events.table[i, k.EV_TYPE]) in given["types"]]
+            for i in randomly.sample(bodies, min(len(bodies), randomly.choice((0, 1, 1, 3)))):
+                start = int(events.table[i, k.EV_START]) + k.HEADER
+                end = int(events.table[i, k.EV_START] + events.table[i, k.EV_LENGTH])
+                if end > start:
+                    events.buf[randomly.randrange(start, end)] = randomly.randrange(256)
+            yield events
+
+    with cls(config) as source:  # type: ignore[call-arg]
+        tables = Present(source.discover(), Filters(config))
+        start, end = source.oldest_position(), source.current_position()
+        wire.BinlogConnection.events = damaged  # type: ignore[method-assign]
+        until = time.monotonic() + given["seconds"]
+        for seed in range(given["rounds"]):
+            if time.monotonic() > until:
+                break
+            randomly.seed(seed)
+            try:
+                rows = 0
+                for item in source.stream(start, tables, until=end):
+                    rows += sum(len(r.op) for r in getattr(item, "rows", []))
+                outcomes["read"] += 1
+            except CdcError as e:
+                outcomes[type(e).__name__] += 1
+    print(json.dumps(outcomes))
+
+
+if __name__ == "__main__":
+    main()
