@@ -43,7 +43,7 @@ def _given(connector: Connector) -> list[Any]:
     ]  # fmt: skip
 
 
-def _events(connector: Connector) -> list[dict[str, Any]]:
+def events_of(connector: Connector) -> list[dict[str, Any]]:
     """All events of a change log but for when they were captured."""
     found = []
     for manifest in connector.changelog.manifests(connector.name):
@@ -78,9 +78,9 @@ def test_plain_python_twin_writes_the_same_change_log(
         compiled.capture()
         _run(["-c", _CAPTURE], [_given(plain)], 300, NUMBA_DISABLE_JIT="1")
         writer.run("DROP DATABASE twin")
-    events = _events(compiled)
+    events = events_of(compiled)
     assert len(events) > 80
-    assert events == _events(plain)
+    assert events == events_of(plain)
 
 
 ROWS = [23, 24, 25, 30, 31, 32, *range(166, 172)]
