@@ -42,7 +42,9 @@ class ChangeLog:
     def commit(self, manifest: Manifest) -> str:
         path = self.path(manifest)
         try:
-            self.storage.create(path, orjson.dumps(manifest.document()))
+            # what a run that dies here leaves behind lies where sweep looks for garbage
+            scratch = self.storage.path(manifest.connector, "data", batch_name(manifest.batch))
+            self.storage.create(path, orjson.dumps(manifest.document()), scratch=scratch)
         except FileExistsError:
             # a request that was sent twice because its answer was lost finds its own manifest: that is a success
             there = self.manifest(manifest.connector, manifest.batch)

@@ -54,9 +54,11 @@ class Storage:
         path = self.path(*parts)
         return f"file://{path}" if self.local else str(self._fs.unstrip_protocol(path))
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, *, scratch: str | None = None) -> None:
         """Write a file that must not exist, all of it or nothing.
 
+        :param scratch: folder in which a local file is made before it gets its name, and where its remains are found if
+            the process ends before that; without it they are hidden beside the file
         :raises FileExistsError: it exists
         """
         with self._errors(path):
@@ -65,13 +67,18 @@ class Storage:
                 return
             folder = os.path.dirname(path)
             os.makedirs(folder, exist_ok=True)
-            temporary = os.path.join(folder, f".{uuid.uuid4().hex}.tmp")
+            os.makedirs(scratch or folder, exist_ok=True)
+            temporary = os.path.join(scratch or folder, f"{'' if scratch else '.'}{uuid.uuid4().hex}.tmp")
             try:
                 with open(temporary, "wb") as f:
                     f.write(data)
                     f.flush()
                     os.fsync(f.fileno())
                 os.link(temporary, path)  # unlike rename, this fails when the name is taken
+            except FileNotFoundError:
+                if os.path.exists(path):  # whoever took the name has cleared up behind us
+                    raise FileExistsError(path) from None
+                raise
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary)

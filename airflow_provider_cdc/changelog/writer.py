@@ -150,17 +150,21 @@ class ParquetBatchWriter:
         safe = re.sub(r"[^A-Za-z0-9.-]", "_", batch.topic)[:120]
         name = f"{self._numbers:05d}-{safe}-v{batch.schema.version}-{self._writer}.parquet"
         file = self._storage.open(self._storage.path(*self._folder, name))
-        writer = pq.ParquetWriter(
-            pa.PythonFile(file, mode="w"),
-            batch.events.schema,
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=_repetitive(batch.events.schema),
-            write_statistics=["seq", *_leaves(batch.events.schema, "key")],
-            store_schema=False,
-            store_decimal_as_integer=True,
-            version="2.6",
-        )
+        try:
+            writer = pq.ParquetWriter(
+                pa.PythonFile(file, mode="w"),
+                batch.events.schema,
+                compression="zstd",
+                compression_level=1,
+                use_dictionary=_repetitive(batch.events.schema),
+                write_statistics=["seq", *_leaves(batch.events.schema, "key")],
+                store_schema=False,
+                store_decimal_as_integer=True,
+                version="2.6",
+            )
+        except BaseException:
+            file.discard()
+            raise
         part = _Part(batch.topic, batch.schema.version, name, file, writer)
         self._parts[batch.topic, batch.schema.version] = part
         return part

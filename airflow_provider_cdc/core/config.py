@@ -19,6 +19,7 @@ import enum
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
@@ -104,6 +105,24 @@ Patterns = Annotated[tuple[str, ...], BeforeValidator(_split_patterns)]
 Operations = Annotated[frozenset[str], BeforeValidator(_split_operations)]
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectionForm:
+    """How people are asked for a connection to a source, in a form with the usual fields.
+
+    :param labels: field (``host``, ``port``, ``login``, ``password``, ``schema``, ``extra``) → what it is called here
+    :param hidden: fields without a meaning here
+    :param placeholders: field → example
+    :param extras: properties that the form asks for besides, with their description; kept in ``extra`` by their names
+    :param stand_ins: properties that a check needs, and that belong to a connector instead of a connection
+    """
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    hidden: tuple[str, ...] = ()
+    placeholders: Mapping[str, str] = field(default_factory=dict)
+    extras: Mapping[str, str] = field(default_factory=dict)
+    stand_ins: Mapping[str, Any] = field(default_factory=dict)
+
+
 class ConnectorConfig(BaseModel):
     """Properties that every source has. Defaults are the documented ones unless the description says otherwise."""
 
@@ -114,45 +133,106 @@ class ConnectorConfig(BaseModel):
         pattern=r"^[A-Za-z0-9._-]+$",
         description="Logical name of the source; first part of every topic. Never change it after the first run.",
     )
-    topic_delimiter: str = Field(".", alias="topic.delimiter", pattern=r"^[._-]$")
-    topic_transaction: str = Field("transaction", alias="topic.transaction")
-    table_include_list: Patterns = Field((), alias="table.include.list")
-    table_exclude_list: Patterns = Field((), alias="table.exclude.list")
-    column_include_list: Patterns = Field((), alias="column.include.list")
-    column_exclude_list: Patterns = Field((), alias="column.exclude.list")
-    message_key_columns: str = Field("", alias="message.key.columns")
-    decimal_handling_mode: DecimalHandling = Field(DecimalHandling.PRECISE, alias="decimal.handling.mode")
-    binary_handling_mode: BinaryHandling = Field(BinaryHandling.BYTES, alias="binary.handling.mode")
-    time_precision_mode: TimePrecision = Field(TimePrecision.ADAPTIVE_TIME_MICROSECONDS, alias="time.precision.mode")
+    topic_delimiter: str = Field(
+        ".", alias="topic.delimiter", description="Between the parts of a topic's name.", pattern=r"^[._-]$"
+    )
+    topic_transaction: str = Field(
+        "transaction",
+        alias="topic.transaction",
+        description="Last part of the name of the topic with transaction records.",
+    )
+    table_include_list: Patterns = Field(
+        (), alias="table.include.list", description="Tables to capture, as database.table; all others are left out."
+    )
+    table_exclude_list: Patterns = Field(
+        (), alias="table.exclude.list", description="Tables to leave out; all others are captured."
+    )
+    column_include_list: Patterns = Field(
+        (),
+        alias="column.include.list",
+        description="Columns to capture, as database.table.column. Key columns should be among them.",
+    )
+    column_exclude_list: Patterns = Field((), alias="column.exclude.list", description="Columns to leave out.")
+    message_key_columns: str = Field(
+        "",
+        alias="message.key.columns",
+        description="Keys of one's own: database.table:column,column; several separated by semicolons.",
+    )
+    decimal_handling_mode: DecimalHandling = Field(
+        DecimalHandling.PRECISE,
+        alias="decimal.handling.mode",
+        description="DECIMAL as exact decimals, as doubles, or as texts.",
+    )
+    binary_handling_mode: BinaryHandling = Field(
+        BinaryHandling.BYTES,
+        alias="binary.handling.mode",
+        description="Bytes as they are, or as texts in base64 or hexadecimal.",
+    )
+    time_precision_mode: TimePrecision = Field(
+        TimePrecision.ADAPTIVE_TIME_MICROSECONDS,
+        alias="time.precision.mode",
+        description="Names and units of dates and times in the Debezium JSON form.",
+    )
     skipped_operations: Operations = Field(
         frozenset(),
         alias="skipped.operations",
         description="Operations left out of the stream. Debezium's default is 't'; here it is 'none', because a table "
         "that was truncated at the source would otherwise keep its rows in the target without a word.",
     )
-    tombstones_on_delete: bool = Field(True, alias="tombstones.on.delete")
-    include_schema_changes: bool = Field(True, alias="include.schema.changes")
-    provide_transaction_metadata: bool = Field(False, alias="provide.transaction.metadata")
-    snapshot_mode: SnapshotMode = Field(SnapshotMode.INITIAL, alias="snapshot.mode")
-    snapshot_include_collection_list: Patterns = Field((), alias="snapshot.include.collection.list")
+    tombstones_on_delete: bool = Field(
+        True,
+        alias="tombstones.on.delete",
+        description="In the Debezium JSON form, a delete is followed by a record without a value.",
+    )
+    include_schema_changes: bool = Field(
+        True,
+        alias="include.schema.changes",
+        description="In the Debezium JSON form, schema changes are records of the topic that is named like the prefix.",
+    )
+    provide_transaction_metadata: bool = Field(
+        False,
+        alias="provide.transaction.metadata",
+        description="Events tell their transaction and their place in it; BEGIN and END records in the Debezium JSON form.",
+    )
+    snapshot_mode: SnapshotMode = Field(
+        SnapshotMode.INITIAL,
+        alias="snapshot.mode",
+        description="When whole tables are read; see docs/operations.md for reading them again.",
+    )
+    snapshot_include_collection_list: Patterns = Field(
+        (),
+        alias="snapshot.include.collection.list",
+        description="Of the captured tables, those whose rows a snapshot reads; by default all.",
+    )
     snapshot_max_threads: int = Field(
         4, alias="snapshot.max.threads", ge=1, le=64, description="Parallel readers on one snapshot (Debezium: 1)."
     )
-    snapshot_fetch_size: int = Field(10_240, alias="snapshot.fetch.size", ge=1)
-    snapshot_delay_ms: int = Field(0, alias="snapshot.delay.ms", ge=0)
+    snapshot_fetch_size: int = Field(
+        10_240,
+        alias="snapshot.fetch.size",
+        description="Rows that are asked for at a time, where the database's protocol knows such a number.",
+        ge=1,
+    )
+    snapshot_delay_ms: int = Field(
+        0, alias="snapshot.delay.ms", description="Wait so long before a snapshot begins.", ge=0
+    )
     schema_change_rewrite_mode: RewriteMode = Field(
         RewriteMode.SNAPSHOT,
         alias="schema.change.rewrite.mode",
         description="Ours. A DDL statement may change existing rows without a row event (a lossy type change, a new "
         "column with a computed default). 'snapshot' reads that table again, 'fail' stops, 'ignore' goes on.",
     )
-    poll_interval_ms: int = Field(500, alias="poll.interval.ms", ge=1)
+    poll_interval_ms: int = Field(
+        500, alias="poll.interval.ms", description="How often a source that has nothing new says so.", ge=1
+    )
     batch_max_rows: int = Field(1_000_000, alias="batch.max.rows", ge=1, description="Ours. Events per batch.")
     batch_max_bytes: int = Field(
         268_435_456, alias="batch.max.bytes", ge=1_048_576, description="Ours. Bytes per batch."
     )
     batch_max_ms: int = Field(60_000, alias="batch.max.ms", ge=100, description="Ours. Age at which a batch is closed.")
 
+    FORM: ClassVar[ConnectionForm] = ConnectionForm()
+    """How a connection to this source is asked for."""
     IGNORED: ClassVar[Mapping[str, str]] = {
         "name": "the connector's name is given to the connector definition",
         "connector.class": "the source is chosen by the connector definition",
@@ -215,6 +295,32 @@ class ConnectorConfig(BaseModel):
             count = f"{len(problems)} propert{'y' if len(problems) == 1 else 'ies'}"
             raise ConfigError(f"{count} of the connector cannot be used:\n" + "\n".join(f"  {p}" for p in problems))
         return config
+
+    @classmethod
+    def from_connection(
+        cls,
+        *,
+        host: str | None = None,
+        port: int | None = None,
+        login: str | None = None,
+        password: str | None = None,
+        schema: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Properties from the fields of a connection; fields that are not set give none.
+
+        Each source says what its fields mean. Names in ``extra`` are documented property names everywhere.
+
+            >>> MySqlConfig.from_connection(host="db", login="cdc", extra={"database.ssl.mode": "required"})
+            {'database.hostname': 'db', 'database.user': 'cdc', 'database.ssl.mode': 'required'}
+        """
+        return {name: value for name, value in (extra or {}).items() if value not in (None, "")}
+
+    @classmethod
+    def secrets(cls) -> list[str]:
+        """Documented names of the properties that must never be shown."""
+        fields = cls.model_fields.values()
+        return sorted(str(f.alias) for f in fields if f.annotation is SecretStr or f.annotation == SecretStr | None)
 
     @classmethod
     def _table(cls, name: str) -> dict[str, str]:

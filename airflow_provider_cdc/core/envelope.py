@@ -122,7 +122,7 @@ class Envelope:
         :param transaction: id of the transaction that consists of it
         """
         selected, one = self._select(schema), np.zeros(1, np.int64)
-        extra = {own.name: pa.array([source.get(own.name)], own.type) for own in self._extra}
+        extra = {own.name: pa.array([source.get(own.name, _nothing(own))], own.type) for own in self._extra}
         rows = RowBlock(
             schema, np.full(1, TRUNCATE, np.int8), None, None, one, None, np.full(1, ts_us, np.int64), extra
         )
@@ -279,6 +279,13 @@ class Envelope:
         )
         self._selected[id(schema)] = (schema, selected)
         return selected
+
+
+def _nothing(field: pa.Field) -> object:
+    """What a field of the ``source`` block holds where there is nothing to say; one that is required cannot be null."""
+    if field.nullable:
+        return None
+    return "" if pa.types.is_string(field.type) else 0
 
 
 def _constant(value: str, n: int) -> pa.DictionaryArray:

@@ -6,6 +6,7 @@
     ├── TransientError              the same call may succeed later: retry, nothing needs mending
     │   ├── SourceUnavailable       the database cannot be reached, or closed the connection
     │   ├── StorageUnavailable      the change log's storage refused or lost a request
+    │   ├── StateUnavailable        the state database cannot be reached, or is locked
     │   ├── LeaseHeld               another run of this connector is alive
     │   ├── LeaseLost               another run took this connector over: this one may write no more
     │   └── CommitConflict          somebody else committed first: read again, then decide
@@ -48,6 +49,7 @@ __all__ = [
     "SourceLogDamaged",
     "SourceUnavailable",
     "StateError",
+    "StateUnavailable",
     "StorageFull",
     "StorageUnavailable",
     "TargetError",
@@ -96,6 +98,10 @@ class SourceUnavailable(TransientError):
 
 class StorageUnavailable(TransientError):
     """The change log's storage refused or lost a request."""
+
+
+class StateUnavailable(TransientError):
+    """The state database cannot be reached, or is locked."""
 
 
 class LeaseHeld(TransientError):

@@ -8,8 +8,9 @@ filters, schema history, sequence numbers, batching and offsets are not its busi
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from airflow_provider_cdc.core.config import ConnectorConfig
@@ -77,6 +78,8 @@ class SnapshotSession(abc.ABC):
     """Statements that would create the tables, where the source can tell."""
     ts_us: int
     """When the view was taken."""
+    source: Mapping[str, object] = MappingProxyType({})
+    """The source's own fields of the ``source`` block, for events that stand for a whole table of the view."""
 
     @abc.abstractmethod
     def chunks(self, table: TableId) -> list[Chunk]:

@@ -61,6 +61,28 @@ def test_of_many_threads_that_create_a_file_one_wins(place: tuple[str, dict[str,
         assert storages[0].read(path) == bytes(won) * 100_000
 
 
+def test_a_file_in_the_making_lies_in_the_scratch_folder_and_may_be_cleared_away_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever takes the name clears up behind those who were slower: they are told that the name is taken."""
+    storage = Storage(str(tmp_path))
+    path, scratch, link = storage.path("m", "1.json"), storage.path("data", "1"), os.link
+
+    def slow(source: str, target: str) -> None:
+        monkeypatch.setattr(os, "link", link)
+        assert storage.list(scratch) == [source.rpartition("/")[2]]
+        storage.create(target, b"fast", scratch=scratch)
+        storage.delete(source)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", slow)
+    with pytest.raises(FileExistsError):
+        storage.create(path, b"slow", scratch=scratch)
+    assert storage.read(path) == b"fast"
+    assert storage.list(scratch) == []
+    assert storage.list(storage.path("m")) == ["1.json"]
+
+
 RACE = """
 import sys
 from airflow_provider_cdc.changelog.storage import Storage

@@ -38,7 +38,7 @@ def _schema(table: str, version: int) -> TableSchema:
 
 SCHEMAS = {(t, v): _schema(t, v) for t in ("a", "b", "wéird/naïve name") for v in (1, 2)}
 CONFIG = ConnectorConfig.parse({"topic.prefix": "p"})
-ENVELOPE = Envelope(CONFIG, Filters(CONFIG), "memory", {"file": pa.string()})
+ENVELOPE = Envelope(CONFIG, Filters(CONFIG), "memory", [pa.field("file", pa.string())])
 
 
 def _events(which: tuple[str, int], seq: int, n: int, text: str = "x") -> EventBatch:

@@ -101,6 +101,17 @@ class MemoryDatabase:
                 del row[name]
             self._alter(schema, TableChange(type="ALTER", id=schema.id, table=schema), f"DROP COLUMN {name}")
 
+    def rename_column(self, table: str, old: str, new: str) -> None:
+        with self.lock:
+            schema = self._schemas[_id(table)]
+            columns = tuple(c.model_copy(update={"name": new}) if c.name == old else c for c in schema.columns)
+            key = tuple(new if name == old else name for name in schema.key)
+            schema = schema.model_copy(update={"columns": columns, "key": key})
+            for row in self._own(schema.id):
+                row[new] = row.pop(old)
+            change = TableChange(type="ALTER", id=schema.id, table=schema, renamed={new: old})
+            self._alter(schema, change, f"RENAME COLUMN {old} TO {new}")
+
     def change_column(self, table: str, name: str, type_: str, convert: Any) -> None:
         """Give a column another type; ``convert`` is called with each existing value that is not ``None``."""
         with self.lock:

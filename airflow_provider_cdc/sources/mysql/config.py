@@ -33,21 +33,48 @@ class SslMode(enum.StrEnum):
 class MySqlConfig(ConnectorConfig):
     """Documented names and defaults (Debezium MySQL connector, "Required" and "Advanced" configuration properties)."""
 
-    database_hostname: str = Field(alias="database.hostname")
-    database_port: int = Field(3306, alias="database.port", ge=1, le=65535)
-    database_user: str = Field(alias="database.user")
-    database_password: SecretStr = Field(SecretStr(""), alias="database.password")
+    database_hostname: str = Field(
+        alias="database.hostname", description="Host of the server; comes from the Airflow connection."
+    )
+    database_port: int = Field(
+        3306,
+        alias="database.port",
+        description="Port of the server; comes from the Airflow connection.",
+        ge=1,
+        le=65535,
+    )
+    database_user: str = Field(alias="database.user", description="Account; comes from the Airflow connection.")
+    database_password: SecretStr = Field(
+        SecretStr(""),
+        alias="database.password",
+        description="Comes from the Airflow connection, never from a definition.",
+    )
     database_server_id: int = Field(
         alias="database.server.id",
         ge=1,
         le=0xFFFFFFFF,
         description="A number that no server and no other client of this replication topology uses: capture joins as a replica.",
     )
-    database_include_list: Patterns = Field((), alias="database.include.list")
-    database_exclude_list: Patterns = Field((), alias="database.exclude.list")
-    database_initial_statements: str = Field("", alias="database.initial.statements")
-    database_query_timeout_ms: int = Field(600_000, alias="database.query.timeout.ms", ge=0)
-    database_ssl_mode: SslMode = Field(SslMode.PREFERRED, alias="database.ssl.mode")
+    database_include_list: Patterns = Field(
+        (), alias="database.include.list", description="Databases to capture; all others are left out."
+    )
+    database_exclude_list: Patterns = Field((), alias="database.exclude.list", description="Databases to leave out.")
+    database_initial_statements: str = Field(
+        "",
+        alias="database.initial.statements",
+        description="SQL that every connection runs first, separated by semicolons; a doubled one is a literal one.",
+    )
+    database_query_timeout_ms: int = Field(
+        600_000,
+        alias="database.query.timeout.ms",
+        description="How long a single query may take before the connection counts as lost; 0 = for ever.",
+        ge=0,
+    )
+    database_ssl_mode: SslMode = Field(
+        SslMode.PREFERRED,
+        alias="database.ssl.mode",
+        description="Whether connections are encrypted, and what is verified.",
+    )
     database_ssl_ca: str | None = Field(
         None, alias="database.ssl.ca", description="Ours. PEM file of trusted authorities."
     )
@@ -55,15 +82,39 @@ class MySqlConfig(ConnectorConfig):
     database_ssl_key: str | None = Field(
         None, alias="database.ssl.key", description="Ours. PEM file of the client's key."
     )
-    connect_timeout_ms: int = Field(30_000, alias="connect.timeout.ms", ge=1)
-    bigint_unsigned_handling_mode: UnsignedHandling = Field(
-        UnsignedHandling.LONG, alias="bigint.unsigned.handling.mode"
+    connect_timeout_ms: int = Field(
+        30_000, alias="connect.timeout.ms", description="How long connecting may take.", ge=1
     )
-    snapshot_locking_mode: LockingMode = Field(LockingMode.MINIMAL, alias="snapshot.locking.mode")
-    snapshot_lock_timeout_ms: int = Field(10_000, alias="snapshot.lock.timeout.ms", ge=1)
-    include_query: bool = Field(False, alias="include.query")
-    binlog_net_write_timeout: int = Field(0, alias="binlog.net.write.timeout", ge=0)
-    binlog_net_read_timeout: int = Field(0, alias="binlog.net.read.timeout", ge=0)
+    bigint_unsigned_handling_mode: UnsignedHandling = Field(
+        UnsignedHandling.LONG,
+        alias="bigint.unsigned.handling.mode",
+        description="BIGINT UNSIGNED as a 64-bit integer, an error where it does not fit, or as an exact decimal.",
+    )
+    snapshot_locking_mode: LockingMode = Field(
+        LockingMode.MINIMAL,
+        alias="snapshot.locking.mode",
+        description="How long tables are locked while a snapshot begins.",
+    )
+    snapshot_lock_timeout_ms: int = Field(
+        10_000, alias="snapshot.lock.timeout.ms", description="How long the lock is waited for.", ge=1
+    )
+    include_query: bool = Field(
+        False,
+        alias="include.query",
+        description="Events tell the statement that made them, where the server logs it (binlog_rows_query_log_events, binlog_annotate_row_events).",
+    )
+    binlog_net_write_timeout: int = Field(
+        0,
+        alias="binlog.net.write.timeout",
+        description="Seconds; net_write_timeout of the log's connection, 0 = the server's.",
+        ge=0,
+    )
+    binlog_net_read_timeout: int = Field(
+        0,
+        alias="binlog.net.read.timeout",
+        description="Seconds; net_read_timeout of the log's connection, 0 = the server's.",
+        ge=0,
+    )
 
     FORM: ClassVar[ConnectionForm] = ConnectionForm(
         labels={"login": "User"},

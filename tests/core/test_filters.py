@@ -1,0 +1,160 @@
+"""Include and exclude lists, columns of images, keys."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.sources import load_source
+
+ORDERS = TableSchema(
+    id=TableId(namespace="shop", name="orders"),
+    columns=tuple(Column(name=n, type="int64") for n in ("Id", "line", "n", "note")),
+    key=("Id",),
+)
+
+
+def _filters(**properties: Any) -> Filters:
+    named = {k.replace("_", "."): v for k, v in properties.items()}
+    return Filters(ConnectorConfig.parse({"topic.prefix": "p", **named}))
+
+
+def _captured(filters: Filters, name: str) -> bool:
+    namespace, _, table = name.partition(".")
+    return filters.table(TableId(namespace=namespace, name=table))
+
+
+def test_without_lists_everything_is_captured() -> None:
+    assert _captured(_filters(), "any.thing")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "captured", "left_out"),
+    [
+        (
+            "shop.orders",
+            ["shop.orders", "SHOP.Orders"],
+            ["shop.orders2", "xshop.orders"],
+        ),
+        (r"shop\..*", ["shop.a", "shop.b.c"], ["shopa.b", "other.shop"]),
+        ("shop.(a|b)", ["shop.a", "shop.b"], ["shop.ab", "shop.c"]),
+        ("shop.a|shop.b", ["shop.a", "shop.b"], ["shop.ab", "shop.a|shop"]),
+        (r"shop.a{1\,2}", ["shop.a", "shop.aa"], ["shop.aaa"]),
+        ("(?i)shop.x,shop.(y)", ["shop.x", "shop.y"], ["shop.z"]),
+        (r"s.t\$1", ["s.t$1"], ["s.t1"]),
+        ("s.ärger", ["s.ärger", "S.ÄRGER"], ["s.arger"]),
+    ],
+)
+def test_a_pattern_matches_whole_names_without_regard_to_case(
+    pattern: str, captured: list[str], left_out: list[str]
+) -> None:
+    include, exclude = _filters(table_include_list=pattern), _filters(table_exclude_list=pattern)
+    for name in captured:
+        assert _captured(include, name), name
+        assert not _captured(exclude, name), name
+    for name in left_out:
+        assert not _captured(include, name), name
+        assert _captured(exclude, name), name
+
+
+@given(st.text(min_size=1, max_size=8).filter(lambda t: "," not in t and t.strip() == t))
+def test_an_escaped_name_matches_itself_and_nothing_longer(name: str) -> None:
+    filters = _filters(table_include_list=[re.escape(f"s.{name}")])
+    assert filters.table(TableId(namespace="s", name=name))
+    assert not filters.table(TableId(namespace="s", name=name + "x"))
+    assert not filters.table(TableId(namespace="xs", name=name))
+
+
+def test_a_table_of_a_database_that_is_left_out_is_not_captured_whatever_its_list_says() -> None:
+    config = load_source("mariadb").Config.parse(
+        {
+            "topic.prefix": "p", "database.hostname": "h", "database.user": "u", "database.server.id": 9,
+            "database.include.list": "shop,store_.*", "table.include.list": "shop.a,other.a,store_1.a",
+        }
+    )  # fmt: skip
+    filters = Filters(config)
+    assert [n for n in ("shop.a", "shop.b", "other.a", "store_1.a") if _captured(filters, n)] == ["shop.a", "store_1.a"]
+    assert filters.namespace("STORE_9")
+    assert not filters.namespace("shop2")
+
+
+def test_the_snapshot_list_leaves_captured_tables_captured() -> None:
+    filters = _filters(snapshot_include_collection_list="shop.orders")
+    lines = TableId(namespace="shop", name="lines")
+    assert filters.snapshot(ORDERS.id)
+    assert not filters.snapshot(lines)
+    assert filters.table(lines)
+
+
+# columns
+
+
+def test_an_excluded_column_is_not_in_the_captured_schema() -> None:
+    selected = _filters(column_exclude_list="shop.orders.note,shop.orders.LINE").select(ORDERS)
+    assert selected.names == ("Id", "n")
+    assert selected.key == ("Id",)
+
+
+def test_a_key_column_stays_in_the_key_though_not_in_the_images() -> None:
+    filters = _filters(column_exclude_list="shop.orders.id")
+    assert filters.select(ORDERS).names == ORDERS.names
+    assert not filters.in_images(ORDERS.id, "Id")
+    assert filters.in_images(ORDERS.id, "n")
+
+
+def test_an_include_list_of_columns_leaves_the_others_out() -> None:
+    filters = _filters(column_include_list=r"shop\.orders\.(n|line)")
+    assert filters.select(ORDERS).names == ("Id", "line", "n")
+    assert [n for n in ORDERS.names if filters.in_images(ORDERS.id, n)] == ["line", "n"]
+
+
+def test_a_list_that_leaves_no_column_of_a_captured_table_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"leaves no column of shop\.orders") as caught:
+        _filters(column_include_list="shop.lines.n").select(ORDERS)
+    assert "Id, line, n, note" in (caught.value.where or "")
+    assert caught.value.remedy
+
+
+# keys
+
+
+@pytest.mark.parametrize(
+    ("rules", "key"),
+    [
+        ("", ("Id",)),
+        ("shop.orders:line,ID", ("line", "Id")),
+        ("other.t:x;shop.(orders|lines): n , line ;", ("n", "line")),
+        ("shop.lines:n", ("Id",)),
+        ("SHOP.ORDERS:n", ("n",)),
+        ("shop.orders:n;.*:line", ("n",)),
+        (r"(?:shop|store)\.orders:n", ("n",)),
+    ],
+)
+def test_the_first_rule_that_matches_a_table_gives_its_key(rules: str, key: tuple[str, ...]) -> None:
+    assert _filters(message_key_columns=rules).select(ORDERS).key == key
+
+
+@pytest.mark.parametrize("rules", ["shop.orders", "shop.orders:", ":id", "shop.orders: , ", "a:b;c"])
+def test_a_rule_without_table_or_columns_is_refused(rules: str) -> None:
+    with pytest.raises(ConfigError, match=r"is not of the form <table>:<column>") as caught:
+        _filters(message_key_columns=rules)
+    assert caught.value.remedy
+
+
+def test_a_rule_that_is_no_regular_expression_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'shop\.\(' is not a regular expression"):
+        _filters(message_key_columns="shop.(:id")
+
+
+def test_a_rule_that_names_a_missing_column_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"'nope', which is not a column of shop\.orders") as caught:
+        _filters(message_key_columns="shop.orders:id,nope").select(ORDERS)
+    assert "Id, line, n, note" in (caught.value.where or "")

@@ -1,0 +1,189 @@
+"""Structures as the log goes on, their versions, and which changes leave a table's rows in doubt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory, rewrite_reason
+
+
+def _id(name: str) -> TableId:
+    return TableId(namespace="shop", name=name)
+
+
+def _table(name: str = "t", **columns: str) -> TableSchema:
+    return TableSchema(id=_id(name), columns=tuple(Column(name=n, type=t) for n, t in columns.items()))
+
+
+def _change(kind: Any = "ALTER", name: str = "t", table: TableSchema | None = None, **more: Any) -> TableChange:
+    return TableChange(type=kind, id=_id(name), table=table, **more)
+
+
+def _record(seq: int, *changes: TableChange) -> SchemaChangeRecord:
+    return SchemaChangeRecord(seq=seq, ddl="", database="shop", position={}, ts_us=0, changes=list(changes))
+
+
+def test_versions_grow_with_each_change_of_structure() -> None:
+    history = SchemaHistory()
+    first = history.apply(_change("CREATE", table=_table(a="int64")))
+    second = history.apply(_change(table=_table(a="int64", b="string")))
+    assert [c.table.version for c in (first, second) if c and c.table] == [1, 2]
+    assert history.get(_id("t")) == _table(a="int64", b="string").model_copy(update={"version": 2})
+
+
+def test_a_change_that_changes_nothing_gives_no_version() -> None:
+    history = SchemaHistory()
+    history.apply(_change("CREATE", table=_table(a="int64")))
+    assert history.apply(_change(table=_table(a="int64"))) is None
+    # rows may have changed: that must not be passed over
+    assert history.apply(_change(table=_table(a="int64"), exact=False)) is not None
+    # a table of the same structure under the same name is another table
+    assert history.apply(_change("CREATE", table=_table(a="int64"))) is not None
+
+
+def test_a_table_that_comes_back_goes_on_with_its_versions() -> None:
+    """Files of the old and of the new table must never be taken for one structure."""
+    history = SchemaHistory()
+    history.apply(_change("CREATE", table=_table(a="int64")))
+    history.apply(_change("DROP"))
+    assert history.get(_id("t")) is None
+    assert history.tables == []
+    assert history.seen(_id("t"))
+    back = history.apply(_change("CREATE", table=_table(b="string")))
+    assert back is not None
+    assert back.table is not None
+    assert back.table.version == 2
+
+
+def test_two_tables_swap_their_names_in_one_statement() -> None:
+    history = SchemaHistory()
+    history.apply(_change("CREATE", "a", _table("a", x="int64")))
+    history.apply(_change("CREATE", "b", _table("b", y="string")))
+    swap = [
+        _change(name="b", table=_table("b", x="int64"), previous_id=_id("a")),
+        _change(name="a", table=_table("a", y="string"), previous_id=_id("b")),
+    ]
+    history.leave(swap)
+    assert history.tables == []
+    for change in swap:
+        history.apply(change)
+    assert {str(t): history.get(t).names for t in history.tables} == {"shop.a": ("y",), "shop.b": ("x",)}  # type: ignore[union-attr]
+
+
+def test_replay_gives_the_history_that_recorded_the_changes() -> None:
+    history, records = SchemaHistory(), []
+    statements = [
+        [_change("CREATE", "a", _table("a", x="int64"))],
+        [_change("CREATE", "b", _table("b", y="string"))],
+        [_change("ALTER", "a", _table("a", x="int64", z="int32"))],
+        [
+            _change(name="b", table=_table("b", x="int64", z="int32"), previous_id=_id("a")),
+            _change(name="a", table=_table("a", y="string"), previous_id=_id("b")),
+        ],
+        [_change("DROP", "b")],
+        [_change("CREATE", "b", _table("b", w="bool"))],
+    ]
+    for seq, changes in enumerate(statements, 1):
+        history.leave(changes)
+        records.append(_record(seq, *[c for c in map(history.apply, changes) if c is not None]))
+        again = SchemaHistory.replay(records)
+        assert {t: again.get(t) for t in again.tables} == {t: history.get(t) for t in history.tables}
+        assert again._versions == history._versions
+
+
+def test_rows_of_a_waiting_table_are_not_wanted() -> None:
+    config = ConnectorConfig.parse({"topic.prefix": "p", "table.include.list": "shop.a,shop.b"})
+    history = SchemaHistory()
+    history.apply(_change("CREATE", "a", _table("a", x="int64")))
+    tables = CapturedTables(Filters(config), history)
+    assert tables.captured(_id("a"))
+    assert not tables.captured(_id("c"))
+    tables.waiting = frozenset({"shop.a"})
+    assert not tables.captured(_id("a"))
+    assert tables.captured(_id("b"))
+    assert tables.get(_id("a")) is not None  # its structure is followed all the same
+    assert tables.known() == [_id("a")]
+
+
+# rewrites
+
+
+def _reason(old: str, new: str) -> str | None:
+    return rewrite_reason(_table(a=old), _change(table=_table(a=new)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("int8", "int16"), ("int8", "int64"), ("int16", "int32"), ("int32", "int64"), ("float", "double"),
+        ("decimal128(10, 2)", "decimal128(12, 2)"), ("decimal128(10, 2)", "decimal128(12, 4)"),
+        ("decimal128(10, 2)", "decimal128(38, 2)"), ("string", "string"), ("timestamp[us]", "timestamp[us]"),
+    ],
+)  # fmt: skip
+def test_widening_a_column_leaves_no_doubt(old: str, new: str) -> None:
+    assert _reason(old, new) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("int16", "int8"), ("int64", "int32"), ("double", "float"), ("int32", "double"), ("int32", "string"),
+        ("string", "int32"), ("int32", "decimal128(10, 0)"), ("decimal128(10, 2)", "decimal128(9, 2)"),
+        ("decimal128(10, 2)", "decimal128(10, 3)"), ("decimal128(10, 2)", "decimal128(10, 1)"),
+        ("decimal128(10, 2)", "decimal128(12, 1)"), ("date32[day]", "timestamp[us]"), ("float", "int64"),
+        ("timestamp[us]", "timestamp[us, tz=UTC]"), ("string", "binary"), ("bool", "int8"),
+    ],
+)  # fmt: skip
+def test_another_type_leaves_the_values_in_doubt(old: str, new: str) -> None:
+    assert _reason(old, new) == f"column a went from {old} to {new}"
+
+
+@given(st.integers(1, 37), st.integers(0, 37), st.integers(1, 38), st.integers(0, 38))
+def test_a_decimal_is_wider_exactly_when_every_value_fits(p: int, s: int, p2: int, s2: int) -> None:
+    if s > p or s2 > p2:
+        return
+    largest = 10**p - 1  # unscaled
+    scaled = largest * 10 ** (s2 - s) if s2 >= s else None
+    fits = scaled is not None and scaled < 10**p2
+    assert (_reason(f"decimal128({p}, {s})", f"decimal128({p2}, {s2})") is None) == fits
+
+
+def test_a_column_with_a_known_value_leaves_no_doubt_and_one_without_does() -> None:
+    old, new = _table(a="int64"), _table(a="int64", b="string")
+    assert rewrite_reason(old, _change(table=new, added={"b": "x"})) is None
+    assert rewrite_reason(old, _change(table=new, added={"b": None})) is None
+    reason = rewrite_reason(old, _change(table=new))
+    assert reason == "the value of the new column b in existing rows is not known"
+
+
+def test_dropping_and_reordering_columns_leaves_no_doubt() -> None:
+    old = _table(a="int64", b="string", c="bool")
+    assert rewrite_reason(old, _change(table=_table(c="bool", a="int64"))) is None
+
+
+def test_a_renamed_column_keeps_its_values_unless_its_type_changes_too() -> None:
+    old = _table(a="int32", b="string")
+    assert rewrite_reason(old, _change(table=_table(a2="int32", b="string"), renamed={"a2": "a"})) is None
+    assert rewrite_reason(old, _change(table=_table(a2="int64", b="string"), renamed={"a2": "a"})) is None
+    assert rewrite_reason(old, _change(table=_table(a2="string", b="string"), renamed={"a2": "a"}))
+    # two columns swap their names: what counts is where the values come from
+    assert rewrite_reason(old, _change(table=_table(b="int32", a="string"), renamed={"a": "b", "b": "a"})) is None
+    assert rewrite_reason(old, _change(table=_table(a2="int32", b="string")))
+
+
+def test_an_inexact_change_is_in_doubt_whatever_the_structure() -> None:
+    reason = rewrite_reason(_table(a="int64"), _change(table=_table(a="int64"), exact=False))
+    assert reason == "the statement may have changed values of existing rows"
+
+
+def test_a_drop_and_a_first_structure_leave_nothing_in_doubt() -> None:
+    assert rewrite_reason(_table(a="int64"), _change("DROP")) is None
+    assert rewrite_reason(None, _change("CREATE", table=_table(a="int64"))) is None

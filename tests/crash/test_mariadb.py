@@ -1,0 +1,140 @@
+"""Captures of MariaDB that are killed: in the snapshot, in the middle of a large transaction, and between batches."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from tests.support.connectors import Connector, mysql_connector
+from tests.support.fork import Forks, Run
+from tests.support.leftovers import consistent
+from tests.support.workload import Writer, source_rows
+
+pytestmark = pytest.mark.crash
+
+TABLES = ("one", "two", "bag")
+
+
+@pytest.fixture(scope="module")
+def mysql_forks() -> Iterator[Forks]:
+    with Forks(
+        "tests.support.crash", "airflow_provider_cdc.sources.mysql.source", "tests.support.crash_mysql"
+    ) as forks:
+        yield forks
+
+
+class Bench:
+    """A writer, and a connector whose runs die."""
+
+    def __init__(self, server: Any, forks: Forks, writer: Writer, folder: Path) -> None:
+        self._server, self._forks, self.writer, self._folder = server, forks, writer, folder
+        options = {"batch_max_rows": 40, "snapshot_max_threads": 2, "database_include_list": writer.database}
+        self.connector: Connector = mysql_connector(server, folder, **options)
+        self.died: Counter[str] = Counter()
+
+    def run(self, at: int) -> bool:
+        """One run that dies at a step; whether it did."""
+        ended = self.start(at).wait()
+        assert ended.error == "", ended.text
+        assert ended.signal in (0, signal.SIGKILL)
+        if ended.signal:
+            self.died[(self._folder / "died").read_text()] += 1
+        return bool(ended.signal)
+
+    def start(self, at: int, **options: Any) -> Run:
+        return self._forks.start(
+            "tests.support.crash_mysql:capture", folder=str(self._folder), kind="mariadb", at=at,
+            options=self.connector.properties, secrets=self.connector.secrets, **options,
+        )  # fmt: skip
+
+    def equal(self) -> None:
+        for table in TABLES:
+            rows = self.connector.rows(f"{self.writer.database}.{table}")
+            assert rows == source_rows(self._server, self.writer.database, table), table
+
+
+@pytest.fixture
+def bench(mariadb: Any, mysql_forks: Forks, folder: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
+    with mariadb.connect(autocommit=True) as connection:
+        writer = Writer(connection, f"crash_{crc32(request.node.name.encode())}", 7, ddl=0.02)
+        writer.prepare()
+        writer.write(60)
+        yield Bench(mariadb, mysql_forks, writer, folder)
+        writer.run(f"DROP DATABASE {writer.database}")
+
+
+def test_a_snapshot_killed_at_many_steps_is_finished_by_later_runs(bench: Bench) -> None:
+    """Each run comes a little further than the one before; rows change in between."""
+    step, runs = 1, 0
+    while bench.run(step):
+        bench.writer.write(2)
+        step, runs = step + 4, runs + 1
+    assert runs > 5
+    bench.connector.capture()
+    bench.equal()
+    bench.writer.write(3)
+    bench.connector.capture()
+    bench.equal()
+    consistent(bench.connector)
+
+
+def test_a_stream_killed_at_random_steps_loses_and_repeats_nothing(bench: Bench) -> None:
+    bench.connector.capture()
+    r = Random(11)
+    for _ in range(18):
+        bench.writer.write(25)
+        bench.run(r.randrange(1, 60))
+    assert bench.died.total() > 10
+    bench.connector.capture()
+    bench.equal()
+    bench.writer.write(3)
+    bench.connector.capture()
+    bench.equal()
+    consistent(bench.connector)
+
+
+def test_a_run_killed_in_the_middle_of_a_large_transaction_captures_all_of_it_later(bench: Bench) -> None:
+    """Its rows are in files already, and the transaction has not ended."""
+    connector, writer = bench.connector, bench.writer
+    connector.capture()
+    writer.run("BEGIN")
+    for lo in range(10_000, 16_000, 500):
+        rows = ", ".join(f"({i})" for i in range(lo, lo + 500))
+        writer.run(f"INSERT INTO one (id) VALUES {rows}")
+    writer.run("COMMIT")
+    before = connector.store.load("test")
+    for block in (1, 3):
+        ended = bench.start(block, only="open block").wait()
+        assert ended.signal == signal.SIGKILL, ended
+        assert connector.store.load("test") == before
+    assert connector.capture().events == 6000
+    bench.equal()
+    consistent(connector)
+
+
+def test_a_run_that_slept_past_its_lease_writes_nothing(bench: Bench) -> None:
+    connector = bench.connector
+    connector.capture()
+    for where in ("create", "link", "close file"):
+        bench.writer.write(15)
+        zombie = bench.start(1, signal_=signal.SIGSTOP, only=f"before {where}")
+        assert zombie.wait_until_stopped()
+        taken = connector.capture()
+        there = connector.store.load("test")
+        assert taken.events > 0
+        zombie.go_on()
+        ended = zombie.wait()
+        assert ended.error == "LeaseLost", ended
+        assert connector.store.load("test") == there
+        bench.equal()
+    bench.writer.write(3)
+    connector.capture()
+    bench.equal()
+    consistent(connector)

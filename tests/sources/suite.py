@@ -1,0 +1,549 @@
+"""What every source must do, once for all of them.
+
+A new source gets these tests by an adapter, which says how its database is written to, and a module of this form:
+
+    class TestMemory(SourceSuite):
+        @pytest.fixture
+        def db(self) -> Adapter:
+            return MemoryAdapter()
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_cdc.core.connector import CaptureResult
+from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.runtime import open_source
+from airflow_provider_cdc.sources import load_source
+from tests.support.connectors import Connector
+from tests.support.leftovers import consistent
+from tests.support.shop import operations
+
+Row = dict[str, Any]
+INT, LONG, TEXT = "int", "long", "text"
+"""What columns are in these tests: 32 bits, 64 bits, and text of up to 200 characters."""
+
+
+class Changes(abc.ABC):
+    """An open transaction."""
+
+    @abc.abstractmethod
+    def insert(self, table: str, *rows: Row) -> None: ...
+
+    @abc.abstractmethod
+    def update(self, table: str, where: Row, values: Row) -> None: ...
+
+    @abc.abstractmethod
+    def delete(self, table: str, where: Row) -> None: ...
+
+
+class Undo(Exception):
+    """Raised inside a transaction, it rolls the transaction back and goes no further."""
+
+
+class Adapter(abc.ABC):
+    """A new, empty namespace (database, schema) for one test. Table names are without the namespace.
+
+    :cvar kind: as connector definitions spell it
+    :cvar snapshot_only_changes: statements after which a table has to be read again: ``rename_table`` and ``change_column``
+    """
+
+    kind: ClassVar[str]
+    namespace: str
+
+    @abc.abstractmethod
+    def create(self, table: str, columns: Mapping[str, str], key: tuple[str, ...] = ()) -> None:
+        """Create a table; columns of the key are not nullable."""
+
+    @abc.abstractmethod
+    def transaction(self) -> AbstractContextManager[Changes]:
+        """Changes that are committed together; :class:`Undo` rolls them back."""
+
+    @abc.abstractmethod
+    def rows(self, table: str) -> list[Row]:
+        """All rows, sorted by their ``repr``."""
+
+    @abc.abstractmethod
+    def add_column(self, table: str, name: str, kind: str, value: Any = None) -> None:
+        """Existing rows get ``value``."""
+
+    @abc.abstractmethod
+    def drop_column(self, table: str, name: str) -> None: ...
+
+    @abc.abstractmethod
+    def rename_column(self, table: str, old: str, new: str, kind: str) -> None: ...
+
+    @abc.abstractmethod
+    def change_column(self, table: str, name: str, kind: str) -> None:
+        """From ``INT`` to another kind."""
+
+    @abc.abstractmethod
+    def rename_table(self, old: str, new: str) -> None: ...
+
+    @abc.abstractmethod
+    def drop_table(self, table: str) -> None: ...
+
+    @abc.abstractmethod
+    def truncate(self, table: str) -> None: ...
+
+    @abc.abstractmethod
+    def connector(self, folder: Path, **properties: Any) -> Connector:
+        """A connector that captures this namespace only, unless the properties say otherwise."""
+
+    @abc.abstractmethod
+    def other(self) -> Adapter:
+        """Another namespace of the same database."""
+
+    @abc.abstractmethod
+    def purge(self) -> None:
+        """Let the database forget its log up to now."""
+
+    @abc.abstractmethod
+    def small_blocks(self) -> AbstractContextManager[dict[str, Any]]:
+        """While this is open, 3000 rows are more than a log block holds; gives properties for the connector."""
+
+    def spoil(self) -> AbstractContextManager[str] | None:
+        """Break a prerequisite and mend it at the end; gives what the finding's fix must name. ``None``: there is none."""
+        return None
+
+    def id(self, table: str) -> TableId:
+        return TableId(namespace=self.namespace, name=table)
+
+
+class _Dies(BaseException):
+    pass
+
+
+class SourceSuite:
+    """See the module. Subclasses give the fixture ``db``."""
+
+    @pytest.fixture
+    def ready(self, db: Adapter) -> Adapter:
+        """Two tables with a key and one without, with a few rows."""
+        for table in ("a", "b"):
+            db.create(table, {"id": INT, "n": INT, "note": TEXT}, key=("id",))
+        db.create("bag", {"n": INT, "note": TEXT})
+        with db.transaction() as t:
+            for table in ("a", "b"):
+                t.insert(table, *({"id": i, "n": i * 10, "note": f"ä{i}"} for i in range(1, 6)))
+            t.insert("bag", {"n": 1, "note": "x"}, {"n": 1, "note": "x"}, {"n": None, "note": None})
+        return db
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def test_snapshot_then_stream(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = ready.connector(tmp_path)
+        assert operations(connector, connector.capture()) == {"a": {"r": 5}, "b": {"r": 5}, "bag": {"r": 3}}
+        equal(connector, ready)
+        with ready.transaction() as t:
+            t.insert("a", {"id": 10, "n": None, "note": "new"})
+            t.update("a", {"id": 1}, {"note": None})
+            t.delete("b", {"id": 2})
+        assert operations(connector, connector.capture()) == {"a": {"c": 1, "u": 1}, "b": {"d": 1}}
+        equal(connector, ready)
+        assert connector.capture().events == 0
+        consistent(connector)
+
+    def test_key_changes_and_swaps(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path)
+        with ready.transaction() as t:
+            t.update("a", {"id": 1}, {"id": 100})
+            for old, new in ((2, -1), (3, 2), (-1, 3)):
+                t.update("a", {"id": old}, {"id": new})
+        with ready.transaction() as t:
+            t.delete("b", {"id": 1})
+            t.insert("b", {"id": 1, "n": 5, "note": "again"})
+        assert operations(connector, connector.capture()) == {"a": {"d": 4, "c": 4}, "b": {"d": 1, "c": 1}}
+        equal(connector, ready)
+
+    def test_rows_that_are_equal_in_everything(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path)
+        with ready.transaction() as t:
+            t.insert("bag", {"n": 1, "note": "x"}, {"n": 7, "note": None})
+            t.update("bag", {"n": 7}, {"n": 8})
+            t.delete("bag", {"n": 1})
+        connector.capture()
+        equal(connector, ready)
+        assert len(ready.rows("bag")) == 2
+
+    def test_a_transaction_over_several_tables_keeps_its_order(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path, provide_transaction_metadata=True)
+        with ready.transaction() as t:
+            for i in range(50, 55):
+                t.insert("a", {"id": i})
+                t.insert("b", {"id": i})
+                t.update("a", {"id": i}, {"n": 1})
+        with ready.transaction() as t:
+            t.insert("bag", {"n": 3})
+        result = connector.capture()
+        found = events(connector, result)
+        assert [(e["table"], e["op"]) for e in found] == [("a", "c"), ("b", "c"), ("a", "u")] * 5 + [("bag", "c")]
+        assert [e["transaction"]["total_order"] for e in found] == [*range(1, 16), 1]
+        assert [e["transaction"]["data_collection_order"] for e in found if e["table"] == "b"] == list(range(1, 6))
+        assert len({e["transaction"]["id"] for e in found}) == 2
+        equal(connector, ready)
+
+    def test_what_is_rolled_back_is_not_captured(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path)
+        with ready.transaction() as t:
+            t.insert("a", {"id": 70})
+            t.delete("b", {"id": 1})
+            raise Undo
+        with ready.transaction() as t:
+            t.insert("a", {"id": 71})
+        assert operations(connector, connector.capture()) == {"a": {"c": 1}}
+        equal(connector, ready)
+
+    def test_a_transaction_larger_than_a_block(self, ready: Adapter, tmp_path: Path) -> None:
+        with ready.small_blocks() as properties:
+            connector = started(ready, tmp_path, provide_transaction_metadata=True, batch_max_rows=100, **properties)
+            with ready.transaction() as t:
+                for lo in range(1000, 4000, 100):
+                    t.insert("a", *({"id": i, "n": i, "note": "x" * 30} for i in range(lo, lo + 100)))
+                t.insert("b", {"id": 1000})
+            seen = _blocks(connector, ready)
+            assert sum(seen[:-1]) > 0, "no block was open: the test does not test what it says"
+            result = connector.capture()
+        assert operations(connector, result) == {"a": {"c": 3000}, "b": {"c": 1}}
+        assert [e["transaction"]["total_order"] for e in events(connector, result)] == list(range(1, 3002))
+        equal(connector, ready)
+
+    def test_an_empty_table_and_an_empty_transaction(self, db: Adapter, tmp_path: Path) -> None:
+        db.create("bare", {"id": INT, "note": TEXT}, key=("id",))
+        connector = started(db, tmp_path)
+        assert connector.rows(f"{db.namespace}.bare") == []
+        with db.transaction():
+            pass
+        assert connector.capture().events == 0
+        with db.transaction() as t:
+            t.insert("bare", {"id": 1, "note": ""})
+        assert operations(connector, connector.capture()) == {"bare": {"c": 1}}
+        equal(connector, db)
+
+    # -- structure ----------------------------------------------------------------------------------------------------
+
+    def test_columns_added_and_dropped(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path)
+        ready.add_column("a", "more", INT, 7)
+        ready.add_column("a", "late", TEXT)
+        with ready.transaction() as t:
+            t.insert("a", {"id": 10, "more": 1, "late": "x"})
+        ready.drop_column("a", "note")
+        with ready.transaction() as t:
+            t.update("a", {"id": 1}, {"more": 2})
+        assert operations(connector, connector.capture()) == {"a": {"c": 1, "u": 1}}
+        equal(connector, ready)
+
+    def test_a_column_renamed_and_widened(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path)
+        ready.rename_column("a", "n", "amount", INT)
+        with ready.transaction() as t:
+            t.update("a", {"id": 1}, {"amount": 5})
+        ready.change_column("a", "amount", LONG)
+        with ready.transaction() as t:
+            t.update("a", {"id": 2}, {"amount": 2**40})
+        assert operations(connector, connector.capture()) == {"a": {"u": 2}}
+        equal(connector, ready)
+
+    def test_a_column_of_another_kind_has_its_table_read_again(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path)
+        with ready.transaction() as t:
+            t.insert("a", {"id": 20, "n": 1})
+        ready.change_column("a", "n", TEXT)
+        with ready.transaction() as t:
+            t.insert("a", {"id": 21, "n": "one"})
+            t.insert("b", {"id": 21})
+        assert operations(connector, connector.capture()) == {"a": {"c": 1, "t": 1, "r": 7}, "b": {"c": 1}}
+        equal(connector, ready)
+        with ready.transaction() as t:
+            t.update("a", {"id": 21}, {"n": "two"})
+        assert operations(connector, connector.capture()) == {"a": {"u": 1}}
+        equal(connector, ready)
+
+    def test_a_table_emptied(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path)
+        with ready.transaction() as t:
+            t.insert("a", {"id": 20})
+        ready.truncate("a")
+        ready.truncate("bag")
+        with ready.transaction() as t:
+            t.insert("a", {"id": 1})
+        assert operations(connector, connector.capture()) == {"a": {"c": 2, "t": 1}, "bag": {"t": 1}}
+        equal(connector, ready)
+
+    def test_tables_created_renamed_dropped_and_created_again(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path)
+        ready.create("new", {"id": INT, "note": TEXT}, key=("id",))
+        with ready.transaction() as t:
+            t.insert("new", {"id": 1, "note": "x"})
+        ready.rename_table("b", "c")
+        with ready.transaction() as t:
+            t.insert("c", {"id": 30})
+        ready.drop_table("a")
+        ready.create("a", {"other": TEXT, "id": LONG}, key=("id",))
+        with ready.transaction() as t:
+            t.insert("a", {"id": 1, "other": "y"})
+        connector.capture()
+        equal(connector, ready, "new", "a", "c", "bag")
+        consistent(connector)
+
+    # -- filters ------------------------------------------------------------------------------------------------------
+
+    def test_filters_by_table(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path, table_include_list=f"{ready.namespace}.a")
+        with ready.transaction() as t:
+            for table in ("a", "b", "bag"):
+                t.insert(table, {"n": 1, **({} if table == "bag" else {"id": 40})})
+        assert operations(connector, connector.capture()) == {"a": {"c": 1}}
+        equal(connector, ready, "a")
+        assert set(connector.replay.tables) == {f"test.{ready.namespace}.a"}
+
+    def test_filters_by_namespace(self, ready: Adapter, tmp_path: Path) -> None:
+        other = ready.other()
+        other.create("a", {"id": INT}, key=("id",))
+        connector = started(ready, tmp_path)
+        with other.transaction() as t:
+            t.insert("a", {"id": 1})
+        other.add_column("a", "more", INT)
+        other.truncate("a")
+        assert connector.capture().events == 0
+        assert not [t for t in connector.replay.advance().tables if other.namespace in t]
+        assert [r for r in connector.store.schema_history("test") if r.database == other.namespace] == []
+
+    def test_filters_by_column(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path, column_exclude_list=rf"{ready.namespace}\.(a|bag)\.note")
+        with ready.transaction() as t:
+            t.update("a", {"id": 1}, {"note": "hidden", "n": 5})
+            t.update("a", {"id": 2}, {"id": 22})
+            t.delete("bag", {"n": 1})
+        connector.capture()
+        for table in ("a", "bag"):
+            shown = [{n: v for n, v in row.items() if n != "note"} for row in ready.rows(table)]
+            assert connector.rows(f"{ready.namespace}.{table}") == sorted(shown, key=repr)
+
+    def test_a_table_added_to_the_list_is_read_at_once_and_then_streamed(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path, table_include_list=f"{ready.namespace}.a")
+        with ready.transaction() as t:
+            t.insert("a", {"id": 50})
+            t.insert("b", {"id": 50})
+        connector.properties["table.include.list"] += f",{ready.namespace}.b"
+        assert operations(connector, connector.capture()) == {"a": {"c": 1}, "b": {"r": 6}}
+        with ready.transaction() as t:
+            t.delete("b", {"id": 50})
+        assert operations(connector, connector.capture()) == {"b": {"d": 1}}
+        equal(connector, ready, "a", "b")
+
+    # -- restarts -----------------------------------------------------------------------------------------------------
+
+    def test_a_restart_after_any_item_of_the_log_loses_and_repeats_nothing(
+        self, ready: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with ready.small_blocks() as properties:
+            before = started(ready, tmp_path / "before", batch_max_rows=1, **properties)
+            before.store.close()
+            _busy(ready)
+            for n in range(1, 200):
+                shutil.copytree(tmp_path / "before", folder := tmp_path / str(n))
+                connector = ready.connector(folder, batch_max_rows=1, **properties)
+                with monkeypatch.context() as patch:
+                    _die_after(patch, load_source(ready.kind), n)
+                    try:
+                        connector.capture()
+                        break
+                    except _Dies:
+                        pass
+                connector.capture()
+                equal(connector, ready)
+                connector.store.close()
+        assert n > 6
+        equal(connector, ready)
+
+    def test_a_run_that_is_stopped_goes_on_later(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path)
+        with ready.transaction() as t:
+            t.insert("a", {"id": 60})
+        assert connector.capture(run_for_s=0.3).events == 1
+        with ready.transaction() as t:
+            t.insert("a", {"id": 61})
+        assert connector.capture().events == 1
+        equal(connector, ready)
+
+    # -- positions ----------------------------------------------------------------------------------------------------
+
+    def test_positions_grow_with_every_transaction(self, ready: Adapter, tmp_path: Path) -> None:
+        with _source(ready, tmp_path) as source:
+            places = [source.current_position()]
+            for i in range(3):
+                with ready.transaction() as t:
+                    t.insert("a", {"id": 80 + i})
+                places.append(source.current_position())
+            for i, one in enumerate(places):
+                assert source.parse_position(one.to_json()).to_json() == one.to_json()
+                assert str(one)
+                for j, other in enumerate(places):
+                    assert one.reached(other) == (i >= j)
+            oldest = source.oldest_position()
+            assert places[0].reached(oldest)
+            for place in (oldest, *places):
+                source.verify_position(place)
+
+    def test_a_position_that_the_log_has_lost_is_an_error(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path)
+        with ready.transaction() as t:
+            t.insert("a", {"id": 90})
+        ready.purge()
+        before = connector.store.load("test")
+        with pytest.raises(PositionLost) as caught:
+            connector.capture()
+        assert caught.value.where
+        assert caught.value.remedy
+        assert connector.store.load("test") == before
+        connector.capture({"snapshot.mode": "when_needed"})
+        equal(connector, ready)
+
+    # -- the seam itself ----------------------------------------------------------------------------------------------
+
+    def test_discover_finds_tables_with_their_structures(self, ready: Adapter, tmp_path: Path) -> None:
+        with _source(ready, tmp_path) as source:
+            found = source.discover()
+        mine = {t.name: s for t, s in found.items() if t.namespace == ready.namespace}
+        assert {n: (s.names, s.key) for n, s in mine.items()} == {
+            "a": (("id", "n", "note"), ("id",)), "b": (("id", "n", "note"), ("id",)), "bag": (("n", "note"), ()),
+        }  # fmt: skip
+        assert [c.type for c in mine["a"].columns] == ["int32", "int32", "string"]
+        assert [c.nullable for c in mine["a"].columns] == [False, True, True]
+
+    def test_a_snapshot_shows_one_moment_and_each_row_once(self, ready: Adapter, tmp_path: Path) -> None:
+        with _source(ready, tmp_path) as source:
+            tables = [ready.id("a"), ready.id("bag"), ready.id("nothing")]
+            was = {t: ready.rows(t) for t in ("a", "bag")}
+            with source.snapshot(tables, readers=2) as session:
+                with ready.transaction() as t:
+                    t.insert("a", {"id": 99})
+                    t.delete("bag", {"n": 1})
+                assert set(session.schemas) == {ready.id("a"), ready.id("bag")}
+                for table in session.schemas:
+                    blocks = [b for chunk in session.chunks(table) for b in session.read(chunk)]
+                    rows = [row for block in blocks for row in (block.after or []).to_pylist()]
+                    assert sorted(rows, key=repr) == was[table.name]
+                assert source.current_position().reached(session.position)
+                assert not session.position.reached(source.current_position())
+
+    def test_a_database_that_is_ready_has_no_finding(self, ready: Adapter, tmp_path: Path) -> None:
+        with _source(ready, tmp_path) as source:
+            assert [f for f in source.check() if f.fatal] == []
+
+    def test_a_missing_prerequisite_is_told_with_what_mends_it(self, ready: Adapter, tmp_path: Path) -> None:
+        spoiled = ready.spoil()
+        if spoiled is None:
+            pytest.skip("this source has no prerequisites")
+        with spoiled as fix:
+            with pytest.raises(PrerequisiteError) as caught:
+                ready.connector(tmp_path).capture()
+            assert fix in str(caught.value)
+        assert ready.connector(tmp_path).capture().events == 13
+
+    def test_a_source_can_be_closed_twice(self, ready: Adapter, tmp_path: Path) -> None:
+        with _source(ready, tmp_path) as source:
+            source.current_position()
+            source.close()
+
+
+# what the tests have in common
+
+
+def started(db: Adapter, folder: Path, **properties: Any) -> Connector:
+    """A connector whose snapshot is done."""
+    connector = db.connector(folder, **properties)
+    connector.capture()
+    return connector
+
+
+def equal(connector: Connector, db: Adapter, *tables: str) -> None:
+    for table in tables or ("a", "b", "bag", "bare"):
+        if tables or f"test.{db.namespace}.{table}" in connector.replay.advance().tables:
+            assert connector.rows(f"{db.namespace}.{table}") == db.rows(table), table
+
+
+def events(connector: Connector, result: CaptureResult) -> list[Row]:
+    """The events of one run in their order, each with its table."""
+    found = []
+    for manifest in connector.changelog.manifests("test"):
+        for file in manifest.files if manifest.batch in result.batches else ():
+            with connector.changelog.open("test", file) as f:
+                rows = pq.ParquetFile(f).read().to_pylist()
+            found += [row | {"table": file.topic.rpartition(".")[2]} for row in rows]
+    return sorted(found, key=lambda e: e["seq"])
+
+
+@contextlib.contextmanager
+def _source(db: Adapter, folder: Path, **properties: Any) -> Iterator[Source]:
+    connector = db.connector(folder, **properties)
+    with open_source(connector.definition(), connector.secrets) as source:
+        yield source
+
+
+def _blocks(connector: Connector, db: Adapter) -> list[bool]:
+    """Of the log from the connector's offset on: whether each block is open."""
+    from airflow_provider_cdc.core.config import ConnectorConfig
+    from airflow_provider_cdc.core.events import LogBlock
+    from airflow_provider_cdc.core.filters import Filters
+    from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory
+
+    history = SchemaHistory.replay(connector.store.schema_history("test"))
+    filters = Filters(ConnectorConfig.parse({"topic.prefix": "x", "table.include.list": rf"{db.namespace}\..*"}))
+    offset = connector.store.load("test").offset
+    assert offset is not None
+    assert offset.position is not None
+    with open_source(connector.definition(), connector.secrets) as source:
+        items = source.stream(
+            source.parse_position(offset.position), CapturedTables(filters, history), until=source.current_position()
+        )
+        return [item.open for item in items if isinstance(item, LogBlock)]
+
+
+def _die_after(patch: pytest.MonkeyPatch, cls: type[Source], n: int) -> None:
+    """The run ends after the n-th item of the log, before anything else is done."""
+    stream: Callable[..., Iterator[Any]] = cls.stream
+
+    def dying(self: Source, *args: Any, **options: Any) -> Iterator[Any]:
+        for count, item in enumerate(stream(self, *args, **options), 1):
+            yield item
+            if count == n:
+                raise _Dies
+
+    patch.setattr(cls, "stream", dying)
+
+
+def _busy(db: Adapter) -> None:
+    """A bit of everything, in a dozen items."""
+    with db.transaction() as t:
+        t.insert("a", {"id": 201, "n": 1})
+        t.update("a", {"id": 1}, {"id": 101})
+        t.delete("b", {"id": 1})
+    db.add_column("a", "more", INT, 3)
+    with db.transaction() as t:
+        t.update("a", {"id": 201}, {"more": 4})
+        t.insert("bag", {"n": 1, "note": "x"})
+    db.truncate("b")
+    with db.transaction() as t:
+        t.insert("b", *({"id": i, "n": i, "note": "x" * 30} for i in range(300, 2000)))
+        t.update("bag", {"n": 1}, {"note": "y"})
+    db.rename_column("a", "more", "most", INT)
+    with db.transaction() as t:
+        t.insert("a", {"id": 202, "most": 1})
+    db.change_column("a", "most", TEXT)
+    with db.transaction() as t:
+        t.insert("a", {"id": 203, "most": "1"})

@@ -1,0 +1,24 @@
+"""Capture runs of MySQL and MariaDB that kill themselves; see ``crash``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_cdc.core.envelope import Envelope
+from airflow_provider_cdc.core.events import LogBlock
+from airflow_provider_cdc.sources.mysql import wire
+from tests.support import crash
+
+
+def capture(folder: str, **options: Any) -> dict[str, Any]:
+    """As :func:`crash.capture`, with small blocks and a step for each block that leaves its transaction open."""
+    wire.BUFFER = 1 << 14
+    encode = Envelope.encode
+
+    def noted(self: Envelope, block: LogBlock, *args: Any, **more: Any) -> Any:
+        if block.open:
+            crash.current.step("open block")
+        return encode(self, block, *args, **more)
+
+    Envelope.encode = noted  # type: ignore[method-assign]
+    return crash.capture(folder, **options)

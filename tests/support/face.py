@@ -1,0 +1,63 @@
+"""For tests of the Airflow face inside this process: connections in the environment, a connector on a memory database."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.state.store import StateStore
+
+SHOP = {"id": "int64", "note": "string"}
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, conn_id: str, **fields: Any) -> None:
+    """Make a connection that Airflow finds in the environment."""
+    monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(fields))
+
+
+@dataclass
+class Shop:
+    """A memory database with one table, a connector on it, and the connections ``shop`` and ``cdc_state_default``."""
+
+    database: MemoryDatabase
+    definition: ConnectorDefinition
+    store: StateStore
+
+    def order(self, key: int, note: str = "") -> None:
+        """One more transaction."""
+        with self.database.transaction() as t:
+            t.insert("inventory.orders", {"id": key, "note": note})
+
+
+def make_shop(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, **properties: Any) -> Shop:
+    """See :class:`Shop`; properties with underscores for dots."""
+    database = MemoryDatabase(name)
+    database.create_table("inventory.orders", SHOP, key=("id",))
+    state_url = f"sqlite:///{folder}/state.db"
+    store = StateStore(state_url, lease_ttl_s=5, patience_s=1)
+    store.create_tables()
+    connect(monkeypatch, "shop", conn_type="cdc_memory", host=name)
+    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=state_url)
+    named = {"poll.interval.ms": 10, **{k.replace("_", "."): v for k, v in properties.items()}}
+    return Shop(database, ConnectorDefinition("shop", "memory", f"{folder}/changelog", named), store)
+
+
+def context(**more: Any) -> Any:
+    """What an operator is given, as far as ours look at it."""
+    from airflow.sdk.execution_time.context import OutletEventAccessors
+
+    ti = SimpleNamespace(dag_id="d", task_id="t", run_id="r", try_number=1)
+    return {"ti": ti, "outlet_events": OutletEventAccessors(), **more}
+
+
+class TaskState(dict[str, Any]):
+    """What a task instance remembers over its tries, in place of Airflow's server side of it."""
+
+    set = dict.__setitem__

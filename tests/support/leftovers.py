@@ -1,0 +1,35 @@
+"""What must be true of a change log whatever happened to the runs that wrote it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.connectors import Connector
+
+
+def files(connector: Connector) -> set[str]:
+    """Every file below the connector's folder of the change log, hidden ones too."""
+    folder = Path(connector.changelog.storage.root, connector.name)
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+
+
+def orphans(connector: Connector) -> set[str]:
+    """Files that no manifest names."""
+    named = set()
+    for manifest in connector.changelog.manifests(connector.name):
+        named |= {f.path for f in manifest.files}
+        named.add(f"manifests/{manifest.batch:012d}.json")
+    return files(connector) - named
+
+
+def consistent(connector: Connector) -> None:
+    """State tables and change log say the same, and nothing of a run that died is left."""
+    offset = connector.store.load(connector.name).offset
+    assert offset is not None
+    manifests = list(connector.changelog.manifests(connector.name))
+    assert (offset.batch, offset.seq) == ((manifests[-1].batch, manifests[-1].last_seq) if manifests else (0, 0))
+    listed = connector.store.batches(connector.name, limit=10_000)
+    assert [b["batch"] for b in listed] == [m.batch for m in reversed(manifests)]
+    recorded = [r for m in manifests for r in m.schema_changes]
+    assert list(connector.store.schema_history(connector.name)) == recorded
+    assert orphans(connector) == set()
