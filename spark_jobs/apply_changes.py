@@ -13,24 +13,24 @@ import argparse
 import dataclasses
 import logging
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Any
+from typing import Any, cast
 
 import orjson
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.core.errors import CdcError, TargetError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.core.manifest import Manifest
 from airflow_provider_cdc.core.schema import TableId
-from spark_jobs import reduce
-from spark_jobs.pending import Pending, base_version, collect, lineage
-from spark_jobs.session import session
+from spark_jobs.pending import Pending, collect
+from spark_jobs.session import open_changelog, session
+from spark_jobs.table import bring_up, one_batch_at_a_time
 from spark_jobs.targets import load_target
-from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Target
+from spark_jobs.targets.base import NEVER, Conflict, Marker
 
 log = logging.getLogger("spark_jobs.apply_changes")
 
@@ -62,6 +62,7 @@ class Report:
 
     connector: str
     target: str
+    location: str
     last_batch: int
     tables: list[Applied]
     failed: dict[str, str]
@@ -88,6 +89,7 @@ class ApplyChanges:
         self._spark, self._changelog, self._connector = spark, changelog, connector
         self._location, self._kind, self._threads = location, target, threads
         self._target = load_target(target)
+        self._lock, self._all = threading.Lock(), cast(list[Manifest] | None, None)
 
     def run(self) -> Report:
         """:raises TargetError: no table could be brought up to date, or some could not; the report is written before"""
@@ -96,6 +98,9 @@ class ApplyChanges:
         start = min([hint.get("last_batch", 0), *hint.get("lagging", {}).values()])
         manifests = list(self._changelog.manifests(self._connector, after=start))
         topics = collect(self._changelog, manifests)
+        self._distinct(topics)
+        if not start and not manifests:
+            log.warning("The change log %s has no batch of connector %s.", self._changelog.storage.url, self._connector)
         applied: list[Applied] = []
         failed: dict[str, str] = {}
         with ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-apply") as pool:
@@ -109,7 +114,9 @@ class ApplyChanges:
                     failed[topic] = str(e)
                 log.info("%d of %d tables done.", len(applied) + len(failed), len(topics))
         last = manifests[-1].batch if manifests else hint.get("last_batch", 0)
-        report = Report(self._connector, self._kind, last, applied, failed, round(time.monotonic() - began, 3))
+        report = Report(
+            self._connector, self._kind, self._location, last, applied, failed, round(time.monotonic() - began, 3)
+        )
         self._write_report(report, dict.fromkeys(failed, start))
         if failed:
             details = "\n".join(f"  {topic}: {text}" for topic, text in sorted(failed.items()))
@@ -120,21 +127,30 @@ class ApplyChanges:
             )
         return report
 
+    def _distinct(self, topics: dict[str, Pending]) -> None:
+        """:raises ConfigError: two tables would be written to one place"""
+        taken: dict[str, str] = {}
+        for topic, pending in topics.items():
+            location = self._place(topic, pending.schema.id)
+            if taken.setdefault(location, topic) != topic:
+                raise ConfigError(
+                    f"The tables of {taken[location]} and {topic} would both be at {location}.",
+                    safe="No table was changed.",
+                    remedy="give the location {database} and {table}, or {topic}",
+                )
+
     # -- one table ----------------------------------------------------------------------------------------------------
 
     def _table(self, topic: str, manifests: list[Manifest]) -> list[Applied]:
         """Apply what one table has not seen, in groups of batches."""
-        done = []
-        for group in _groups(manifests):
-            result = self._group(topic, group)
-            if result is not None:
-                done.append(result)
-        return done
+        return [done for group in _groups(manifests) for done in self._group(topic, group)]
 
-    def _group(self, topic: str, manifests: list[Manifest]) -> Applied | None:
+    def _group(self, topic: str, manifests: list[Manifest]) -> list[Applied]:
+        done: list[Applied] = []
         for attempt in range(ATTEMPTS):
             try:
-                return self._attempt(topic, manifests)
+                self._attempt(topic, manifests, done)
+                return done
             except Conflict as e:
                 # whoever was faster may have applied the same batches: the marker tells
                 log.warning(
@@ -147,93 +163,45 @@ class ApplyChanges:
             remedy="stop the other writers, then run the apply again",
         )
 
-    def _attempt(self, topic: str, manifests: list[Manifest]) -> Applied | None:
-        began = time.monotonic()
+    def _attempt(self, topic: str, manifests: list[Manifest], done: list[Applied]) -> None:
+        """One look at the marker, and what follows from it; commits are added to ``done``."""
         found = collect(self._changelog, manifests).get(topic)
         if found is None:
-            return None
+            return
         location = self._place(topic, found.schema.id)
         target = self._target(self._spark.newSession(), location)
         app = f"cdc:{self._connector}:{topic}"
         marker = target.marker(app) if target.exists() else NEVER
         if marker == NEVER and manifests[0].batch > 1:
             # the table may have been removed to have it built again: everything counts
-            manifests = list(self._changelog.manifests(self._connector, after=0, until=manifests[-1].batch))
-        pending = collect(self._changelog, [m for m in manifests if m.batch > marker]).get(topic)
-        if pending is None or not (pending.files or pending.changes):
-            return None
-        self._apply(target, pending, Marker(app, pending.last), new=marker == NEVER)
-        return Applied(
-            topic,
-            location,
-            pending.first,
-            pending.last,
-            pending.counts(),
-            pending.position,
-            round(time.monotonic() - began, 3),
-        )
+            manifests = [m for m in self._everything() if m.batch <= manifests[-1].batch]
+        manifests = [m for m in manifests if m.batch > marker]
+        pending = collect(self._changelog, manifests).get(topic)
+        if pending is None or not (pending.files or pending.changes or marker == NEVER):
+            return
+        steps = [pending]
+        if marker != NEVER and one_batch_at_a_time(target.spark, pending):
+            each = (collect(self._changelog, [m]).get(topic) for m in manifests)
+            steps = [step for step in each if step is not None]
+        for step in steps:
+            began = time.monotonic()
+            bring_up(target, step, Marker(app, step.last), new=marker == NEVER)
+            done.append(
+                Applied(
+                    topic, location, step.first, step.last, step.counts(), step.position,
+                    round(time.monotonic() - began, 3),
+                )
+            )  # fmt: skip
+
+    def _everything(self) -> list[Manifest]:
+        """All manifests; read once for all tables that are new."""
+        with self._lock:
+            if self._all is None:
+                self._all = list(self._changelog.manifests(self._connector))
+            return self._all
 
     def _place(self, topic: str, table: TableId) -> str:
-        names = {"connector": self._connector, "topic": topic, "database": table.namespace, "table": table.name}
-        return self._location.format(**{k: _safe(v) for k, v in names.items()})
-
-    def _apply(self, target: Target, pending: Pending, marker: Marker, *, new: bool) -> None:
-        spark, types, key = target.spark, reduce.final_types(pending.schema), pending.schema.key
-        spark.conf.set("spark.sql.shuffle.partitions", str(_partitions(spark, pending)))
-        cut = reduce.last_truncate(spark, pending)
-        if new or cut:
-            # nothing that is in the table counts: what is left of the events is the table
-            self._fill(target, self._contents(spark, pending, cut, types), types, marker)
-            return
-        fills = target.evolve(_evolution(pending, types))
-        if not pending.files and not fills:
-            return
-        if key:
-            merged = reduce.events(spark, pending, 0)
-            rows = reduce.last_per_key(merged, key) if merged is not None else _nothing(spark, types)
-            target.merge(rows, key, types, fills, marker)
-        else:
-            self._bag(target, pending, types, fills, marker)
-
-    @staticmethod
-    def _fill(target: Target, rows: DataFrame, types: dict[str, str], marker: Marker) -> None:
-        """Make these all rows of the table. A table that is there and empty keeps its partitioning."""
-        if not target.exists():
-            target.create(types)
-            target.append(rows, marker)
-        elif target.rows().head(1):
-            target.replace(rows, marker)
-        else:
-            target.evolve(Evolution(types))
-            target.append(rows, marker)
-
-    def _contents(self, spark: SparkSession, pending: Pending, cut: int, types: dict[str, str]) -> DataFrame:
-        """The table that the events after ``cut`` make out of nothing."""
-        if not pending.schema.key:
-            changes = reduce.differences(spark, pending, cut)
-            return _nothing(spark, types).drop("__op") if changes is None else reduce.repeated(changes, list(types))
-        rows = reduce.events(spark, pending, cut)
-        if rows is None:
-            return _nothing(spark, types).drop("__op")
-        only_reads = all(set(f.counts) <= {"r", "t"} for _, f in pending.files if f.last_seq > cut)
-        last = rows.drop("seq") if only_reads else reduce.last_per_key(rows, pending.schema.key)
-        return last.where("__op <> 'd'").drop("__op")
-
-    def _bag(
-        self, target: Target, pending: Pending, types: dict[str, str], fills: dict[str, str], marker: Marker
-    ) -> None:
-        """A table without a key is a bag of rows: equal ones come and go by number."""
-        spark, changes = target.spark, reduce.differences(target.spark, pending, 0)
-        if changes is None:
-            changes = _nothing(spark, types).drop("__op").withColumn("__n", F.lit(1))
-        if not fills and set(pending.counts()) <= {"c", "r"}:
-            target.append(changes.drop("__n"), marker)
-            return
-        there = target.rows().select(
-            *[(F.expr(fills[c]).cast(t) if c in fills else F.col(f"`{c}`").cast(t)).alias(c) for c, t in types.items()],
-            F.lit(1).alias("__n"),
-        )
-        target.replace(reduce.repeated(there.unionAll(changes), list(types)), marker)
+        return place(self._location, self._connector, topic, table)
 
     # -- reports ------------------------------------------------------------------------------------------------------
 
@@ -243,31 +211,12 @@ class ApplyChanges:
     def _last_report(self) -> dict[str, Any]:
         """The last run's report. Only a shortcut: which batches a table has taken is known by the table alone."""
         data = self._changelog.storage.read(self._report_path())
-        return dict(orjson.loads(data)) if data else {}
+        report = dict(orjson.loads(data)) if data else {}
+        return report if report.get("location") == self._location else {}
 
     def _write_report(self, report: Report, lagging: dict[str, int]) -> None:
         document = dataclasses.asdict(report) | {"lagging": lagging}
         self._changelog.storage.replace(self._report_path(), orjson.dumps(document, option=orjson.OPT_INDENT_2))
-
-
-def _evolution(pending: Pending, types: dict[str, str]) -> Evolution:
-    """How the table's columns have to change for these batches."""
-    base = base_version(pending)
-    if not pending.changes:
-        return Evolution(types)
-    origins = lineage(pending, base)
-    renamed = tuple((o.column, name) for name, o in origins.items() if o.column is not None and o.column != name)
-    fills = {
-        name: "NULL" if o.fill is None else f"CAST({_literal(o.fill)} AS {types[name]})"
-        for name, o in origins.items()
-        if o.column is None
-    }
-    return Evolution(types, renamed, fills)
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _groups(manifests: list[Manifest]) -> Iterator[list[Manifest]]:
@@ -284,19 +233,23 @@ def _groups(manifests: list[Manifest]) -> Iterator[list[Manifest]]:
         yield group
 
 
-def _partitions(spark: SparkSession, pending: Pending) -> int:
-    """Shuffle partitions of about 32 MB of compressed events, at least one, at most four for each core."""
-    return max(1, min(pending.bytes // (32 << 20) + 1, 4 * spark.sparkContext.defaultParallelism))
+def place(location: str, connector: str, topic: str, table: TableId) -> str:
+    """Where a topic's table is.
 
+    >>> place("/lake/{database}/{table}", "shop", "shop.inventory.orders", TableId(namespace="inventory", name="orders"))
+    '/lake/inventory/orders'
 
-def _nothing(spark: SparkSession, types: dict[str, str]) -> DataFrame:
-    columns = ", ".join(f"`{name}` {type_}" for name, type_ in types.items())
-    return spark.createDataFrame([], f"__op string, {columns}")
-
-
-def _safe(name: str) -> str:
-    """A name as one part of a path."""
-    return name.replace("%", "%25").replace("/", "%2F")
+    :raises ConfigError: the location has a name in braces that is not known
+    """
+    names = {"connector": connector, "topic": topic, "database": table.namespace, "table": table.name}
+    try:
+        return location.format(**{k: v.replace("%", "%25").replace("/", "%2F") for k, v in names.items()})
+    except (KeyError, IndexError, ValueError) as e:
+        raise ConfigError(
+            f"The location {location!r} cannot be used: {e} is not a name that it may have in braces. "
+            f"Valid names are: {', '.join(names)}.",
+            remedy="for example --location /lake/{database}/{table}",
+        ) from e
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -311,7 +264,7 @@ def main(arguments: list[str] | None = None) -> int:
     spark = session(f"cdc apply {given.connector}")
     try:
         job = ApplyChanges(
-            spark, ChangeLog(given.changelog), given.connector, location=given.location, target=given.target,
+            spark, open_changelog(given.changelog), given.connector, location=given.location, target=given.target,
             threads=given.threads,
         )  # fmt: skip
         report = job.run()

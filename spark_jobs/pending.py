@@ -36,6 +36,11 @@ class Pending:
         return self.schemas[max(self.schemas)]
 
     @property
+    def version(self) -> int:
+        """Number of the newest schema."""
+        return max(self.schemas)
+
+    @property
     def events(self) -> int:
         return sum(f.rows for _, f in self.files)
 
@@ -86,26 +91,34 @@ class Origin:
     fill: str | None = None
 
 
-def lineage(pending: Pending, version: int) -> dict[str, Origin]:
-    """Final column → where its value comes from in rows of ``version``, through all changes in between.
+def lineage(pending: Pending, version: int, until: int | None = None) -> dict[str, Origin]:
+    """Column of version ``until`` → where its value comes from in rows of ``version``, through all changes in between.
 
-    :raises ChangeLogDamaged: a change between two versions is missing
+    :param until: the newest version if not given
+    :raises ChangeLogDamaged: a change between the two versions is missing
     """
-    final = max(pending.schemas)
+    final = pending.version if until is None else until
     start = pending.schemas.get(version)
     names = start.names if start is not None else _names_before(pending, version)
     origins = {name: Origin(column=name) for name in names}
     for step in range(version + 1, final + 1):
-        change = pending.changes.get(step)
-        if change is None or change.table is None:
-            raise ChangeLogDamaged(
-                f"The change from version {step - 1} to {step} of {pending.topic} is not in the change log.",
-                where=f"batches {pending.first} to {pending.last}",
-                safe="The table was not changed.",
-                remedy="drop the target table and read it again with snapshot.mode=always for one run",
-            )
-        origins = {c.name: _through(origins, change, c.name) for c in change.table.columns}
-    return {name: origins.get(name, Origin()) for name in pending.schema.names}
+        table = _change(pending, step).table
+        assert table is not None
+        origins = {c.name: _through(origins, pending.changes[step], c.name) for c in table.columns}
+    return {name: origins.get(name, Origin()) for name in pending.schemas[final].names}
+
+
+def _change(pending: Pending, version: int) -> TableChange:
+    """The change that led to a version."""
+    change = pending.changes.get(version)
+    if change is None or change.table is None:
+        raise ChangeLogDamaged(
+            f"The change from version {version - 1} to {version} of {pending.topic} is not in the change log.",
+            where=f"batches {pending.first} to {pending.last}",
+            safe="The table was not changed.",
+            remedy="drop the target table and read it again with snapshot.mode=always for one run",
+        )
+    return change
 
 
 def _through(origins: dict[str, Origin], change: TableChange, name: str) -> Origin:
@@ -116,11 +129,11 @@ def _through(origins: dict[str, Origin], change: TableChange, name: str) -> Orig
 
 def _names_before(pending: Pending, version: int) -> tuple[str, ...]:
     """Columns of the version that was in force before the first pending change."""
-    change = pending.changes[version + 1]
+    change = _change(pending, version + 1)
     assert change.table is not None
     return tuple(change.renamed.get(c.name, c.name) for c in change.table.columns if c.name not in change.added)
 
 
 def base_version(pending: Pending) -> int:
-    """The version that the target's columns are at: the one before the first pending change."""
-    return min(pending.changes) - 1 if pending.changes else max(pending.schemas)
+    """The version of the rows that the target holds: the one before the first pending change."""
+    return min(pending.changes) - 1 if pending.changes else pending.version

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
+from typing import Any
 
 from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.core.errors import ConfigError
+
+STORAGE_OPTIONS = "CDC_STORAGE_OPTIONS"
+"""Environment variable with the fsspec options of the change log's storage as JSON: what is secret is on no command line."""
 
 REQUIRED = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -45,30 +54,20 @@ def session(name: str, extra: Mapping[str, str] | None = None) -> SparkSession:
     return spark
 
 
-def spark_type(text: str) -> str:
-    """Spark's name for a change log type (``Column.type``).
+def open_changelog(url: str) -> ChangeLog:
+    """The change log that a job was told of, with the options from :data:`STORAGE_OPTIONS`.
 
-    >>> spark_type("timestamp[us, tz=UTC]")
-    'timestamp'
+    :raises ConfigError: the options cannot be read
     """
-    simple = {
-        "bool": "boolean",
-        "int8": "tinyint",
-        "int16": "smallint",
-        "int32": "int",
-        "int64": "bigint",
-        "float": "float",
-        "double": "double",
-        "string": "string",
-        "binary": "binary",
-        "date32[day]": "date",
-        "timestamp[us]": "timestamp_ntz",
-        "timestamp[us, tz=UTC]": "timestamp",
-        "list<item: float>": "array<float>",
-        "struct<wkb: binary, srid: int32>": "struct<wkb:binary,srid:int>",
-    }
-    if text in simple:
-        return simple[text]
-    if text.startswith("decimal128("):
-        return "decimal" + text.removeprefix("decimal128").replace(" ", "")
-    raise ValueError(f"unknown change log type {text!r}")
+    text = os.environ.get(STORAGE_OPTIONS) or "{}"
+    try:
+        options: Any = json.loads(text)
+    except ValueError:
+        options = None
+    if not isinstance(options, dict):
+        raise ConfigError(
+            f"The environment variable {STORAGE_OPTIONS} does not hold a JSON object.",
+            safe="Nothing was read or changed.",
+            remedy=f'for example {STORAGE_OPTIONS}=\'{{"key": "…", "secret": "…"}}\'',
+        )
+    return ChangeLog(url, options)

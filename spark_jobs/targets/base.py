@@ -32,18 +32,42 @@ class Marker:
 class Evolution:
     """How a table's columns have to change before rows can be merged.
 
-    :param renamed: (old, new) names, in order
+    :param app: as in :class:`Marker`; schema versions are counted for each
+    :param version: of the table schema that the columns are brought to
     :param types: final columns and their Spark types, in order
+    :param renamed: (old, new) names
     :param fills: final column → SQL literal that rows which are already there get in it
     """
 
+    app: str
+    version: int
     types: Mapping[str, str]
     renamed: tuple[tuple[str, str], ...] = ()
     fills: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Rows that are upserted and deleted by key.
+
+    :param rows: one row per key, with the final columns, ``__op``, and ``__kept`` where some columns keep the table's value
+    :param nullable: key columns that may be NULL; NULL equals NULL then
+    :param fills: columns that all other rows get a literal in
+    """
+
+    rows: DataFrame
+    key: tuple[str, ...]
+    nullable: frozenset[str]
+    types: Mapping[str, str]
+    fills: Mapping[str, str] = field(default_factory=dict)
+
+
 class Target(abc.ABC):
-    """One table of a format. Made for each table and each attempt, in the thread that uses it."""
+    """One table of a format. Made for each table and each attempt, in the thread that uses it.
+
+    A write whose marker is not after the table's own is nothing: it leaves the table as it is. All writes raise
+    :class:`Conflict` when another writer was faster.
+    """
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self.spark, self.location = spark, location
@@ -61,31 +85,46 @@ class Target(abc.ABC):
         """The table's rows."""
 
     @abc.abstractmethod
-    def create(self, types: Mapping[str, str]) -> None:
-        """Create an empty table; it may have been created meanwhile."""
+    def columns(self) -> dict[str, str]:
+        """Column → Spark type."""
+
+    @abc.abstractmethod
+    def size(self) -> int:
+        """Bytes of the table's files."""
+
+    @abc.abstractmethod
+    def version(self, app: str) -> int:
+        """The schema version that :meth:`evolve` brought the columns to, or began to; 0 if it never had to."""
+
+    @abc.abstractmethod
+    def can_evolve(self, evolution: Evolution) -> bool:
+        """Whether :meth:`evolve` can do it. Otherwise the whole table has to be written anew, in one commit.
+
+        :raises TargetError: neither can be done
+        """
 
     @abc.abstractmethod
     def evolve(self, evolution: Evolution) -> dict[str, str]:
-        """Bring the columns in order. Running it again changes nothing.
+        """Bring the columns in order. Running it again, or after it was killed half way, changes nothing.
 
         :return: the fills that are still to be made, by the merge
-        :raises TargetError: a column cannot take its new type
         """
 
     @abc.abstractmethod
-    def merge(
-        self, rows: DataFrame, key: tuple[str, ...], types: Mapping[str, str], fills: Mapping[str, str], marker: Marker
-    ) -> None:
-        """Upsert and delete by key, in one commit with the marker.
+    def create(self, rows: DataFrame, marker: Marker) -> None:
+        """Create the table with these rows, in one commit with the marker.
 
-        :param rows: one row per key, with the final columns and ``__op``
-        :raises Conflict: another writer was faster
+        :raises Conflict: it exists by now
         """
+
+    @abc.abstractmethod
+    def merge(self, merge: Merge, marker: Marker) -> None:
+        """Upsert and delete by key, in one commit with the marker."""
 
     @abc.abstractmethod
     def append(self, rows: DataFrame, marker: Marker) -> None:
-        """Add rows whose keys are not there, in one commit with the marker."""
+        """Add rows, in one commit with the marker."""
 
     @abc.abstractmethod
     def replace(self, rows: DataFrame, marker: Marker) -> None:
-        """Make these the table's rows and columns, in one commit with the marker."""
+        """Make these the table's rows and columns, in one commit with the marker. Partitioning stays where it can."""

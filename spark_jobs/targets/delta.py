@@ -2,37 +2,49 @@
 
 The marker is Delta's own transaction identifier (``txn`` action: application id and version), which lands in the commit of the
 data and makes a repeated commit of the same version a no-op. It is read back through the table's log object, for which Delta has
-no SQL.
+no SQL. Columns are changed by ``ALTER TABLE`` before the data, in commits of their own; the table property ``cdc.columns`` says
+which schema version that is on its way to, so that the next run finds its way after a kill.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter
+from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import TargetError
-from spark_jobs.targets.base import Conflict, Evolution, Marker, Target
+from spark_jobs.datatypes import holds, literal, quoted
+from spark_jobs.reduce import KEPT
+from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Target
 
 _TXN = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
-_CONFLICTS = ("Concurrent", "DELTA_CONCURRENT", "MetadataChangedException", "ProtocolChangedException")
+_CONFLICTS = (
+    "Concurrent",
+    "DELTA_CONCURRENT",
+    "MetadataChangedException",
+    "ProtocolChangedException",
+    "DELTA_METADATA_CHANGED",
+    "DELTA_PROTOCOL_CHANGED",
+    "DELTA_PATH_EXISTS",
+)
+_COLUMN_CONFLICTS = ("FIELD_ALREADY_EXISTS", "UNRESOLVED_COLUMN", "FIELD_NOT_FOUND")
+"""What ``ALTER TABLE`` says when another run has made the same change a moment before."""
+_VERSION = "cdc.columns"
+_NTZ = "delta.feature.timestampNtz"
 _PROPERTIES = {
     # renaming, dropping and odd names of columns without rewriting files
     "delta.columnMapping.mode": "name",
     # INT to BIGINT without rewriting files
     "delta.enableTypeWidening": "true",
     "delta.enableDeletionVectors": "true",
+    # a DATETIME column may come later, and Delta does not switch this on by itself then
+    _NTZ: "supported",
 }
-
-
-def quoted(name: str) -> str:
-    """A name as SQL takes it."""
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
 
 
 class DeltaTarget(Target):
@@ -52,83 +64,137 @@ class DeltaTarget(Target):
     def rows(self) -> DataFrame:
         return self.spark.read.format("delta").load(self.location)
 
-    def create(self, types: Mapping[str, str]) -> None:
-        columns = ", ".join(f"{quoted(name)} {type_}" for name, type_ in types.items())
-        properties = ", ".join(f"'{k}' = '{v}'" for k, v in _PROPERTIES.items())
-        with _conflicts():
-            self.spark.sql(
-                f"CREATE TABLE IF NOT EXISTS {self._name} ({columns}) USING DELTA TBLPROPERTIES ({properties})"
+    def columns(self) -> dict[str, str]:
+        return _columns(self.rows())
+
+    def size(self) -> int:
+        return int(self._log().unsafeVolatileSnapshot().sizeInBytes())
+
+    # -- columns ------------------------------------------------------------------------------------------------------
+
+    def version(self, app: str) -> int:
+        found = self._log().unsafeVolatileSnapshot().metadata().configuration().get(_VERSION)
+        version, _, owner = str(found.get()).partition(" ") if found.isDefined() else ("0", "", "")
+        return int(version) if owner == app else 0
+
+    def can_evolve(self, evolution: Evolution) -> bool:
+        there = {name.lower(): type_ for name, type_ in self.columns().items()}
+        final = {name.lower() for name in evolution.types}
+        if len(final) < len(evolution.types):
+            raise TargetError(
+                "Two columns have the same name but for upper and lower case, which a Delta table cannot hold.",
+                where=f"{self.location}: {', '.join(evolution.types)}",
+                safe="The table was not changed; the change log keeps the batches.",
+                remedy="leave one of them out with column.exclude.list, or rename it at the source",
             )
+        for old, new in _renames(evolution):
+            # a name that is given away and taken again in one go would not tell what has been done after a kill
+            if old in final or (old in there and new in there):
+                return False
+            if old not in there and new not in there:
+                raise self._lost(old, new)
+        return all(
+            name.lower() not in there or _fits(there[name.lower()], evolution.types[name]) for name in evolution.fills
+        )
 
     def evolve(self, evolution: Evolution) -> dict[str, str]:
-        with _conflicts():
-            return self._evolve(evolution)
-
-    def _evolve(self, evolution: Evolution) -> dict[str, str]:
-        there = self._columns()
-        for old, new in evolution.renamed:
-            if old in there and new not in there:
-                self.spark.sql(f"ALTER TABLE {self._name} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
-                there = {new if name == old else name: type_ for name, type_ in there.items()}
-        missing = {name: type_ for name, type_ in evolution.types.items() if name not in there}
-        if missing:
-            added = ", ".join(f"{quoted(name)} {type_}" for name, type_ in missing.items())
-            self.spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({added})")
-        for name, type_ in evolution.types.items():
-            if name in there and there[name] != type_:
-                self._widen(name, there[name], type_)
+        with _conflicts(*_CONFLICTS, *_COLUMN_CONFLICTS):
+            there = self.columns()
+            statements = list(self._statements(evolution, {name.lower(): type_ for name, type_ in there.items()}))
+            if statements:
+                self._alter(f"SET TBLPROPERTIES ('{_VERSION}' = {literal(f'{evolution.version} {evolution.app}')})")
+            for statement in statements:
+                self._alter(statement)
+        known = {name.lower() for name in there} | {new for _, new in _renames(evolution)}
         return {
-            name: literal
-            for name, literal in evolution.fills.items()
-            if literal != "NULL" or (name in there and self._has_values(name))
+            name: value
+            for name, value in evolution.fills.items()
+            if value != "NULL" or (name.lower() in known and self._has_values(name))
         }
 
-    def _widen(self, name: str, old: str, new: str) -> None:
-        try:
-            self.spark.sql(f"ALTER TABLE {self._name} ALTER COLUMN {quoted(name)} TYPE {new}")
-        except PySparkException as e:
-            raise TargetError(
-                f"Column {name} is {old} in the table and would have to become {new}, which Delta cannot do in place.",
-                where=self.location,
-                safe="The table was not changed; the change log keeps the batches.",
-                remedy="set schema.change.rewrite.mode=snapshot, so that the table is read again after such a change, or drop "
-                "the target table and read it again with snapshot.mode=always for one run",
-            ) from e
+    def _statements(self, evolution: Evolution, there: dict[str, str]) -> Iterator[str]:
+        names = {name.lower(): name for name in evolution.types}
+        for old, new in _renames(evolution):
+            if old in there and new in names:
+                yield f"RENAME COLUMN {quoted(old)} TO {quoted(names[new])}"
+                there[new] = there.pop(old)
+        missing = [f"{quoted(name)} {type_}" for name, type_ in evolution.types.items() if name.lower() not in there]
+        if missing:
+            yield f"ADD COLUMNS ({', '.join(missing)})"
+        for name, type_ in evolution.types.items():
+            old = there.get(name.lower(), type_)
+            if not _fits(old, type_):
+                raise self._other_type(name, old, type_)
+            if not holds(old, type_):
+                yield f"ALTER COLUMN {quoted(name)} TYPE {type_}"
+
+    def _alter(self, what: str) -> None:
+        self.spark.sql(f"ALTER TABLE {self._name} {what}")
+
+    def _other_type(self, name: str, old: str, new: str) -> TargetError:
+        return TargetError(
+            f"Column {name} is {old} in the table and would have to become {new}, which Delta cannot do in place.",
+            where=self.location,
+            safe="The table was not changed; the change log keeps the batches.",
+            remedy="set schema.change.rewrite.mode=snapshot, so that the table is read again after such a change, or drop "
+            "the target table and read it again with snapshot.mode=always for one run",
+        )
+
+    def _lost(self, old: str, new: str) -> TargetError:
+        return TargetError(
+            f"Column {old} was renamed to {new} at the source; the table has neither.",
+            where=self.location,
+            safe="The table was not changed; the change log keeps the batches.",
+            remedy="drop the target table and run the apply again: it is built again from the change log",
+        )
 
     def _has_values(self, name: str) -> bool:
         return bool(self.rows().where(f"{quoted(name)} IS NOT NULL").head(1))
 
-    def _columns(self) -> dict[str, str]:
-        return {f.name: f.dataType.simpleString() for f in self.rows().schema.fields}
+    # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def merge(
-        self, rows: DataFrame, key: tuple[str, ...], types: Mapping[str, str], fills: Mapping[str, str], marker: Marker
-    ) -> None:
-        rows.createOrReplaceTempView("cdc_rows")
-        on = " AND ".join(f"t.{quoted(c)} = s.{quoted(c)}" for c in key)
-        sets = ", ".join(f"t.{quoted(c)} = s.{quoted(c)}" for c in types)
-        names, values = ", ".join(map(quoted, types)), ", ".join(f"s.{quoted(c)}" for c in types)
+    def create(self, rows: DataFrame, marker: Marker) -> None:
+        writer = self._writer(rows, marker, "errorifexists")
+        with _conflicts():
+            writer.options(**_PROPERTIES).save(self.location)
+
+    def merge(self, merge: Merge, marker: Marker) -> None:
+        merge.rows.createOrReplaceTempView("cdc_rows")
+        with _conflicts(), self._transaction(marker):
+            self.spark.sql(self._merge_sql(merge))
+
+    def _merge_sql(self, merge: Merge) -> str:
+        on = " AND ".join(f"t.{quoted(c)} {'<=>' if c in merge.nullable else '='} s.{quoted(c)}" for c in merge.key)
+        kept = set(merge.types) - set(merge.key) if KEPT in merge.rows.columns else set()
+        sets = ", ".join(f"t.{quoted(c)} = {_kept(c) if c in kept else f's.{quoted(c)}'}" for c in merge.types)
+        names = ", ".join(map(quoted, merge.types))
+        values = ", ".join(f"s.{quoted(c)}" for c in merge.types)
         sql = (
             f"MERGE INTO {self._name} t USING cdc_rows s ON {on} "
             "WHEN MATCHED AND s.__op = 'd' THEN DELETE "
             f"WHEN MATCHED THEN UPDATE SET {sets} "
             f"WHEN NOT MATCHED AND s.__op <> 'd' THEN INSERT ({names}) VALUES ({values})"
         )
-        if fills:
+        if merge.fills:
             sql += " WHEN NOT MATCHED BY SOURCE THEN UPDATE SET " + ", ".join(
-                f"t.{quoted(c)} = {literal}" for c, literal in fills.items()
+                f"t.{quoted(c)} = {value}" for c, value in merge.fills.items()
             )
-        with _conflicts(), self._transaction(marker):
-            self.spark.sql(sql)
+        return sql
 
     def append(self, rows: DataFrame, marker: Marker) -> None:
+        there = {name.lower(): type_ for name, type_ in self.columns().items()}
+        rows = rows.select(
+            *[F.col(quoted(c)).cast(there.get(c.lower(), t)).alias(c) for c, t in _columns(rows).items()]
+        )
         with _conflicts():
             self._writer(rows, marker, "append").save(self.location)
 
     def replace(self, rows: DataFrame, marker: Marker) -> None:
         writer = self._writer(rows, marker, "overwrite")
-        if self._columns() != {f.name: f.dataType.simpleString() for f in rows.schema.fields}:
-            writer = writer.option("overwriteSchema", "true")
+        if self.columns() != _columns(rows):
+            partitions = self.spark.sql(f"DESCRIBE DETAIL {self._name}").select("partitionColumns").first()
+            kept = [name for name in (partitions[0] if partitions else []) if name in rows.columns]
+            writer = writer.option("overwriteSchema", "true").partitionBy(*kept)
         with _conflicts():
             writer.save(self.location)
 
@@ -157,12 +223,39 @@ class DeltaTarget(Target):
         return log
 
 
+def _properties(evolution: Evolution) -> str:
+    properties = {_VERSION: f"{evolution.version} {evolution.app}"}
+    if "timestamp_ntz" in evolution.types.values():
+        properties[_NTZ] = _PROPERTIES[_NTZ]
+    return ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
+
+
+def _kept(column: str) -> str:
+    name = quoted(column)
+    return f"CASE WHEN array_contains(s.{KEPT}, {literal(column)}) THEN t.{name} ELSE s.{name} END"
+
+
+def _columns(rows: DataFrame) -> dict[str, str]:
+    return {f.name: f.dataType.simpleString() for f in rows.schema.fields}
+
+
+def _fits(there: str, wanted: str) -> bool:
+    """Whether a column of one type can hold values of another, as it is or widened."""
+    return holds(there, wanted) or holds(wanted, there)
+
+
+def _renames(evolution: Evolution) -> list[tuple[str, str]]:
+    """Renames in lower case; Spark's names have no case, so a change of it is none."""
+    pairs = [(old.lower(), new.lower()) for old, new in evolution.renamed]
+    return [(old, new) for old, new in pairs if old != new]
+
+
 @contextlib.contextmanager
-def _conflicts() -> Iterator[None]:
+def _conflicts(*words: str) -> Iterator[None]:
     """Delta's ways of saying that another writer was faster."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as e:
-        if any(word in f"{type(e).__name__} {e}" for word in _CONFLICTS):
+        if any(word in f"{type(e).__name__} {e}" for word in words or _CONFLICTS):
             raise Conflict(str(e)) from e
         raise

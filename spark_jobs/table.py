@@ -1,0 +1,166 @@
+"""Bringing one table up to its pending batches: which write does it, and what it writes.
+
+There are four. From nothing, or after a truncate, what is left of the events is the table. A table with a key takes a merge. So
+does one whose columns change, unless they change in a way that only a rewrite of all rows can do in one commit. Where no key
+tells the rows apart, images come and go by number, which is the only write that must not be done twice: it takes one batch
+at a time, so that the marker alone decides.
+"""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_provider_cdc.core.errors import ChangeLogDamaged
+from spark_jobs import reduce
+from spark_jobs.datatypes import literal, quoted
+from spark_jobs.pending import Pending, base_version, lineage
+from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Target
+
+
+def one_batch_at_a_time(spark: SparkSession, pending: Pending) -> bool:
+    """Whether these batches can be applied to a table only one after the other."""
+    if reduce.last_truncate(spark, pending):
+        return False
+    return not pending.schema.key or reduce.key_changed(pending, 0)
+
+
+def bring_up(target: Target, pending: Pending, marker: Marker, *, new: bool) -> None:
+    """Apply pending batches.
+
+    :param new: no batch was applied before; rows that are there do not count
+    :raises TargetError: the table cannot take a change
+    :raises Conflict: another writer was faster
+    """
+    spark = target.spark
+    _configure(target, pending)
+    cut = reduce.last_truncate(spark, pending)
+    if new or cut:
+        rows = reduce.contents(spark, pending, cut)
+        if target.exists():
+            target.replace(rows, marker)
+        else:
+            target.create(rows, marker)
+    elif not pending.schema.key or reduce.key_changed(pending, 0):
+        _by_number(target, pending, marker)
+    else:
+        _by_key(target, pending, marker)
+
+
+def _by_key(target: Target, pending: Pending, marker: Marker) -> None:
+    spark, types, key = target.spark, reduce.final_types(pending.schema), pending.schema.key
+    found = reduce.events(spark, pending, 0)
+    rows = reduce.last_per_key(found, key) if found is not None else reduce.nothing(spark, pending)
+    start = _present_version(target, pending, marker.app)
+    final = _evolution(pending, marker.app, start, pending.version)
+    if target.can_evolve(final):
+        nullable = frozenset(name for name in key if pending.schema.column(name).nullable)
+        target.merge(Merge(rows, key, nullable, types, target.evolve(final)), marker)
+    else:
+        target.replace(_rewritten(_present(target, pending, start), rows, key, types), marker)
+
+
+def _rewritten(there: DataFrame, rows: DataFrame, key: tuple[str, ...], types: dict[str, str]) -> DataFrame:
+    """The whole table after a merge."""
+    same = " AND ".join(f"t.{quoted(c)} <=> s.{quoted(c)}" for c in key)
+    kept = reduce.KEPT in rows.columns
+    columns = []
+    for name in there.columns:
+        if name not in types:
+            columns.append(F.col(f"t.{quoted(name)}").alias(name))
+            continue
+        stays = "s.__op IS NULL"
+        if kept:
+            stays += f" OR array_contains(s.{reduce.KEPT}, {literal(name)})"
+        value = f"CASE WHEN {stays} THEN t.{quoted(name)} ELSE s.{quoted(name)} END"
+        columns.append(F.expr(value).alias(name))
+    joined = there.alias("t").join(rows.alias("s"), F.expr(same), "full_outer")
+    return joined.where("s.__op IS NULL OR s.__op <> 'd'").select(*columns)
+
+
+def _by_number(target: Target, pending: Pending, marker: Marker) -> None:
+    """Without a key a table is a bag of rows: equal ones come and go by number."""
+    changes, names = reduce.differences(target.spark, pending, 0), list(pending.schema.names)
+    if changes is None:
+        changes = reduce.nothing(target.spark, pending).select(*map(quoted, names)).withColumn("__n", F.lit(1))
+    if not pending.changes and set(pending.counts()) <= {"c", "r"}:
+        target.append(changes.drop("__n"), marker)
+        return
+    there = _present(target, pending, _present_version(target, pending, marker.app)).select(*map(quoted, names))
+    try:
+        target.replace(reduce.repeated(there.withColumn("__n", F.lit(1)).unionAll(changes), names), marker)
+    except PySparkException as e:
+        if reduce.ABSENT not in str(e):
+            raise
+        raise ChangeLogDamaged(
+            "The change log removes a row that the table does not have: they do not belong together.",
+            where=f"{target.location}, batches {pending.first} to {pending.last}",
+            safe="The table was not changed.",
+            remedy="drop the target table and run the apply again: it is built again from the change log",
+        ) from e
+
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+
+
+def _present_version(target: Target, pending: Pending, app: str) -> int:
+    """The schema version of the table's columns. What a killed run left half done is done first.
+
+    :raises Conflict: another run has brought them further than these batches go
+    """
+    base, at = base_version(pending), target.version(app)
+    if at > pending.version:
+        raise Conflict(f"its columns are at schema version {at} already")
+    if not base < at < pending.version:
+        return base
+    half = _evolution(pending, app, base, at)
+    if target.can_evolve(half):
+        target.evolve(half)
+    return at
+
+
+def _evolution(pending: Pending, app: str, start: int, until: int) -> Evolution:
+    """How columns have to change from one version to another. Fills are those of all rows that the table has."""
+    types = reduce.final_types(pending.schemas[until])
+    if not pending.changes:
+        return Evolution(app, until, types)
+    renamed = [(o.column, name) for name, o in lineage(pending, start, until).items() if o.column not in (None, name)]
+    return Evolution(app, until, types, tuple((str(o), n) for o, n in renamed), _fills(pending, until, types))
+
+
+def _fills(pending: Pending, until: int, types: dict[str, str]) -> dict[str, str]:
+    return {
+        name: "NULL" if origin.fill is None else f"CAST({literal(origin.fill)} AS {types[name]})"
+        for name, origin in lineage(pending, base_version(pending), until).items()
+        if origin.column is None
+    }
+
+
+def _present(target: Target, pending: Pending, start: int) -> DataFrame:
+    """The table's rows with the final columns, then those that the source has dropped."""
+    types, rows = reduce.final_types(pending.schema), target.rows()
+    if not pending.changes:
+        return rows.select(*[F.col(quoted(c)).cast(t).alias(c) for c, t in types.items()])
+    origins, fills = lineage(pending, start), _fills(pending, pending.version, types)
+    columns = []
+    for name, type_ in types.items():
+        value = F.expr(fills[name]) if name in fills else F.col(quoted(str(origins[name].column)))
+        columns.append(value.cast(type_).alias(name))
+    taken = {str(o.column).lower() for name, o in origins.items() if name not in fills} | {c.lower() for c in types}
+    columns += [F.col(quoted(c)) for c in rows.columns if c.lower() not in taken]
+    return rows.select(*columns)
+
+
+PARTITION_BYTES = 32 << 20
+"""Compressed bytes that one shuffle partition is to have."""
+
+
+def _configure(target: Target, pending: Pending) -> None:
+    """Shuffle partitions by the size of events and table, at most four for each core; for little work no adaptive planning,
+    which takes longer than the work."""
+    spark = target.spark
+    size = pending.bytes + (target.size() if target.exists() else 0)
+    most = 4 * spark.sparkContext.defaultParallelism
+    spark.conf.set("spark.sql.shuffle.partitions", str(min(size // PARTITION_BYTES + 1, most)))
+    spark.conf.set("spark.sql.adaptive.enabled", str(size >= PARTITION_BYTES).lower())

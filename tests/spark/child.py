@@ -1,0 +1,64 @@
+"""An apply in a process of its own, which may kill itself: ``python -m tests.spark.child CHANGELOG CONNECTOR LOCATION [POINT N]``.
+
+``POINT`` is ``before``, ``after`` or ``during`` the N-th write to a table; the whole process group goes, JVM included.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from spark_jobs.apply_changes import ApplyChanges
+from spark_jobs.targets.delta import DeltaTarget
+from tests.spark.lake import start_spark
+from tests.spark.points import Points
+
+
+def kill() -> None:
+    """End this process and its JVM without a word."""
+    os.killpg(0, signal.SIGKILL)
+
+
+class Dying:
+    """Kills the process at a write."""
+
+    def __init__(self, point: str, number: int) -> None:
+        self._point, self._number = point, number
+        self._writes, self._lock = 0, threading.Lock()
+
+    def __call__(self, name: str, write: Callable[[], Any]) -> Any:
+        with self._lock:
+            self._writes += 1
+            chosen = self._writes == self._number
+        if chosen and self._point == "before":
+            kill()
+        if chosen and self._point == "during":
+            threading.Timer(0.4, kill).start()
+        result = write()
+        if chosen and self._point == "after":
+            kill()
+        return result
+
+
+def main() -> int:
+    changelog, connector, location, *point = sys.argv[1:]
+    logging.basicConfig(level=logging.INFO)
+    spark = start_spark()
+    job = ApplyChanges(spark, ChangeLog(changelog), connector, location=location, threads=2)
+    if point:
+        job._target = Points.at(DeltaTarget, Dying(point[0], int(point[1])))
+    print("ready", flush=True)
+    sys.stdin.readline()  # the parent says when
+    job.run()
+    spark.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

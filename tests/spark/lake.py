@@ -1,0 +1,140 @@
+"""Tables that a change log is applied to, for tests: apply, look at them, compare them with what they have to be."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from dev import paths
+from dev.bootstrap.jars import ensure
+from spark_jobs.apply_changes import ApplyChanges, Report
+from spark_jobs.session import session
+from spark_jobs.targets.base import Target
+from tests.support.connectors import Connector
+
+Row = dict[str, Any]
+
+
+def start_spark() -> SparkSession:
+    """A small session with the Delta jars."""
+    return session(
+        "tests",
+        {
+            "spark.master": "local[2]",
+            "spark.jars": ",".join(map(str, ensure("delta"))),
+            "spark.driver.memory": "1500m",
+            "spark.ui.enabled": "false",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.databricks.delta.snapshotPartitions": "1",
+        },
+    )
+
+
+@dataclass
+class Lake:
+    """Delta tables below ``folder`` and the connector that they follow."""
+
+    spark: SparkSession
+    folder: Path
+    connector: Connector
+    name: str = "lake"
+    target: type[Target] | None = None
+    reports: list[Report] = field(default_factory=list)
+
+    @property
+    def location(self) -> str:
+        return f"{self.folder}/{self.name}/{{database}}/{{table}}"
+
+    def path(self, table: str) -> str:
+        return self.location.format(**dict(zip(("database", "table"), table.split("."), strict=True)))
+
+    def job(self, **options: Any) -> ApplyChanges:
+        given = {"location": self.location, "threads": 2, **options}
+        job = ApplyChanges(self.spark, self.connector.changelog, self.connector.name, **given)
+        if self.target is not None:
+            job._target = self.target
+        return job
+
+    def apply(self, **options: Any) -> Report:
+        self.reports.append(self.job(**options).run())
+        return self.reports[-1]
+
+    def follow(self) -> Report:
+        """Capture, then apply."""
+        self.connector.capture()
+        return self.apply()
+
+    def frame(self, table: str) -> Any:
+        return self.spark.read.format("delta").load(self.path(table))
+
+    def rows(self, table: str, *columns: str) -> list[Row]:
+        """The table's rows, in the order of their values."""
+        frame = self.frame(table)
+        rows: list[Row] = (frame.select(*[f"`{c}`" for c in columns]) if columns else frame).toArrow().to_pylist()
+        return sorted(rows, key=repr)
+
+    def version(self, table: str) -> int:
+        """Number of the table's last commit."""
+        log = Path(self.path(table)) / "_delta_log"
+        return max(int(f.stem) for f in log.glob("*.json"))
+
+    def check(self, *tables: str) -> None:
+        """The tables are what replaying the change log gives; by all columns that the source has now."""
+        replay = self.connector.replay.advance()
+        for topic, replayed in replay.tables.items():
+            table = topic.split(".", 1)[1]
+            if not tables or table in tables:
+                assert self.rows(table, *replayed.schema.names) == replayed.all(), topic
+
+
+class Database(MemoryDatabase):
+    """A memory database with the DDL that its parent leaves out."""
+
+    def rename_columns(self, table: str, **renamed: str) -> None:
+        """One statement: ``old="new"`` for each column."""
+        with self.lock:
+            schema = next(s for t, s in self._schemas.items() if str(t) == table)
+            columns = tuple(c.model_copy(update={"name": renamed.get(c.name, c.name)}) for c in schema.columns)
+            key = tuple(renamed.get(name, name) for name in schema.key)
+            schema = schema.model_copy(update={"columns": columns, "key": key})
+            self._rows[schema.id] = [{renamed.get(k, k): v for k, v in row.items()} for row in self._rows[schema.id]]
+            names = {new: old for old, new in renamed.items()}
+            self._alter(schema, _altered(schema, renamed=names), f"RENAME {renamed}")
+
+    def change_key(self, table: str, *key: str) -> None:
+        with self.lock:
+            schema = next(s for t, s in self._schemas.items() if str(t) == table)
+            schema = schema.model_copy(update={"key": key})
+            self._alter(schema, _altered(schema), f"PRIMARY KEY {key}")
+
+
+def _altered(schema: Any, **change: Any) -> Any:
+    from airflow_provider_cdc.core.schema import TableChange
+
+    return TableChange(type="ALTER", id=schema.id, table=schema, **change)
+
+
+def spark_environment() -> dict[str, str]:
+    """Environment for a child process with a Spark session of its own."""
+    return {**os.environ, "PYTHONPATH": str(paths.ROOT), "PYSPARK_PYTHON": sys.executable}
+
+
+def run_child(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """Start ``tests/spark/child.py`` in a process group of its own."""
+    command = [sys.executable, "-m", "tests.spark.child", *arguments]
+    return subprocess.Popen(
+        command, cwd=paths.ROOT, env={**spark_environment(), **environment}, text=True, start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+__all__ = ["ChangeLog", "Database", "Lake", "run_child", "start_spark"]

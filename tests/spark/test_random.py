@@ -1,0 +1,86 @@
+"""The whole way with random work: MariaDB, capture, apply, in a loop; in the end every value in Delta is the source's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.verify_tables import VerifyTables
+from tests.spark.lake import Lake
+from tests.support.connectors import Connector, mysql_connector
+from tests.support.workload import Writer, source_rows
+
+TABLES = ("one", "two", "bag")
+
+
+def _equal(server: Any, lake: Lake, database: str) -> None:
+    for table in TABLES:
+        expected = source_rows(server, database, table)
+        names = list(_columns(server, database, table))
+        assert lake.rows(f"{database}.{table}", *names) == expected, table
+
+
+def _columns(server: Any, database: str, table: str) -> list[str]:
+    return [row[0] for row in server.sql(f"SHOW COLUMNS FROM {database}.{table}")]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [11, 12, 13])
+def test_delta_ends_equal_to_the_source_value_by_value(
+    mariadb: Any, spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    database = f"lake_{seed}"
+    with mariadb.connect(autocommit=True) as connection:
+        writer = Writer(connection, database, seed, ddl=0.012)
+        writer.prepare()
+        writer.write(50)
+        connector = mysql_connector(mariadb, tmp_path, database_include_list=database)
+        lake = Lake(spark, tmp_path, connector)
+        for transactions in (20, 300, 450, 600):
+            lake.follow()
+            _equal(mariadb, lake, database)
+            writer.write(transactions // 2)
+            connector.capture()  # two batches for one apply
+            writer.write(transactions // 2)
+        lake.follow()
+        _equal(mariadb, lake, database)
+    reference = mysql_connector(
+        mariadb, tmp_path / "now", database_include_list=database, snapshot_mode="initial_only", topic_prefix="now"
+    )
+    reference.capture()
+    verified = VerifyTables(spark, reference.changelog, reference.name, location=lake.location).run()
+    assert verified.equal, verified.text()
+    assert [t.source for t in verified.tables] == [len(source_rows(mariadb, database, t)) for t in sorted(TABLES)]
+
+
+def test_the_same_seed_makes_the_same_log(mariadb: Any, tmp_path: Path) -> None:
+    logs = []
+    for name in ("same_a", "same_b"):
+        with mariadb.connect(autocommit=True) as connection:
+            writer = Writer(connection, name, 5, ddl=0.02)
+            writer.prepare()
+            connector = mysql_connector(mariadb, tmp_path / name, database_include_list=name)
+            connector.capture()
+            writer.write(600)
+        connector.capture()
+        logs.append(_log(connector))
+    assert len(logs[0]) > 1000
+    assert logs[0] == logs[1]
+
+
+def _log(connector: Connector) -> list[tuple[Any, ...]]:
+    """Row events and statements in order, without what differs from server to server and time to time."""
+    items: list[tuple[Any, ...]] = []
+    for manifest in connector.changelog.manifests(connector.name):
+        items += [(r.seq, r.ddl) for r in manifest.schema_changes if not r.snapshot]
+        for file in manifest.files:
+            with connector.changelog.open(manifest.connector, file) as opened:
+                rows = pq.read_table(opened, use_threads=False).to_pylist()
+            table = file.topic.rsplit(".", 1)[1]
+            items += [(r["seq"], table, r["op"], r.get("key"), r["before"], r["after"]) for r in rows]
+    return sorted(items, key=lambda item: item[0])
