@@ -11,6 +11,8 @@ The Airflow face, the benchmarks and users' own scripts all go this way; nothing
 from __future__ import annotations
 
 import contextlib
+import importlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -50,6 +52,50 @@ class ConnectorDefinition:
                 remedy="use letters, digits, dots, hyphens and underscores, at most 200, beginning with a letter or digit",
             )
 
+    def document(self) -> dict[str, Any]:
+        """The definition as JSON; ``ConnectorDefinition(**document)`` is equal to it."""
+        return {
+            "name": self.name,
+            "source": self.source,
+            "changelog": self.changelog,
+            "properties": dict(self.properties),
+            "changelog_options": dict(self.changelog_options),
+        }
+
+
+def config_class(source: str) -> type[ConnectorConfig]:
+    """The configuration model of a kind of source, without loading the source and its driver: fit for DAG parse.
+
+    It is the one that the source's ``config.py`` defines.
+
+    :raises ConfigError: there is no such kind
+    """
+    from airflow_provider_cdc.core.config import ConnectorConfig
+    from airflow_provider_cdc.sources import SOURCES
+
+    if source not in SOURCES:
+        raise ConfigError(f"{source!r} is not a kind of source. Valid values are: {', '.join(sorted(SOURCES))}.")
+    name = f"{SOURCES[source].rpartition('.')[0]}.config"
+    (found,) = (
+        value
+        for value in vars(importlib.import_module(name)).values()
+        if isinstance(value, type) and issubclass(value, ConnectorConfig) and value.__module__ == name
+    )
+    return found
+
+
+def refuse_secrets(definition: ConnectorDefinition) -> None:
+    """Make sure that a definition, which is shown and stored, holds no secret.
+
+    :raises ConfigError: it does
+    """
+    if found := sorted(set(config_class(definition.source).secrets()) & set(definition.properties)):
+        raise ConfigError(
+            f"The definition of connector {definition.name} holds a secret: {', '.join(found)}.",
+            safe="Definitions are shown and stored; secrets come from the Airflow connection only.",
+            remedy="remove the property and set the password of the connection",
+        )
+
 
 def parse_config(definition: ConnectorDefinition, secrets: Mapping[str, Any] | None = None) -> ConnectorConfig:
     """Check a definition's properties.
@@ -75,14 +121,18 @@ def open_capture(
     definition: ConnectorDefinition,
     state_url: str,
     *,
+    state_schema: str | None = None,
     secrets: Mapping[str, Any] | None = None,
     storage_secrets: Mapping[str, Any] | None = None,
+    connections: Mapping[str, str] | None = None,
     owner: str | None = None,
     lease_ttl_s: float = 30.0,
     lease_wait_s: float = 60.0,
 ) -> Iterator[Capture]:
     """A capture that is ready to run.
 
+    :param state_schema: database schema of the state tables, where it is not the default one
+    :param connections: what the secrets came from, as ids that a later reader may look up; recorded in the state
     :param owner: who runs it, for people who look at the lease
     :raises StateError: the state tables are not there
     """
@@ -92,9 +142,10 @@ def open_capture(
     from airflow_provider_cdc.state.store import StateStore
 
     config = parse_config(definition, secrets)
-    store = StateStore(state_url, lease_ttl_s=lease_ttl_s)
+    store = StateStore(state_url, schema=state_schema, lease_ttl_s=lease_ttl_s)
     try:
         store.verify()
+        store.register(record(definition, config, connections))
         changelog = ChangeLog(definition.changelog, {**definition.changelog_options, **(storage_secrets or {})})
         with open_source(definition, secrets) as source:
             yield Capture(
@@ -109,3 +160,65 @@ def open_capture(
             )
     finally:
         store.close()
+
+
+class ChangesProbe:
+    """Asks, often and cheaply, whether a capture of a connector would find anything. Not thread-safe.
+
+        >>> probe.look()
+        'the log has gone on to binlog.000012:4711'
+
+    :raises ConfigError: the definition cannot be used
+    """
+
+    def __init__(
+        self,
+        definition: ConnectorDefinition,
+        state_url: str,
+        *,
+        state_schema: str | None = None,
+        secrets: Mapping[str, Any] | None = None,
+    ) -> None:
+        from airflow_provider_cdc.state.store import StateStore
+
+        self._name = definition.name
+        self._properties = record(definition, parse_config(definition, secrets))["properties"]
+        self.source = open_source(definition, secrets)
+        self._store = StateStore(state_url, schema=state_schema)
+
+    def look(self) -> str | None:
+        """Why there is something to capture; ``None`` if there is not.
+
+        :raises CdcError: the source cannot be asked
+        """
+        offset = self._store.load(self._name).offset
+        if offset is None or offset.position is None:
+            return "nothing is captured yet"
+        if pending := len(offset.snapshot.pending):
+            return f"{pending} table{'s are' if pending > 1 else ' is'} still to be read"
+        known = self._store.connector(self._name)
+        if known is not None and known["properties"] != self._properties:
+            return "the connector's properties were changed"
+        current = self.source.current_position()
+        reached = self.source.parse_position(offset.position).reached(current)
+        return None if reached else f"the log has gone on to {current}"
+
+    def close(self) -> None:
+        """Close every connection; may be called twice."""
+        self.source.close()
+        self._store.close()
+
+
+def record(
+    definition: ConnectorDefinition, config: ConnectorConfig, connections: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What the state tables remember of a run's definition; it holds no secret."""
+    properties: dict[str, Any] = json.loads(json.dumps(config.public()))
+    return {
+        "connector": definition.name,
+        "source": definition.source,
+        "changelog": definition.changelog,
+        "changelog_options": dict(definition.changelog_options),
+        "properties": properties,
+        "connections": dict(connections or {}),
+    }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, Index, Integer, MetaData, String, Text
+from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Index, Integer, MetaData, String, Text
+from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import TypeDecorator
 
 NAMING = {
     "ix": "idx_%(table_name)s_%(column_0_N_name)s",
@@ -15,13 +17,47 @@ NAMING = {
     "fk": "%(table_name)s_%(column_0_name)s_fkey",
     "pk": "%(table_name)s_pkey",
 }
+VERSION_TABLE = "alembic_version_cdc"
+"""Where alembic notes how far the migrations have come."""
 Big = BigInteger().with_variant(Integer, "sqlite")
 """64 bits everywhere; sqlite only counts an ``INTEGER`` primary key up by itself."""
+
+
+class Moment(TypeDecorator[datetime]):
+    """A moment in UTC, to the microsecond, on databases that have no time zones too."""
+
+    impl = DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None or value.tzinfo is not None:
+            return None if value is None else value.astimezone(UTC)
+        return value.replace(tzinfo=UTC)
 
 
 class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=NAMING)
     type_annotation_map = {dict[str, Any]: JSON, list[Any]: JSON}
+
+
+class ConnectorRow(Base):
+    """What the last run of a connector was told, so that people and tools find its change log by its name alone.
+
+    ``connections`` are ids of Airflow connections; what they hold is never here.
+    """
+
+    __tablename__ = "cdc_connector"
+
+    connector: Mapped[str] = mapped_column(String(250), primary_key=True)
+    source: Mapped[str] = mapped_column(String(50))
+    changelog: Mapped[str] = mapped_column(Text)
+    changelog_options: Mapped[dict[str, Any]]
+    properties: Mapped[dict[str, Any]]
+    connections: Mapped[dict[str, Any]]
+    updated_at: Mapped[datetime] = mapped_column(Moment)
 
 
 class LeaseRow(Base):
@@ -48,7 +84,7 @@ class OffsetRow(Base):
     seq: Mapped[int] = mapped_column(BigInteger)
     batch: Mapped[int] = mapped_column(BigInteger)
     source: Mapped[str] = mapped_column(String(50), default="")
-    updated_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    updated_at: Mapped[datetime] = mapped_column(Moment)
 
 
 class OffsetHistoryRow(Base):
@@ -62,7 +98,7 @@ class OffsetHistoryRow(Base):
     offset: Mapped[dict[str, Any]]
     epoch: Mapped[int] = mapped_column(BigInteger)
     reason: Mapped[str] = mapped_column(String(250))
-    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    created_at: Mapped[datetime] = mapped_column(Moment)
 
     __table_args__ = (Index(None, "connector", "version", unique=True),)
 
@@ -82,7 +118,7 @@ class BatchRow(Base):
     topics: Mapped[dict[str, Any]]
     position: Mapped[dict[str, Any]]
     epoch: Mapped[int] = mapped_column(BigInteger)
-    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    created_at: Mapped[datetime] = mapped_column(Moment)
 
 
 class SchemaHistoryRow(Base):
@@ -95,6 +131,6 @@ class SchemaHistoryRow(Base):
     seq: Mapped[int] = mapped_column(BigInteger)
     batch: Mapped[int] = mapped_column(BigInteger)
     record: Mapped[dict[str, Any]]
-    created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    created_at: Mapped[datetime] = mapped_column(Moment)
 
     __table_args__ = (Index(None, "connector", "seq"),)

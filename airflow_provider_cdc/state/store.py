@@ -12,17 +12,32 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, OperationalError
-from tenacity import Retrying, before_sleep_log, retry_if_exception_type, stop_after_delay, wait_random_exponential
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    before_sleep_log,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_random_exponential,
+)
 
-from airflow_provider_cdc.core.errors import CommitConflict, LeaseHeld, LeaseLost, StateError
+from airflow_provider_cdc.core.errors import CommitConflict, LeaseHeld, LeaseLost, StateError, StateUnavailable
 from airflow_provider_cdc.core.manifest import Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.position import Offset
 from airflow_provider_cdc.core.seams import Lease, StoredOffset
-from airflow_provider_cdc.state.models import Base, BatchRow, LeaseRow, OffsetHistoryRow, OffsetRow, SchemaHistoryRow
+from airflow_provider_cdc.state.models import (
+    Base,
+    BatchRow,
+    ConnectorRow,
+    LeaseRow,
+    OffsetHistoryRow,
+    OffsetRow,
+    SchemaHistoryRow,
+)
 
 log = logging.getLogger(__name__)
 
@@ -274,20 +289,58 @@ class StateStore:
                 ).all()
         return map(SchemaChangeRecord.model_validate, rows)
 
+    # -- connectors ---------------------------------------------------------------------------------------------------
+
+    def register(self, record: dict[str, Any]) -> None:
+        """Remember what a connector is, see ``runtime.record``. Writes only what has changed."""
+        key = ConnectorRow.connector == record["connector"]
+        for attempt in self._patiently():
+            with attempt:
+                if self.connector(record["connector"]) == record:
+                    return
+                values = record | {"updated_at": datetime.now(UTC)}
+                with self._write() as c:
+                    if c.execute(sa.update(ConnectorRow).where(key).values(**values)).rowcount:
+                        return
+                    try:
+                        with c.begin_nested():
+                            c.execute(sa.insert(ConnectorRow).values(**values))
+                    except IntegrityError:  # another run inserted the row in the same moment
+                        c.execute(sa.update(ConnectorRow).where(key).values(**values))
+
+    def connector(self, name: str) -> dict[str, Any] | None:
+        """What :meth:`register` was told last."""
+        columns = [c for c in ConnectorRow.__table__.columns if c.name != "updated_at"]
+        with self._engine.connect() as c:
+            row = c.execute(sa.select(*columns).where(ConnectorRow.connector == name)).one_or_none()
+        return None if row is None else dict(row._mapping)
+
     # -- for people ---------------------------------------------------------------------------------------------------
 
-    def offsets(self) -> list[dict[str, Any]]:
-        """Every connector's offset, with its lease's owner."""
+    def connectors(self, connector: str | None = None) -> list[dict[str, Any]]:
+        """Every connector, or one: what it is, its offset, and who captures it now (``owner``, for ``lease_s`` more)."""
+        names = sa.union(sa.select(ConnectorRow.connector), sa.select(OffsetRow.connector)).subquery()
         statement = (
             sa.select(
-                OffsetRow.connector, OffsetRow.source, OffsetRow.offset, OffsetRow.seq, OffsetRow.batch, OffsetRow.updated_at,
-                LeaseRow.owner,
+                names.c.connector, ConnectorRow.source, ConnectorRow.changelog, ConnectorRow.changelog_options,
+                ConnectorRow.properties, ConnectorRow.connections, OffsetRow.offset, OffsetRow.seq, OffsetRow.batch,
+                OffsetRow.updated_at, LeaseRow.owner, LeaseRow.expires_ms,
             )
-            .outerjoin(LeaseRow, LeaseRow.connector == OffsetRow.connector)
-            .order_by(OffsetRow.connector)
+            .outerjoin(ConnectorRow, ConnectorRow.connector == names.c.connector)
+            .outerjoin(OffsetRow, OffsetRow.connector == names.c.connector)
+            .outerjoin(LeaseRow, LeaseRow.connector == names.c.connector)
+            .order_by(names.c.connector)
         )  # fmt: skip
+        if connector is not None:
+            statement = statement.where(names.c.connector == connector)
         with self._engine.connect() as c:
-            return [dict(row._mapping) for row in c.execute(statement)]
+            now = c.scalar(self._now)
+            rows = [dict(row._mapping) for row in c.execute(statement)]
+        for row in rows:
+            left = (row.pop("expires_ms") or 0) - now
+            row["lease_s"] = max(left, 0) / 1000
+            row["owner"] = row["owner"] if left > 0 else None
+        return rows
 
     def batches(self, connector: str, *, limit: int = 50, batch: int | None = None) -> list[dict[str, Any]]:
         """The newest batches of a connector, newest first, or one of them."""
@@ -305,14 +358,27 @@ class StateStore:
             yield c
 
     def _patiently(self) -> Retrying:
-        """Try again while the database cannot be reached, or is locked."""
+        """Try again while the database cannot be reached, or is locked.
+
+        :raises StateUnavailable: patience is at its end
+        """
         return Retrying(
             retry=retry_if_exception_type(OperationalError),
             stop=stop_after_delay(self._patience_s),
             wait=wait_random_exponential(multiplier=0.1, max=5),
             before_sleep=before_sleep_log(log, logging.WARNING),
-            reraise=True,
+            retry_error_callback=self._unavailable,
         )
+
+    def _unavailable(self, attempts: RetryCallState) -> NoReturn:
+        error = attempts.outcome.exception() if attempts.outcome is not None else None
+        reason = getattr(error, "orig", None) or error
+        raise StateUnavailable(
+            f"The state database cannot be reached, or is locked, for {self._patience_s:g} s: {reason}",
+            where=self._engine.url.render_as_string(hide_password=True),
+            safe="What was committed before stays; a batch that was being committed is found by the next run.",
+            remedy="see to the database, then run the capture again",
+        ) from error
 
     def _schema(self) -> str | None:
         options = self._engine.get_execution_options()

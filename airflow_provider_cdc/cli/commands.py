@@ -1,0 +1,285 @@
+"""What the commands under ``airflow cdc`` do."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from airflow.utils.cli import suppress_logs_and_warning
+
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.hooks import overview
+from airflow_provider_cdc.hooks.connector import ConnectorAccess, storage_options
+from airflow_provider_cdc.hooks.source import CdcSourceHook
+from airflow_provider_cdc.hooks.state import CdcStateHook
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.core.source import Finding
+    from airflow_provider_cdc.state.store import StateStore
+
+_POLL_S = 1.0
+Command = Callable[[argparse.Namespace], None]
+
+
+def _command(function: Command) -> Command:
+    """Errors of ours end a command with a text instead of a traceback; logs do not mix with output."""
+
+    @functools.wraps(function)
+    def run(args: argparse.Namespace) -> None:
+        # as Airflow's own commands that look up connections do: read them from the metadata DB
+        os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
+        try:
+            function(args)
+        except CdcError as e:
+            raise SystemExit(f"{e}") from None
+        except BrokenPipeError:  # whoever read the output has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
+
+    return suppress_logs_and_warning(run)
+
+
+@_command
+def setup(args: argparse.Namespace) -> None:
+    """Make the connection to the state tables."""
+    from airflow import settings
+    from airflow.configuration import conf
+    from airflow.models import Connection
+    from sqlalchemy import make_url, select
+
+    url = args.url or conf.get_mandatory_value("database", "sql_alchemy_conn")
+    schema = None if args.url else conf.get("database", "sql_alchemy_schema", fallback="") or None
+    extra = json.dumps({"schema": schema}) if schema else None
+    shown = make_url(url).render_as_string(hide_password=True)
+    assert settings.Session is not None
+    with settings.Session() as session:
+        there = session.scalar(select(Connection).where(Connection.conn_id == args.conn_id))
+        same = there is not None and (there.conn_type, there.password) == ("cdc_state", url)
+        if there is not None and not same and not args.replace:
+            raise ConfigError(
+                f"Connection {args.conn_id} exists and says something else.",
+                safe="It was not changed.",
+                remedy=f"airflow cdc setup --conn-id {args.conn_id} --replace",
+            )
+        if there is not None and not same:
+            session.delete(there)
+            session.flush()
+        if not same:
+            description = "State of change data capture; made by airflow cdc setup."
+            session.add(
+                Connection(
+                    conn_id=args.conn_id, conn_type="cdc_state", password=url, extra=extra, description=description
+                )
+            )
+        session.commit()
+    ready, text = CdcStateHook(args.conn_id).test_connection()
+    print(f"Connection {args.conn_id} {'is as it should be' if same else 'was made'}: {shown}")
+    print(text)
+    if not ready:
+        raise SystemExit(1)
+
+
+@_command
+def check(args: argparse.Namespace) -> None:
+    """Ask the source about its prerequisites, and where the connector stands in its log."""
+    access: ConnectorAccess | None = None
+    where: dict[str, Any] = {}
+    if args.connector is not None and args.conn_id is None:
+        with _store(args) as store:
+            access = overview.access_of(overview.find(store, args.connector), args.state_conn_id)
+    if access is None and args.conn_id is None:
+        raise ConfigError(
+            "Nothing says what is to be checked.", remedy="airflow cdc check --conn-id <connection of the source>"
+        )
+    if access is None:
+        findings = CdcSourceHook(args.conn_id, source=args.source).check()
+    else:
+        findings, where = _stand(access)
+    ready = not any(f.fatal for f in findings)
+    if args.output == "json":
+        found = [{"what": f.what, "fix": f.fix, "fatal": f.fatal} for f in findings]
+        _print_json({"ready": ready, "findings": found, **where})
+    else:
+        for line in _told(findings, where):
+            print(line)
+    if not ready:
+        raise SystemExit(1)
+
+
+def _stand(access: ConnectorAccess) -> tuple[list[Finding], dict[str, Any]]:
+    """Prerequisites, and the way from the offset to the end of the log. What the connection says now counts."""
+    probe = access.current().probe()
+    try:
+        findings = probe.source.check()
+        where = {} if any(f.fatal for f in findings) else {"position": str(probe.source.current_position())}
+        return findings, where | ({"waiting": probe.look()} if where else {})
+    finally:
+        probe.close()
+
+
+def _told(findings: list[Finding], where: dict[str, Any]) -> Iterator[str]:
+    ready = not any(f.fatal for f in findings)
+    yield "Ready for capture." if ready else "Not ready for capture."
+    for f in findings:
+        yield f"  {'✗' if f.fatal else '!'} {f.what}"
+        yield f"    {f.fix}"
+    if where:
+        yield f"The log ends at {where['position']}."
+        yield f"Something is to be captured: {where['waiting']}." if where["waiting"] else "Everything is captured."
+
+
+@_command
+def connectors(args: argparse.Namespace) -> None:
+    """One line for each connector."""
+    with _store(args) as store:
+        rows = store.connectors()
+    if args.output == "json":
+        _print_json([overview.summary(row) for row in rows])
+        return
+    _print_table(
+        ("connector", "source", "batch", "seq", "offset moved", "pending tables", "captured by", "change log"),
+        [
+            (
+                s["connector"], s["source"] or "", s["batch"], f"{s['seq']:,}", overview.age(row["updated_at"]),
+                len(s["pending_tables"]) or "", s["captured_by"] or "", s["changelog"] or "",
+            )
+            for row in rows
+            for s in [overview.summary(row)]
+        ],
+        "No connector has run yet.",
+    )  # fmt: skip
+
+
+@_command
+def offsets(args: argparse.Namespace) -> None:
+    """Offsets in full."""
+    with _store(args) as store:
+        rows = [overview.find(store, args.connector)] if args.connector else store.connectors()
+    if args.output == "json":
+        _print_json([{"connector": r["connector"], **(r["offset"] or {})} for r in rows])
+        return
+    _print_table(
+        ("connector", "position", "seq", "batch", "offset moved", "pending tables"),
+        [
+            (
+                s["connector"], overview.position_text(s["position"]), f"{s['seq']:,}", s["batch"],
+                overview.age(row["updated_at"]), ", ".join(s["pending_tables"]),
+            )
+            for row in rows
+            for s in [overview.summary(row)]
+        ],
+        "No connector has run yet.",
+    )  # fmt: skip
+
+
+@_command
+def batches(args: argparse.Namespace) -> None:
+    """Batches, newest first."""
+    with _store(args) as store:
+        overview.find(store, args.connector)
+        rows = store.batches(args.connector, limit=args.limit)
+    if args.output == "json":
+        _print_json([{**row, "created_at": row["created_at"].isoformat()} for row in rows])
+        return
+    _print_table(
+        ("batch", "committed", "events", "bytes", "seq", "topics", "position"),
+        [
+            (
+                row["batch"], row["created_at"].isoformat(timespec="seconds"), f"{row['events']:,}", f"{row['bytes']:,}",
+                f"{row['first_seq']:,} to {row['last_seq']:,}", len(row["topics"]), overview.position_text(row["position"]),
+            )
+            for row in rows
+        ],
+        f"Connector {args.connector} has no batch yet.",
+    )  # fmt: skip
+
+
+@_command
+def events(args: argparse.Namespace) -> None:
+    """The change log as Debezium JSON."""
+    import orjson
+
+    from airflow_provider_cdc.changelog.debezium import Renderer
+
+    changelog = _changelog(args)
+    renderer = Renderer(changelog, args.connector, schemas=args.schemas)
+    topics = set(args.topic or ())
+    left = args.limit
+    out = sys.stdout.buffer
+    for manifest in _manifests(changelog, args.connector, args.from_batch, follow=args.follow):
+        for record in renderer.batch(manifest):
+            if topics and record.topic not in topics:
+                continue
+            if left is not None and left <= 0:
+                return
+            out.write(orjson.dumps(record.document(schemas=args.schemas)) + b"\n")
+            left = None if left is None else left - 1
+        out.flush()
+        if left is not None and left <= 0:
+            return
+
+
+def _manifests(changelog: ChangeLog, connector: str, first: int, *, follow: bool) -> Iterator[Any]:
+    after = first - 1
+    while True:
+        for manifest in changelog.manifests(connector, after=after):
+            after = manifest.batch
+            yield manifest
+        if not follow:
+            return
+        time.sleep(_POLL_S)
+
+
+def _changelog(args: argparse.Namespace) -> ChangeLog:
+    """Where the connector's batches are: what ``--changelog`` says, or what its last run was told."""
+    from airflow_provider_cdc.changelog.log import ChangeLog
+
+    if args.changelog:
+        changelog = ChangeLog(args.changelog, storage_options(args.storage_conn_id))
+        if not args.follow and args.connector not in (names := changelog.connectors()):
+            raise CdcError(
+                f"The change log holds no connector {args.connector!r}.",
+                where=f"{args.changelog}: {', '.join(names) or 'empty'}",
+            )
+        return changelog
+    with _store(args) as store:
+        access = overview.access_of(overview.find(store, args.connector), args.state_conn_id)
+    if access is None:
+        raise CdcError(
+            f"It is not recorded where the change log of {args.connector} is.",
+            remedy=f"airflow cdc events {args.connector} --changelog <folder or prefix>",
+        )
+    return access.changelog()
+
+
+@contextlib.contextmanager
+def _store(args: argparse.Namespace) -> Iterator[StateStore]:
+    store = CdcStateHook(args.state_conn_id).get_conn(patience_s=5)
+    try:
+        store.verify()
+        yield store
+    finally:
+        store.close()
+
+
+def _print_json(document: Any) -> None:
+    print(json.dumps(document, indent=2, default=str))
+
+
+def _print_table(columns: tuple[str, ...], rows: list[tuple[Any, ...]], nothing: str) -> None:
+    from airflow.cli.simple_table import AirflowConsole
+
+    if not rows:
+        print(nothing)
+        return
+    data = [dict(zip(columns, map(str, row), strict=True)) for row in rows]
+    AirflowConsole().print_as_table(data)

@@ -1,0 +1,111 @@
+"""Wait → capture → apply, from one connector definition.
+
+from airflow_provider_cdc.dag import ConnectorDefinition, cdc_dag
+
+shop = ConnectorDefinition(
+    name="shop",
+    source="mariadb",
+    changelog="s3://lake/changelog",
+    properties={"database.server.id": 4711, "table.include.list": "shop\\\\..*"},
+)
+dag = cdc_dag(shop, conn_id="shop_mariadb", location="s3a://lake/{database}/{table}")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import DAG, TaskGroup
+
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.sensors.changes_available import ChangesAvailableSensor
+
+__all__ = ["ConnectorDefinition", "cdc_dag", "cdc_task_group"]
+
+
+def cdc_task_group(
+    definition: ConnectorDefinition,
+    *,
+    conn_id: str,
+    location: str,
+    target: str = "delta",
+    group_id: str | None = None,
+    state_conn_id: str = DEFAULT_CONN_ID,
+    storage_conn_id: str | None = None,
+    spark_conn_id: str = "spark_default",
+    wait: bool = True,
+    poll_interval: float = 10.0,
+    wait_timeout: timedelta = timedelta(days=7),
+    run_for: float | timedelta | None = None,
+    apply: Mapping[str, Any] | None = None,
+) -> TaskGroup:
+    """The three tasks as a group, for a DAG of one's own.
+
+    :param conn_id: Airflow connection to the source database
+    :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}``
+    :param wait: begin with the sensor. Without it, a run captures what there is and never waits
+    :param wait_timeout: how long to wait for changes; then the run is skipped, not failed
+    :param run_for: capture for this long instead of up to the present end of the log
+    :param apply: further arguments of :class:`ApplyChangesOperator` (``jars``, ``packages``, ``conf``, ``threads``, …)
+    """
+    common: dict[str, Any] = {"definition": definition, "conn_id": conn_id, "state_conn_id": state_conn_id}
+    with TaskGroup(group_id or definition.name, prefix_group_id=group_id is not None) as group:
+        capture = CaptureOperator(task_id="capture", storage_conn_id=storage_conn_id, run_for=run_for, **common)
+        apply_changes = ApplyChangesOperator(
+            task_id="apply",
+            definition=definition,
+            location=location,
+            target=target,
+            conn_id=spark_conn_id,
+            storage_conn_id=storage_conn_id,
+            **(apply or {}),
+        )
+        capture >> apply_changes
+        if wait:
+            sensor = ChangesAvailableSensor(
+                task_id="wait",
+                poll_interval=poll_interval,
+                timeout=wait_timeout.total_seconds(),
+                soft_fail=True,
+                **common,
+            )
+            sensor >> capture
+    return group
+
+
+def cdc_dag(
+    definition: ConnectorDefinition,
+    *,
+    conn_id: str,
+    location: str,
+    dag_id: str | None = None,
+    schedule: Any = "@continuous",
+    group: Mapping[str, Any] | None = None,
+    **dag: Any,
+) -> DAG:
+    """A DAG that keeps the tables of one connector up to date: one run after the other, each waits for changes first.
+
+    Airflow finds a DAG only in a module-level variable: ``dag = cdc_dag(…)``.
+
+    :param dag_id: by default ``cdc_<connector>``
+    :param schedule: as of ``DAG``. With a fixed schedule, ``group={"wait": False}`` keeps runs from waiting
+    :param group: further arguments of :func:`cdc_task_group`
+    :param dag: further arguments of ``DAG`` (``default_args``, ``tags``, ``start_date``, …)
+    """
+    dag = {
+        "start_date": datetime(2024, 1, 1, tzinfo=UTC),  # Airflow schedules nothing without one
+        "catchup": False,
+        "max_active_runs": 1,
+        "tags": ["cdc", definition.source],
+        "doc_md": f"Keeps the tables of connector **{definition.name}** ({definition.source}) up to date in `{location}`.",
+        "default_args": {"retries": 3, "retry_delay": timedelta(seconds=30), **(dag.pop("default_args", None) or {})},
+        **dag,
+    }
+    with DAG(dag_id or f"cdc_{definition.name}", schedule=schedule, **dag) as made:
+        cdc_task_group(definition, conn_id=conn_id, location=location, **(group or {}))
+    return made

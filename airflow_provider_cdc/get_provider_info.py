@@ -1,0 +1,74 @@
+"""What Airflow is told about this provider. Read by every Airflow process: nothing heavy is imported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_cdc.runtime import config_class
+from airflow_provider_cdc.sources import SOURCES
+
+_STATE: dict[str, Any] = {
+    "connection-type": "cdc_state",
+    "hook-class-name": "airflow_provider_cdc.hooks.state.CdcStateHook",
+    "hook-name": "CDC: state database",
+    "ui-field-behaviour": {
+        "hidden-fields": ["host", "port", "login", "schema"],
+        "relabeling": {"password": "SQLAlchemy URL"},
+        "placeholders": {"password": "postgresql+psycopg://airflow:password@db/airflow"},
+    },
+    "conn-fields": {
+        "schema": {
+            "label": "Database schema",
+            "description": "where the state tables are, if not in the default schema",
+            "schema": {"type": ["string", "null"]},
+        },
+    },
+}
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The provider's metadata, in the form of Airflow's ``provider_info.schema.json``."""
+    return {
+        "package-name": "airflow-provider-cdc",
+        "name": "Change data capture",
+        "description": "Change data capture from database logs to lakehouse tables, by Airflow and Spark alone.",
+        "integrations": [
+            {"integration-name": "Change data capture", "external-doc-url": _URL, "tags": ["software"]},
+        ],
+        "hooks": _modules("hooks", "source", "state"),
+        "operators": _modules("operators", "capture", "apply_changes"),
+        "sensors": _modules("sensors", "changes_available"),
+        "triggers": _modules("triggers", "changes_available"),
+        "connection-types": [*(_connection_type(kind) for kind in sorted(SOURCES)), _STATE],
+        "extra-links": ["airflow_provider_cdc.operators.links.BatchLink"],
+        "db-managers": ["airflow_provider_cdc.state.db_manager.CdcDBManager"],
+        "cli": ["airflow_provider_cdc.cli.definition.commands"],
+        "asset-uris": [{"schemes": ["cdc"], "handler": None}],
+    }
+
+
+_URL = "https://pypi.org/project/airflow-provider-cdc/"
+
+
+def _modules(kind: str, *names: str) -> list[dict[str, Any]]:
+    modules = [f"airflow_provider_cdc.{kind}.{name}" for name in names]
+    return [{"integration-name": "Change data capture", "python-modules": modules}]
+
+
+def _connection_type(kind: str) -> dict[str, Any]:
+    """The connection type of a kind of source, from what its configuration says about its form."""
+    form = config_class(kind).FORM
+    return {
+        "connection-type": f"cdc_{kind}",
+        "hook-class-name": f"airflow_provider_cdc.hooks.source.{kind}",
+        "hook-name": f"CDC: {kind}",
+        "ui-field-behaviour": {
+            "hidden-fields": list(form.hidden),
+            "relabeling": dict(form.labels),
+            "placeholders": dict(form.placeholders),
+        },
+        "conn-fields": {
+            name: {"label": name, "description": description, "schema": {"type": ["string", "null"]}}
+            for name, description in form.extras.items()
+        },
+    }

@@ -1,0 +1,113 @@
+"""What a task, a trigger or a command needs to work for a connector: its definition, and the connections by their ids.
+
+Nothing here holds a secret, so that it may be serialized; secrets are looked up when something is opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.hooks.source import CdcSourceHook
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
+from airflow_provider_cdc.runtime import ChangesProbe, ConnectorDefinition, open_capture, refuse_secrets
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.core.connector import Capture
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorAccess:
+    """A connector as Airflow sees it.
+
+    :param conn_id: connection to the source
+    :param state_conn_id: connection to the state tables
+    :param storage_conn_id: connection whose extra holds secret fsspec options of the change log, if it needs any
+    """
+
+    definition: ConnectorDefinition
+    conn_id: str
+    state_conn_id: str = DEFAULT_CONN_ID
+    storage_conn_id: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON; :meth:`of` is the way back."""
+        return {"definition": self.definition.document(), "conn_id": self.conn_id} | {
+            "state_conn_id": self.state_conn_id,
+            "storage_conn_id": self.storage_conn_id,
+        }
+
+    @classmethod
+    def of(cls, document: dict[str, Any]) -> ConnectorAccess:
+        return cls(**{**document, "definition": ConnectorDefinition(**document["definition"])})
+
+    @contextlib.contextmanager
+    def capture(self, *, owner: str, lease_ttl_s: float, lease_wait_s: float) -> Iterator[Capture]:
+        """A capture that is ready to run."""
+        state = CdcStateHook(self.state_conn_id).address()
+        connections = {"source": self.conn_id, "state": self.state_conn_id}
+        if self.storage_conn_id:
+            connections["storage"] = self.storage_conn_id
+        with open_capture(
+            self.definition,
+            state.url,
+            state_schema=state.schema,
+            secrets=self.properties(),
+            storage_secrets=storage_options(self.storage_conn_id),
+            connections=connections,
+            owner=owner,
+            lease_ttl_s=lease_ttl_s,
+            lease_wait_s=lease_wait_s,
+        ) as capture:
+            yield capture
+
+    def probe(self) -> ChangesProbe:
+        """Asks whether there is anything to capture; close it after use."""
+        state = CdcStateHook(self.state_conn_id).address()
+        return ChangesProbe(self.definition, state.url, state_schema=state.schema, secrets=self.properties())
+
+    def current(self) -> ConnectorAccess:
+        """The same, with what the connection says now in place of what a recorded definition holds of it."""
+        now = self.properties()
+        kept = {name: value for name, value in self.definition.properties.items() if name not in now}
+        return replace(self, definition=replace(self.definition, properties=kept))
+
+    def changelog(self) -> ChangeLog:
+        """The change log."""
+        from airflow_provider_cdc.changelog.log import ChangeLog
+
+        options = {**self.definition.changelog_options, **storage_options(self.storage_conn_id)}
+        return ChangeLog(self.definition.changelog, options)
+
+    def properties(self) -> dict[str, Any]:
+        """What the connection says. It contains secrets."""
+        refuse_secrets(self.definition)
+        return CdcSourceHook(self.conn_id, source=self.definition.source).properties()
+
+
+def storage_options(conn_id: str | None) -> dict[str, Any]:
+    """fsspec options in the extra of a connection. They contain secrets.
+
+    :raises ConfigError: the extra is not a JSON object
+    """
+    if not conn_id:
+        return {}
+    connection = BaseHook.get_connection(conn_id)
+    connection.extra_dejson  # noqa: B018  # registers what has to be masked in logs
+    try:
+        extra = json.loads(connection.extra or "{}")
+    except ValueError:
+        extra = None
+    if not isinstance(extra, dict):
+        raise ConfigError(
+            f"The extra of connection {conn_id} is not a JSON object.",
+            remedy='give fsspec options of the change log\'s filesystem, for example {"key": "…", "secret": "…"}',
+        )
+    return extra

@@ -1,0 +1,99 @@
+"""What pages and commands tell people about connectors: short texts from the state tables and the change log."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.hooks.connector import ConnectorAccess
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.runtime import ConnectorDefinition
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.state.store import StateStore
+
+
+def access_of(row: dict[str, Any], state_conn_id: str = DEFAULT_CONN_ID) -> ConnectorAccess | None:
+    """How the last run of a connector reached its source and change log; ``None`` when that is not recorded.
+
+    :param row: of ``StateStore.connectors``
+    """
+    if row.get("changelog") is None:
+        return None
+    definition = ConnectorDefinition(
+        row["connector"], row["source"], row["changelog"], row["properties"], row["changelog_options"]
+    )
+    connections = row["connections"]
+    return ConnectorAccess(
+        definition, connections.get("source", ""), connections.get("state", state_conn_id), connections.get("storage")
+    )
+
+
+def find(store: StateStore, connector: str) -> dict[str, Any]:
+    """The row of one connector.
+
+    :raises CdcError: there is none; the error names those there are
+    """
+    if rows := store.connectors(connector):
+        return rows[0]
+    names = ", ".join(row["connector"] for row in store.connectors()) or "none"
+    raise CdcError(f"No connector {connector!r} has run yet.", where=f"connectors in the state tables: {names}")
+
+
+def position_text(position: dict[str, Any] | None) -> str:
+    """A stored position for people, in the source's own terms.
+
+    >>> position_text({"file": "binlog.000001", "pos": 2215, "gtids": ""})
+    'file binlog.000001, pos 2215'
+    """
+    parts = [f"{k} {v}" for k, v in (position or {}).items() if v not in ("", None) and not isinstance(v, (dict, list))]
+    return ", ".join(parts) or "none"
+
+
+def age(moment: datetime | None, now: datetime | None = None) -> str:
+    """How long ago something was.
+
+    >>> age(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, 0, 2, 30, tzinfo=UTC))
+    '2 min ago'
+    """
+    if moment is None:
+        return "never"
+    seconds = max(0, int(((now or datetime.now(UTC)) - moment).total_seconds()))
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit} ago"
+    return f"{seconds} s ago"
+
+
+def summary(row: dict[str, Any]) -> dict[str, Any]:
+    """One connector in a line, fit for JSON."""
+    offset = row["offset"] or {}
+    moved: datetime | None = row["updated_at"]
+    return {
+        "connector": row["connector"],
+        "source": row["source"],
+        "position": offset.get("position"),
+        "seq": row["seq"] or 0,
+        "batch": row["batch"] or 0,
+        "pending_tables": sorted(offset.get("snapshot", {}).get("pending", {})),
+        "moved_at": None if moved is None else moved.isoformat(timespec="seconds"),
+        "captured_by": row["owner"],
+        "lease_s": round(row["lease_s"], 1),
+        "changelog": row["changelog"],
+    }
+
+
+def applied(changelog: ChangeLog, connector: str) -> list[dict[str, Any]]:
+    """What the last apply of each target reported: ``target``, ``last_batch``, ``failed``, ``lagging``."""
+    storage = changelog.storage
+    folder = storage.path(connector, "applied")
+    reports = []
+    for name in storage.list(folder):
+        data = storage.read(storage.path(connector, "applied", name)) if name.endswith(".json") else None
+        if data is not None:
+            report = json.loads(data)
+            reports.append({k: report.get(k) for k in ("target", "last_batch", "failed", "lagging", "seconds")})
+    return reports

@@ -1,0 +1,115 @@
+"""Connections to the databases that changes are captured from.
+
+Each kind of source has a connection type (``cdc_mariadb``, ``cdc_mysql``, …) and a hook class of its own, made from the
+registry when it is asked for. The hook also takes connections of other types: what counts are the usual fields.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook, Connection
+
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.runtime import ConnectorDefinition, config_class, open_source
+from airflow_provider_cdc.sources import SOURCES
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.source import Finding
+
+PREFIX = "cdc_"
+"""Connection types are this and the kind of source."""
+
+
+def properties_of(connection: Connection, source: str) -> dict[str, Any]:
+    """The documented properties that a connection stands for. They contain secrets.
+
+    :param source: kind of source, which says what the fields mean
+    :raises ConfigError: the connection's extra is not a JSON object
+    """
+    connection.extra_dejson  # noqa: B018  # registers what has to be masked in logs
+    try:
+        extra = json.loads(connection.extra or "{}")
+    except ValueError:
+        extra = None
+    if not isinstance(extra, dict):
+        raise ConfigError(
+            f"The extra of connection {connection.conn_id} is not a JSON object.",
+            remedy='give an object with documented property names, for example {"database.ssl.mode": "required"}',
+        )
+    return config_class(source).from_connection(
+        host=connection.host or None,
+        port=connection.port or None,
+        login=connection.login or None,
+        password=connection.password or None,
+        schema=connection.schema or None,
+        extra=extra,
+    )
+
+
+class CdcSourceHook(BaseHook):
+    """A connection to a source database.
+
+        >>> CdcSourceHook("inventory_mariadb", source="mariadb").test_connection()
+        (True, 'Ready for capture.')
+
+    :param conn_id: Airflow connection
+    :param source: kind of source; by default the connection's type says it
+    """
+
+    conn_name_attr = "conn_id"
+    default_conn_name = "cdc_default"
+    conn_type = "cdc"
+    hook_name = "CDC: source"
+
+    def __init__(self, conn_id: str = default_conn_name, *, source: str | None = None) -> None:
+        super().__init__()
+        self.conn_id, self._source = conn_id, source
+
+    def properties(self) -> dict[str, Any]:
+        """The documented properties that the connection stands for. They contain secrets."""
+        connection = self.get_connection(self.conn_id)
+        return properties_of(connection, self._kind(connection))
+
+    def check(self) -> list[Finding]:
+        """Every prerequisite of capture that is not met.
+
+        :raises CdcError: the database cannot be asked
+        """
+        connection = self.get_connection(self.conn_id)
+        kind = self._kind(connection)
+        found = {**config_class(kind).FORM.stand_ins, **properties_of(connection, kind)}
+        with open_source(ConnectorDefinition("connection-test", kind, ""), found) as source:
+            return source.check()
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Check every prerequisite of capture; the text names what is not met, each with the statement that mends it."""
+        try:
+            findings = self.check()
+        except CdcError as e:
+            return False, str(e)
+        if not findings:
+            return True, "Ready for capture."
+        fatal = any(f.fatal for f in findings)
+        lines = [f"- {f.what} {'Repair' if f.fatal else 'Advice'}: {f.fix}" for f in findings]
+        return not fatal, "\n".join(["Not ready for capture:" if fatal else "Ready for capture.", *lines])
+
+    def _kind(self, connection: Connection) -> str:
+        kind = self._source or str(connection.conn_type).removeprefix(PREFIX)
+        if kind not in SOURCES:
+            raise ConfigError(
+                f"Connection {self.conn_id} is of type {connection.conn_type!r}, which is not a source of changes.",
+                remedy=f"choose one of {', '.join(PREFIX + k for k in sorted(SOURCES))} as its type",
+            )
+        return kind
+
+
+def __getattr__(kind: str) -> type[CdcSourceHook]:
+    """The hook class of a kind of source: Airflow wants one for each connection type."""
+    if kind not in SOURCES:
+        raise AttributeError(kind)
+    attributes = {"conn_type": f"{PREFIX}{kind}", "hook_name": f"CDC: {kind}"}
+    made = type(f"Cdc{kind.capitalize()}Hook", (CdcSourceHook,), attributes)
+    globals()[kind] = made
+    return made

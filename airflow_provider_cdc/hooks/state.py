@@ -1,0 +1,106 @@
+"""The connection to the state tables.
+
+Its password is a SQLAlchemy URL, so that it is encrypted and never shown; ``schema`` in its extra is the database schema of
+the tables. ``airflow cdc setup`` makes it from the URL of Airflow's metadata DB.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from airflow.sdk import BaseHook, Connection
+from airflow.sdk.log import mask_secret
+
+from airflow_provider_cdc.core.errors import CdcError, StateError
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.state.store import StateStore
+
+DEFAULT_CONN_ID = "cdc_state_default"
+
+
+class StateAddress(NamedTuple):
+    """Where the state tables are. ``url`` may hold a password."""
+
+    url: str
+    schema: str | None
+
+
+def address_of(connection: Connection) -> StateAddress:
+    """:raises StateError: the connection holds no URL"""
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    if not connection.password:
+        raise StateError(
+            f"Connection {connection.conn_id} holds no URL.",
+            remedy="put a SQLAlchemy URL into its password, or let airflow cdc setup make it: airflow cdc setup --replace",
+        )
+    try:
+        if password := make_url(connection.password).password:
+            mask_secret(password)
+    except ArgumentError:
+        pass  # whoever opens it says what is wrong
+    schema = connection.extra_dejson.get("schema")
+    return StateAddress(connection.password, str(schema) if schema else None)
+
+
+class CdcStateHook(BaseHook):
+    """The state tables.
+
+    :param conn_id: Airflow connection of type ``cdc_state``
+    """
+
+    conn_name_attr = "conn_id"
+    default_conn_name = DEFAULT_CONN_ID
+    conn_type = "cdc_state"
+    hook_name = "CDC: state database"
+
+    def __init__(self, conn_id: str = DEFAULT_CONN_ID) -> None:
+        super().__init__()
+        self.conn_id = conn_id
+
+    def address(self) -> StateAddress:
+        """Where the state tables are.
+
+        :raises StateError: there is no such connection, or it holds no URL
+        """
+        from airflow.sdk.exceptions import AirflowNotFoundException
+
+        try:
+            connection = self.get_connection(self.conn_id)
+        except AirflowNotFoundException:
+            raise missing(self.conn_id) from None
+        return address_of(connection)
+
+    def get_conn(self, **options: Any) -> StateStore:
+        """The store; close it after use."""
+        from airflow_provider_cdc.state.store import StateStore
+
+        url, schema = self.address()
+        return StateStore(url, schema=schema, **options)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Whether the state tables are there."""
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            store = self.get_conn(patience_s=0)
+            try:
+                store.verify()
+            finally:
+                store.close()
+        except CdcError as e:
+            return False, str(e)
+        except SQLAlchemyError as e:
+            return False, f"The database cannot be reached: {getattr(e, 'orig', e)}"
+        return True, "The state tables are there."
+
+
+def missing(conn_id: str) -> StateError:
+    """The state's connection does not exist."""
+    return StateError(
+        f"There is no connection {conn_id}, which says where the state tables are.",
+        safe="Nothing was read; no offset was touched.",
+        remedy="airflow cdc setup",
+    )

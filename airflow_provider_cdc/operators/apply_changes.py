@@ -1,0 +1,246 @@
+"""The task that brings lakehouse tables up to the change log, by a Spark job."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import Asset, AssetAlias
+
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.hooks.connector import storage_options
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.hooks.tasks import ConnectorFields, failure
+from airflow_provider_cdc.operators.links import BatchLink
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_cdc.runtime import ConnectorDefinition
+
+PACKAGES = {"delta": "io.delta:delta-spark_4.1_2.13:4.4.0"}
+"""Maven coordinates that a kind of target needs, where neither ``jars`` nor ``packages`` say otherwise."""
+STORAGE_OPTIONS = "CDC_STORAGE_OPTIONS"
+"""Environment variable in which the job finds the fsspec options of the change log, as a JSON object."""
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_UNANNOUNCED = "cdc_unannounced"
+_SHOWN = 50
+
+
+def alias(connector: str) -> AssetAlias:
+    """Stands for every table of a connector: a DAG scheduled on it runs whenever one has changed."""
+    return AssetAlias(f"cdc://{connector}")
+
+
+def asset(connector: str, topic: str) -> Asset:
+    """The table of a topic, for the schedule of DAGs that read it.
+
+    >>> asset("shop", "shop.inventory.orders").uri
+    'cdc://shop/shop.inventory.orders'
+    """
+    return Asset(f"cdc://{connector}/{topic}")
+
+
+class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
+    """Submits the Spark job that applies the batches of a connector's change log which the target tables have not seen.
+
+    Repeating, killing or doubling a run changes nothing about the result. For every table that was changed an event of the
+    asset ``cdc://<connector>/<topic>`` is emitted, with ``rows`` by operation, ``position`` and ``last_batch`` in its extra.
+
+        >>> ApplyChangesOperator(task_id="apply", definition=shop, location="/lake/{database}/{table}", conn_id="spark_default")
+
+    Returns ``{"connector", "target", "last_batch", "events", "topics", "seconds"}``.
+
+    Secret storage options reach the job through its environment, never through its command line; in cluster mode there is
+    no such way, and workers and executors need a role or a profile of their own.
+
+    :param definition: the connector; paths are templated
+    :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}`` (templated)
+    :param target: table format
+    :param threads: tables worked on at the same time
+    :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
+    :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkSubmitOperator.template_fields, "changelog", "changelog_options", "storage_conn_id", "location",
+    )  # fmt: skip
+    template_fields_renderers: ClassVar[dict[str, str]] = {"changelog_options": "json", "conf": "json"}
+    operator_extra_links = (BatchLink(),)
+    ui_color = "#fdebd3"
+
+    def __init__(
+        self,
+        *,
+        definition: ConnectorDefinition,
+        location: str,
+        target: str = "delta",
+        threads: int = 4,
+        conn_id: str = "spark_default",
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        for given in ("application", "application_args"):
+            if given in kwargs:
+                raise ConfigError(f"{given} cannot be set: the operator submits its own job.")
+        kwargs.setdefault("name", f"cdc-apply-{definition.name}")
+        kwargs["outlets"] = [*(kwargs.get("outlets") or []), alias(definition.name)]
+        super().__init__(conn_id=conn_id, **kwargs)
+        self._take(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
+        self.location, self.target, self.threads = location, target, threads
+        self.batch: int | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        try:
+            return self._run(context)
+        except CdcError as e:
+            raise failure(e) from e
+
+    def _run(self, context: Context) -> dict[str, Any]:
+        from airflow.sdk.exceptions import AirflowException
+
+        self._complete()
+        before = self._read_report()
+        try:
+            with self._storage_environment():
+                super().execute(context)
+        except AirflowException as e:
+            report = self._read_report()
+            if report is None or report == before:
+                raise  # the job did not come to its report: what Spark says is all there is
+            self._remember(context, report)
+            raise AirflowException(_failed(report)) from e
+        report = self._read_report()
+        if report is None:
+            raise AirflowException(
+                f"The Spark job ended well, but wrote no report to {self.changelog}: is this the change log that it read?"
+            )
+        return self._announce(context, report)
+
+    # -- the submit ---------------------------------------------------------------------------------------------------
+
+    def _complete(self) -> None:
+        """What the job needs besides what the user said."""
+        self.application = job_path()
+        self.application_args = [
+            "--changelog", self.changelog, "--connector", self.connector, "--location", self.location,
+            "--target", self.target, "--threads", str(self.threads),
+        ]  # fmt: skip
+        configured = any(key in (self.conf or {}) for key in ("spark.jars", "spark.jars.packages"))
+        if not (self.jars or self.packages or configured):
+            self.packages = PACKAGES.get(self.target)
+        if not self._cluster_mode() and _JAVA_OPTIONS not in (self.conf or {}):
+            quiet = Path(__file__).with_name("log4j2.properties").as_uri()
+            self.conf = {**(self.conf or {}), _JAVA_OPTIONS: f"-Dlog4j2.configurationFile={quiet}"}
+        beside = Path(sys.executable).with_name("spark-submit")
+        if self._spark_binary is None and shutil.which("spark-submit") is None and beside.exists():
+            self._spark_binary = str(beside)
+
+    @contextlib.contextmanager
+    def _storage_environment(self) -> Iterator[None]:
+        """The environment of a job in client mode: this process' own, so that nothing of it is on a command line."""
+        options = {**self.changelog_options, **storage_options(self.storage_conn_id)}
+        if options and self._cluster_mode():
+            raise ConfigError(
+                "The change log's storage options cannot be given to a Spark job in cluster mode without showing them.",
+                safe="Nothing was submitted.",
+                remedy="let the cluster's own role or profile open the storage and leave the options out, or use deploy mode client",
+            )
+        added = {STORAGE_OPTIONS: json.dumps(options)} if options else {}
+        added |= {
+            name: sys.executable for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON") if name not in os.environ
+        }
+        os.environ.update(added)
+        try:
+            yield
+        finally:
+            for name in added:
+                os.environ.pop(name, None)
+
+    def _cluster_mode(self) -> bool:
+        return bool(self._get_hook()._connection["deploy_mode"] == "cluster")
+
+    # -- the report ---------------------------------------------------------------------------------------------------
+
+    def _read_report(self) -> dict[str, Any] | None:
+        """What the last job wrote beside the change log."""
+        storage = self.access.changelog().storage
+        data = storage.read(storage.path(self.connector, "applied", f"{self.target}.json"))
+        return None if data is None else dict(json.loads(data))
+
+    def _remember(self, context: Context, report: dict[str, Any]) -> None:
+        """Keep what a run that fails has applied, so that the next try of the task announces it too."""
+        if (store := context.get("task_state_store")) is not None:
+            store.set(_UNANNOUNCED, json.dumps(merged([*self._unannounced(context), *report["tables"]])))
+
+    def _unannounced(self, context: Context) -> list[dict[str, Any]]:
+        store = context.get("task_state_store")
+        return [] if store is None else list(json.loads(str(store.get(_UNANNOUNCED) or "[]")))
+
+    def _announce(self, context: Context, report: dict[str, Any]) -> dict[str, Any]:
+        """Emit an event for each table that was changed."""
+        tables = merged([*self._unannounced(context), *report["tables"]])
+        events = context["outlet_events"][alias(self.connector)]
+        for table in tables:
+            events.add(
+                asset(self.connector, table["topic"]),
+                extra={name: table[name] for name in ("rows", "position", "first_batch", "last_batch", "location")},
+            )
+            counts = ", ".join(f"{n:,} {_LETTERS.get(letter, letter)}" for letter, n in table["rows"].items())
+            self.log.info("  %s: %s → %s", table["topic"], counts or "structure only", table["location"])
+        self.batch = report["last_batch"] or None
+        totals = {table["topic"]: sum(table["rows"].values()) for table in tables}
+        self.log.info(
+            "Applied %s events to %d tables in %.1f s; %s stands at batch %s.",
+            f"{sum(totals.values()):,}", len(totals), report["seconds"], self.connector, report["last_batch"],
+        )  # fmt: skip
+        return {
+            "connector": self.connector,
+            "target": self.target,
+            "last_batch": report["last_batch"],
+            "events": sum(totals.values()),
+            "topics": dict(sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN]),
+            "seconds": report["seconds"],
+        }
+
+
+_LETTERS = {"r": "read", "c": "created", "u": "updated", "d": "deleted", "t": "truncated"}
+
+
+def job_path() -> str:
+    """Where the Spark job is installed."""
+    spec = find_spec("spark_jobs")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    return str(Path(spec.submodule_search_locations[0]) / "apply_changes.py")
+
+
+def merged(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One entry for each topic, where a job or several of them applied its batches in several steps."""
+    found: dict[str, dict[str, Any]] = {}
+    for table in tables:
+        known = found.setdefault(table["topic"], {**table, "rows": {}})
+        rows = {letter: known["rows"].get(letter, 0) + n for letter, n in table["rows"].items()}
+        first = min(known["first_batch"], table["first_batch"])
+        found[table["topic"]] = {**known, **table, "rows": {**known["rows"], **rows}, "first_batch": first}
+    return [found[topic] for topic in sorted(found)]
+
+
+def _failed(report: dict[str, Any]) -> str:
+    lines = [f"  {topic}: {text}" for topic, text in sorted(report["failed"].items())]
+    return "\n".join(
+        [
+            f"{len(lines)} tables of {report['connector']} could not be brought up to date:",
+            *lines,
+            f"  Safe:   the other tables stand at batch {report['last_batch']}; the change log keeps everything for these.",
+            "  Repair: mend what the messages say, then clear this task: it goes on where each table stands.",
+        ]
+    )

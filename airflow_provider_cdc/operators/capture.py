@@ -1,0 +1,121 @@
+"""The task that captures."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.hooks.tasks import ConnectorFields, failure
+from airflow_provider_cdc.operators.links import BatchLink
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_cdc.core.connector import Capture, CaptureResult
+    from airflow_provider_cdc.runtime import ConnectorDefinition
+
+_SHOWN = 50
+"""Topics that are named in the result and in the log, those with the most events."""
+
+
+class CaptureOperator(ConnectorFields, BaseOperator):
+    """Captures the changes of one connector into its change log, up to the end of the source's log as it is now.
+
+    The first run reads whole tables first. A run that is ended (SIGTERM) commits what it has at the next boundary between
+    two transactions; one that is killed loses nothing either, the next run goes on where the offset stands.
+
+        >>> CaptureOperator(task_id="capture", definition=shop, conn_id="shop_mariadb")
+
+    Returns ``{"connector", "position", "seq", "events", "topics", "batches", "seconds"}``, where ``topics`` names the 50
+    topics with the most events and ``batches`` is the first and the last batch of the run, if there is any.
+
+    :param definition: the connector; its properties and paths are templated
+    :param conn_id: Airflow connection to the source database (templated)
+    :param state_conn_id: Airflow connection to the state tables (templated)
+    :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
+    :param run_for: capture for this long instead of up to the present end of the log; seconds or a timedelta
+    :param lease_ttl: seconds after which the lease of a run that died is free
+    :param lease_wait: seconds to wait for the lease of another run
+    """
+
+    template_fields: Sequence[str] = ConnectorFields.CONNECTOR_FIELDS
+    template_fields_renderers = {"properties": "json", "changelog_options": "json"}
+    operator_extra_links = (BatchLink(),)
+    ui_color = "#e3f2e1"
+
+    def __init__(
+        self,
+        *,
+        definition: ConnectorDefinition,
+        conn_id: str,
+        state_conn_id: str = DEFAULT_CONN_ID,
+        storage_conn_id: str | None = None,
+        run_for: float | timedelta | None = None,
+        lease_ttl: float = 30.0,
+        lease_wait: float = 60.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._take(definition, conn_id, state_conn_id, storage_conn_id)
+        self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
+        self.lease_ttl, self.lease_wait = lease_ttl, lease_wait
+        self.batch: int | None = None
+        self._capture: Capture | None = None
+        self._ended = False
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        access = self.access
+        self.log.info("Capturing connector %s (%s) into %s.", self.connector, self.source, access.definition.changelog)
+        try:
+            with access.capture(
+                owner=_owner(context), lease_ttl_s=self.lease_ttl, lease_wait_s=self.lease_wait
+            ) as self._capture:
+                if self._ended:
+                    self._capture.stop()
+                result = self._capture.run(run_for_s=self.run_for)
+        except CdcError as e:
+            raise failure(e) from e
+        finally:
+            self._capture = None
+        self.batch = result.batches[-1] if result.batches else None
+        return self._report(result)
+
+    def on_kill(self) -> None:
+        self._ended = True
+        if (capture := self._capture) is not None:
+            self.log.warning("Ending at the next transaction boundary.")
+            capture.stop()
+
+    def _report(self, result: CaptureResult) -> dict[str, Any]:
+        """Tell the log, and what downstream tasks may want to know."""
+        topics = dict(sorted(result.topics.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN])
+        for topic, events in topics.items():
+            self.log.info("  %s: %s events", topic, f"{events:,}")
+        batches = [result.batches[0], result.batches[-1]] if result.batches else []
+        written = f"batches {batches[0]} to {batches[1]}" if batches else "no batch"
+        self.log.info(
+            "Captured %s events of %d topics, %s, in %.1f s. Now at %s, seq %d.",
+            f"{result.events:,}", len(result.topics), written, result.seconds, result.position, result.seq,
+        )  # fmt: skip
+        return {
+            "connector": result.connector,
+            "position": result.position,
+            "seq": result.seq,
+            "events": result.events,
+            "topics": topics,
+            "batches": batches,
+            "seconds": round(result.seconds, 3),
+        }
+
+
+def _owner(context: Context) -> str:
+    """Who holds the lease, for people who wonder."""
+    ti = context["ti"]
+    return f"{ti.dag_id}.{ti.task_id} {ti.run_id} try {ti.try_number} on {socket.gethostname()}:{os.getpid()}"[:500]

@@ -1,0 +1,118 @@
+"""Routes of the plugin's pages. They read the state tables and manifests; who they answer is Airflow's decision.
+
+FastAPI evaluates annotations: everything they name is imported at module level.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+from airflow.api_fastapi.core_api.security import requires_access_asset
+from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.exception_handlers import http_exception_handler
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.hooks import overview
+from airflow_provider_cdc.hooks.state import CdcStateHook
+from airflow_provider_cdc.plugins import pages
+from airflow_provider_cdc.state.store import StateStore
+
+app = FastAPI(
+    title="Change data capture",
+    dependencies=[Depends(requires_access_asset("GET"))],
+    docs_url=None,
+    redoc_url=None,
+    openapi_url=None,
+)
+
+
+@app.get("/", response_class=HTMLResponse)
+def connectors(request: Request) -> str:
+    """All connectors."""
+    with _store() as store:
+        return pages.connectors(_base(request), store.connectors())
+
+
+@app.get("/connectors.json")
+def connectors_json() -> list[dict[str, Any]]:
+    """All connectors, for programs."""
+    with _store() as store:
+        return [overview.summary(row) for row in store.connectors()]
+
+
+@app.get("/connectors/{connector}", response_class=HTMLResponse)
+def connector(request: Request, connector: str, limit: int = 50) -> str:
+    """One connector with its newest batches."""
+    with _store() as store:
+        row = _found(store, connector)
+        batches = store.batches(connector, limit=max(1, min(limit, 1000)))
+    reports, trouble = _applied(row)
+    return pages.connector(_base(request), row, batches, reports, trouble)
+
+
+@app.get("/connectors/{connector}/batches/{batch}", response_class=HTMLResponse)
+def batch(request: Request, connector: str, batch: int) -> str:
+    """One batch: what its manifest says."""
+    with _store() as store:
+        row = _found(store, connector)
+        rows = store.batches(connector, batch=batch)
+        before = store.batches(connector, batch=batch - 1)
+    if not rows:
+        raise HTTPException(404, f"Connector {connector} has no batch {batch}.")
+    manifest, trouble = None, None
+    try:
+        access = overview.access_of(row)
+        manifest = None if access is None else access.changelog().manifest(connector, batch)
+    except (CdcError, OSError) as e:
+        trouble = str(e)
+    return pages.batch(_base(request), rows[0], before[0] if before else None, manifest, trouble, last=row["batch"])
+
+
+def _applied(row: dict[str, Any]) -> tuple[list[dict[str, Any]], str | None]:
+    """Reports of the targets; the API server may not be able to read the change log, which is then said instead."""
+    try:
+        access = overview.access_of(row)
+        return ([] if access is None else overview.applied(access.changelog(), row["connector"])), None
+    except (CdcError, OSError) as e:
+        return [], str(e)
+
+
+@contextlib.contextmanager
+def _store() -> Iterator[StateStore]:
+    store = CdcStateHook().get_conn(patience_s=2)
+    try:
+        store.verify()
+        yield store
+    finally:
+        store.close()
+
+
+def _found(store: StateStore, connector: str) -> dict[str, Any]:
+    rows = store.connectors(connector)
+    if not rows:
+        raise HTTPException(404, f"No connector {connector!r} has run yet.")
+    return rows[0]
+
+
+def _base(request: Request) -> str:
+    """Where the pages are, below whatever Airflow itself is below."""
+    return str(request.scope.get("root_path", "")).rstrip("/")
+
+
+@app.exception_handler(CdcError)
+def _trouble(request: Request, error: CdcError) -> Response:
+    return HTMLResponse(pages.trouble(_base(request), str(error)), status_code=503)
+
+
+@app.exception_handler(HTTPException)
+async def _refused(request: Request, error: HTTPException) -> Response:
+    """People who are not logged in are sent to Airflow's login, and come back."""
+    if error.status_code == 401 and "text/html" in request.headers.get("accept", ""):
+        outside = _base(request).removesuffix("/cdc")
+        return RedirectResponse(f"{outside}/api/v2/auth/login?next={quote(str(request.url), safe='')}")
+    if error.status_code == 404 and "text/html" in request.headers.get("accept", ""):
+        return HTMLResponse(pages.trouble(_base(request), str(error.detail)), status_code=404)
+    answer = await http_exception_handler(request, error)
+    return JSONResponse({"detail": error.detail}, status_code=error.status_code, headers=dict(answer.headers))

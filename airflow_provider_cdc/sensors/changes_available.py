@@ -1,0 +1,95 @@
+"""Waits until there is something to capture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator
+
+from airflow_provider_cdc.core.errors import CdcError, TransientError
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.hooks.tasks import ConnectorFields, failure
+from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_cdc.runtime import ConnectorDefinition
+
+
+class ChangesAvailableSensor(ConnectorFields, BaseSensorOperator):
+    """Succeeds when a capture of the connector would find something: at once before the first capture, afterwards when the
+    source's log has gone on or the connector's properties were changed. Meanwhile it occupies no worker.
+
+        >>> ChangesAvailableSensor(task_id="wait", definition=shop, conn_id="shop_mariadb")
+
+    :param definition: the connector; its properties and paths are templated
+    :param conn_id: Airflow connection to the source database (templated)
+    :param state_conn_id: Airflow connection to the state tables (templated)
+    :param poll_interval: seconds between two questions
+    :param deferrable: wait in the triggerer; otherwise in a worker, in the ``mode`` that sensors have
+    """
+
+    template_fields: Sequence[str] = ConnectorFields.CONNECTOR_FIELDS
+    template_fields_renderers = {"properties": "json", "changelog_options": "json"}
+    ui_color = "#e6f1f2"
+
+    def __init__(
+        self,
+        *,
+        definition: ConnectorDefinition,
+        conn_id: str,
+        state_conn_id: str = DEFAULT_CONN_ID,
+        poll_interval: float = 10.0,
+        deferrable: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**{"poke_interval": poll_interval, **kwargs})
+        self._take(definition, conn_id, state_conn_id, None)
+        self.poll_interval, self.deferrable = poll_interval, deferrable
+
+    def poke(self, context: Context) -> bool:
+        try:
+            return self._look()
+        except CdcError as e:
+            raise failure(e) from e
+
+    def execute(self, context: Context) -> Any:
+        if not self.deferrable:
+            return super().execute(context)
+        try:
+            if self._look():
+                return None
+            self.log.info("Nothing to capture from %s yet; waiting in the triggerer.", self.connector)
+        except TransientError as e:
+            self.log.warning("Connector %s cannot be asked now; trying again in the triggerer: %s", self.connector, e)
+        except CdcError as e:
+            raise failure(e) from e
+        self.defer(
+            trigger=ChangesAvailableTrigger(self.access.document(), self.poll_interval),
+            method_name="execute_complete",
+            timeout=timedelta(seconds=self.timeout),
+        )
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> None:
+        """Go on with what the trigger found."""
+        from airflow.sdk.exceptions import AirflowFailException
+
+        if "error" in event:
+            raise AirflowFailException(event["error"])
+        self._found(str(event["reason"]))
+
+    def _look(self) -> bool:
+        probe = self.access.probe()
+        try:
+            reason = probe.look()
+        finally:
+            probe.close()
+        if reason is not None:
+            self._found(reason)
+        return reason is not None
+
+    def _found(self, reason: str) -> None:
+        self.log.info("There is something to capture from %s: %s.", self.connector, reason)

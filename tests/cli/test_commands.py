@@ -1,0 +1,184 @@
+"""The commands, as Airflow calls them: parsed arguments in, text out. With a real Airflow: ``tests/system``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.cli.definition import commands
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from tests.support.face import Shop, context, make_shop
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")  # commands set it; it is put back afterwards
+    shop = make_shop(monkeypatch, tmp_path, "cli")
+    yield shop
+    shop.store.close()
+
+
+def capture(shop: Shop) -> None:
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+
+
+def run(*line: str) -> None:
+    """``run("offsets", "shop")`` is ``airflow cdc offsets shop``."""
+    parser = argparse.ArgumentParser()
+    below = parser.add_subparsers(dest="command")
+    (group,) = commands()
+    for command in group.subcommands:
+        own = below.add_parser(command.name)
+        for argument in command.args:
+            argument.add_to_parser(own)
+        own.set_defaults(func=command.func)
+    args = parser.parse_args(line)
+    args.func(args)
+
+
+def records(text: str) -> list[dict[str, Any]]:
+    """The records among the lines: captures of this process log to the same place. A process of its own prints only records."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def clean(captured: Any) -> None:
+    """Forget what captures have logged."""
+    captured.readouterr()
+
+
+def test_connectors_that_never_ran_are_not_invented(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    run("connectors")
+    assert capsys.readouterr().out == "No connector has run yet.\n"
+    with pytest.raises(SystemExit, match="No connector 'shop' has run yet"):
+        run("batches", "shop")
+
+
+def test_connectors_and_offsets_show_how_a_connector_stands(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    shop.order(1)
+    capture(shop)
+    clean(capsys)
+    run("connectors", "-o", "json")
+    (only,) = json.loads(capsys.readouterr().out)
+    assert {k: only[k] for k in ("connector", "source", "position", "seq", "batch", "captured_by")} == {
+        "connector": "shop", "source": "memory", "position": {"entry": 2}, "seq": 2, "batch": 1, "captured_by": None,
+    }  # fmt: skip
+    run("connectors")
+    table = capsys.readouterr().out
+    assert "shop" in table
+    assert "0 s ago" in table or "1 s ago" in table
+    run("offsets", "shop", "-o", "json")
+    assert (
+        json.loads(capsys.readouterr().out)
+        == [{"connector": "shop", "position": {"entry": 2}, "seq": 2, "batch": 1, "tables_filter": ""}]
+        or "tables_filter" not in only
+    )
+    run("offsets")
+    assert "entry 2" in capsys.readouterr().out
+
+
+def test_batches_are_listed_newest_first(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    capture(shop)
+    for key in (1, 2):
+        shop.order(key)
+        capture(shop)
+    clean(capsys)
+    run("batches", "shop", "-o", "json", "--limit", "2")
+    assert [(b["batch"], b["events"]) for b in json.loads(capsys.readouterr().out)] == [(3, 1), (2, 1)]
+    run("batches", "shop")
+    assert "entry 3" in capsys.readouterr().out
+
+
+def test_events_are_debezium_json_with_key_and_tombstone(shop: Shop, capfdbinary: Any) -> None:
+    capture(shop)
+    shop.order(1, "first")
+    with shop.database.transaction() as t:
+        t.delete("inventory.orders", {"id": 1})
+    capture(shop)
+    run("events", "shop", "--topic", "shop.inventory.orders")
+    created, deleted, tombstone = records(capfdbinary.readouterr().out.decode())
+    assert created["key"] == {"id": 1}
+    assert created["value"]["op"] == "c"
+    assert created["value"]["after"] == {"id": 1, "note": "first"}
+    assert (deleted["value"]["op"], deleted["value"]["after"]) == ("d", None)
+    assert tombstone == {"topic": "shop.inventory.orders", "key": {"id": 1}, "value": None}
+
+
+def test_events_begin_and_end_where_they_are_told(shop: Shop, capfdbinary: Any) -> None:
+    capture(shop)
+    for key in range(1, 5):
+        shop.order(key)
+        capture(shop)
+    run("events", "shop", "--from-batch", "3", "--limit", "2")
+    assert [r["key"]["id"] for r in records(capfdbinary.readouterr().out.decode())] == [2, 3]
+
+
+def test_events_follow_the_log_as_it_grows(shop: Shop, capfdbinary: Any) -> None:
+    capture(shop)
+    following = threading.Thread(target=lambda: run("events", "shop", "--follow", "--from-batch", "2", "--limit", "2"))
+    following.start()
+    for key in (1, 2):
+        shop.order(key)
+        capture(shop)
+    following.join(30)
+    assert not following.is_alive()
+    assert [r["key"]["id"] for r in records(capfdbinary.readouterr().out.decode())] == [1, 2]
+
+
+def test_events_are_found_by_the_change_log_alone(
+    shop: Shop, capfdbinary: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.order(1)
+    capture(shop)
+    monkeypatch.delenv("AIRFLOW_CONN_CDC_STATE_DEFAULT")
+    run("events", "shop", "--changelog", shop.definition.changelog, "--topic", "shop.inventory.orders")
+    assert [r["value"]["op"] for r in records(capfdbinary.readouterr().out.decode())] == ["r"]
+    with pytest.raises(SystemExit, match="holds no connector 'ship'"):
+        run("events", "ship", "--changelog", shop.definition.changelog)
+
+
+def test_check_says_whether_everything_is_captured(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    capture(shop)
+    clean(capsys)
+    run("check", "shop")
+    assert capsys.readouterr().out == "Ready for capture.\nThe log ends at entry 1.\nEverything is captured.\n"
+    shop.order(1)
+    clean(capsys)
+    run("check", "shop", "-o", "json")
+    assert json.loads(capsys.readouterr().out) == {
+        "ready": True, "findings": [], "position": "entry 2", "waiting": "the log has gone on to entry 2",
+    }  # fmt: skip
+
+
+def test_check_fails_with_the_statements_that_repair(
+    shop: Shop, mariadb: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mariadb.sql("CREATE OR REPLACE USER few@'%' IDENTIFIED BY 'fewfew'", "GRANT SELECT, RELOAD ON *.* TO few@'%'")
+    fields = {"host": mariadb.host, "port": mariadb.port, "login": "few", "password": "fewfew"}
+    monkeypatch.setenv("AIRFLOW_CONN_NEW", json.dumps({"conn_type": "cdc_mariadb", **fields}))
+    with pytest.raises(SystemExit) as ended:
+        run("check", "--conn-id", "new")
+    assert ended.value.code == 1
+    assert "    GRANT REPLICATION SLAVE ON *.* TO 'few'@'%'\n" in capsys.readouterr().out
+
+
+def test_check_takes_what_the_connection_says_now(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    capture(shop)
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", '{"conn_type": "cdc_memory", "host": "elsewhere"}')
+    with pytest.raises(SystemExit, match="no memory database 'elsewhere'"):
+        run("check", "shop")
+
+
+def test_a_command_without_the_state_says_how_to_set_it_up(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_CDC_STATE_DEFAULT")
+    monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "sqlite:////nowhere/airflow.db")
+    began = time.monotonic()
+    with pytest.raises(SystemExit, match="airflow cdc setup"):
+        run("connectors", "--state-conn-id", "nowhere")
+    assert time.monotonic() - began < 20

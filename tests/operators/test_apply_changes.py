@@ -1,0 +1,227 @@
+"""The apply task: what it submits, and what it makes of the job's report.
+
+A program in place of ``spark-submit`` records how it was called; the real one is at work in ``tests/system``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, alias, asset, job_path, merged
+from airflow_provider_cdc.runtime import ConnectorDefinition
+from tests.support.face import TaskState, connect, context
+
+SUBMIT = """#!{python}
+import json, os, pathlib, sys
+folder = pathlib.Path({folder!r})
+(folder / "call.json").write_text(json.dumps({{"arguments": sys.argv[1:], "environment": dict(os.environ)}}))
+report = folder / "next_report.json"
+if report.exists():
+    place = folder / "changelog" / "shop" / "applied" / "delta.json"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    report.rename(place)
+print("the job speaks")
+sys.exit(int((folder / "status").read_text()) if (folder / "status").exists() else 0)
+"""
+
+
+class Spark:
+    """What takes the place of ``spark-submit``."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        program = folder / "bin" / "spark-submit"
+        program.parent.mkdir()
+        program.write_text(SUBMIT.format(python=sys.executable, folder=str(folder)))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        connect(monkeypatch, "spark_default", conn_type="spark", host="local[1]")
+
+    def will(self, report: dict[str, Any] | None = None, *, status: int = 0) -> None:
+        """What the next job writes, and how it ends."""
+        if report is not None:
+            (self.folder / "next_report.json").write_text(json.dumps(report))
+        (self.folder / "status").write_text(str(status))
+
+    @property
+    def arguments(self) -> list[str]:
+        return list(json.loads((self.folder / "call.json").read_text())["arguments"])
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return dict(json.loads((self.folder / "call.json").read_text())["environment"])
+
+
+@pytest.fixture
+def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spark:
+    return Spark(tmp_path, monkeypatch)
+
+
+def table(topic: str, **rows: int) -> dict[str, Any]:
+    position = {"file": "binlog.000001", "pos": 4711}
+    return {"topic": topic, "location": f"/lake/{topic}", "first_batch": 3, "last_batch": 4, "rows": rows} | {
+        "position": position,
+        "seconds": 0.1,
+    }
+
+
+def report(*tables: dict[str, Any], last_batch: int = 4, **failed: str) -> dict[str, Any]:
+    return {"connector": "shop", "target": "delta", "last_batch": last_batch, "tables": list(tables)} | {
+        "failed": failed,
+        "seconds": 1.5,
+        "lagging": {},
+    }
+
+
+def apply(folder: Path, **more: Any) -> ApplyChangesOperator:
+    definition = ConnectorDefinition("shop", "mariadb", f"{folder}/changelog", {}, more.pop("options", {}))
+    return ApplyChangesOperator(
+        task_id="apply",
+        definition=definition,
+        location="/lake/{database}/{table}",
+        **{"jars": "/jars/delta.jar", **more},
+    )
+
+
+def events(given: Any) -> dict[str, Any]:
+    added = given["outlet_events"][alias("shop")].asset_alias_events
+    assert len({e.dest_asset_key.uri for e in added}) == len(added)
+    return {e.dest_asset_key.uri: e.extra for e in added}
+
+
+def test_it_submits_the_job_that_is_installed_beside_it(tmp_path: Path, spark: Spark) -> None:
+    spark.will(report())
+    apply(tmp_path).execute(context())
+    at = spark.arguments.index(job_path())
+    assert spark.arguments[at + 1 :] == [
+        "--changelog", f"{tmp_path}/changelog", "--connector", "shop", "--location", "/lake/{database}/{table}",
+        "--target", "delta", "--threads", "4",
+    ]  # fmt: skip
+    assert spark.arguments[: spark.arguments.index("--master") + 2][-1] == "local[1]"
+    assert spark.arguments[spark.arguments.index("--jars") + 1] == "/jars/delta.jar"
+    assert "--packages" not in spark.arguments
+    assert spark.environment["PYSPARK_PYTHON"] == os.environ.get("PYSPARK_PYTHON", sys.executable)
+
+
+def test_without_jars_the_packages_of_the_target_are_fetched(tmp_path: Path, spark: Spark) -> None:
+    spark.will(report())
+    apply(tmp_path, jars="").execute(context())
+    assert spark.arguments[spark.arguments.index("--packages") + 1] == "io.delta:delta-spark_4.1_2.13:4.4.0"
+
+
+def test_each_table_that_changed_gets_an_event_with_rows_and_position(tmp_path: Path, spark: Spark) -> None:
+    spark.will(report(table("shop.a", c=2, d=1), table("shop.b", u=5), table("shop.a", c=1)))
+    given = context()
+    operator = apply(tmp_path)
+    result = operator.execute(given)
+    assert result == {
+        "connector": "shop", "target": "delta", "last_batch": 4, "events": 9, "topics": {"shop.b": 5, "shop.a": 4},
+        "seconds": 1.5,
+    }  # fmt: skip
+    assert events(given) == {
+        "cdc://shop/shop.a": {
+            "rows": {"c": 3, "d": 1}, "position": {"file": "binlog.000001", "pos": 4711}, "first_batch": 3,
+            "last_batch": 4, "location": "/lake/shop.a",
+        },
+        "cdc://shop/shop.b": {
+            "rows": {"u": 5}, "position": {"file": "binlog.000001", "pos": 4711}, "first_batch": 3, "last_batch": 4,
+            "location": "/lake/shop.b",
+        },
+    }  # fmt: skip
+    assert asset("shop", "shop.a").uri == "cdc://shop/shop.a"
+    assert operator.batch == 4
+
+
+def test_nothing_to_apply_is_a_success_without_events(tmp_path: Path, spark: Spark) -> None:
+    spark.will(report())
+    given = context()
+    assert apply(tmp_path).execute(given)["events"] == 0
+    assert events(given) == {}
+
+
+def test_tables_that_failed_are_named_and_no_event_is_emitted(tmp_path: Path, spark: Spark) -> None:
+    spark.will(report(table("shop.a", c=1), **{"shop.b": "column x is INT in the table"}), status=1)
+    given = context()
+    with pytest.raises(AirflowException, match=r"shop\.b: column x is INT in the table") as caught:
+        apply(tmp_path).execute(given)
+    assert not isinstance(caught.value, AirflowFailException)
+    assert events(given) == {}
+
+
+def test_what_a_failed_try_applied_is_announced_by_the_next_one(tmp_path: Path, spark: Spark) -> None:
+    remembered = TaskState()
+    spark.will(report(table("shop.a", c=1), **{"shop.b": "trouble"}), status=1)
+    with pytest.raises(AirflowException):
+        apply(tmp_path).execute(context(task_state_store=remembered))
+    spark.will(report(table("shop.b", c=7)))
+    given = context(task_state_store=remembered)
+    apply(tmp_path).execute(given)
+    assert {uri: e["rows"] for uri, e in events(given).items()} == {
+        "cdc://shop/shop.a": {"c": 1},
+        "cdc://shop/shop.b": {"c": 7},
+    }
+
+
+def test_a_job_that_died_is_not_judged_by_an_older_report(tmp_path: Path, spark: Spark) -> None:
+    spark.will(report(table("shop.a", c=1), **{"shop.b": "old trouble"}), status=1)
+    with pytest.raises(AirflowException, match="old trouble"):
+        apply(tmp_path).execute(context())
+    spark.will(status=137)
+    with pytest.raises(AirflowException, match="137") as caught:
+        apply(tmp_path).execute(context())
+    assert "old trouble" not in str(caught.value)
+
+
+def test_a_job_that_wrote_no_report_is_no_success(tmp_path: Path, spark: Spark) -> None:
+    spark.will()
+    with pytest.raises(AirflowException, match="wrote no report"):
+        apply(tmp_path).execute(context())
+
+
+def test_storage_secrets_reach_the_job_by_its_environment_and_nothing_else(
+    tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    connect(monkeypatch, "lake", conn_type="generic", extra={"auto_mkdir": True})
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    spark.will(report())
+    apply(tmp_path, storage_conn_id="lake", options={"use_listings_cache": False}).execute(context())
+    assert json.loads(spark.environment["CDC_STORAGE_OPTIONS"]) == {"auto_mkdir": True, "use_listings_cache": False}
+    assert "auto_mkdir" not in " ".join(spark.arguments)
+    assert "auto_mkdir" not in "".join(capfd.readouterr())
+    assert "CDC_STORAGE_OPTIONS" not in os.environ
+    assert spark.environment["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_storage_secrets_are_not_handed_to_a_cluster(
+    tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(monkeypatch, "spark_default", conn_type="spark", host="yarn", extra={"deploy-mode": "cluster"})
+    connect(monkeypatch, "lake", conn_type="generic", extra={"auto_mkdir": True})
+    with pytest.raises(AirflowFailException, match="cluster mode"):
+        apply(tmp_path, storage_conn_id="lake").execute(context())
+    assert not (tmp_path / "call.json").exists()
+
+
+def test_the_job_cannot_be_replaced(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="application cannot be set"):
+        apply(tmp_path, application="/my/job.py")
+
+
+def test_merging_reports_keeps_the_newest_position_and_adds_rows() -> None:
+    older, newer = table("t", c=1), {**table("t", c=2, d=1), "first_batch": 5, "last_batch": 6, "position": {"pos": 9}}
+    (only,) = merged([older, newer])
+    assert (only["rows"], only["first_batch"], only["last_batch"], only["position"]) == (
+        {"c": 3, "d": 1},
+        3,
+        6,
+        {"pos": 9},
+    )

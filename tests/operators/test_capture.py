@@ -1,0 +1,148 @@
+"""The capture task, on a real state database, change log and memory source."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.operators.links import BatchLink
+from airflow_provider_cdc.runtime import ConnectorDefinition
+from tests.support.face import Shop, connect, context, make_shop
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    shop = make_shop(monkeypatch, tmp_path, "capture-operator")
+    yield shop
+    shop.store.close()
+
+
+def capture(shop: Shop, **more: Any) -> CaptureOperator:
+    return CaptureOperator(**{"task_id": "capture", "definition": shop.definition, "conn_id": "shop", **more})
+
+
+def link(operator: CaptureOperator) -> str:
+    return BatchLink().get_link(operator, ti_key=None)  # type: ignore[arg-type]
+
+
+def test_a_run_returns_what_it_made_durable_and_links_to_its_last_batch(shop: Shop) -> None:
+    shop.order(1)
+    shop.order(2)
+    operator = capture(shop)
+    result = operator.execute(context())
+    assert result.pop("seconds") >= 0
+    assert result == {
+        "connector": "shop",
+        "position": "entry 3",
+        "seq": 3,  # the table's structure is an entry of its own
+        "events": 2,
+        "topics": {"shop.inventory.orders": 2},
+        "batches": [1, 1],
+    }
+    assert link(operator) == "/cdc/connectors/shop/batches/1"
+
+
+def test_a_run_without_changes_succeeds_and_links_to_the_connector(shop: Shop) -> None:
+    capture(shop).execute(context())
+    operator = capture(shop)
+    result = operator.execute(context())
+    assert (result["events"], result["batches"]) == (0, [])
+    assert link(operator) == "/cdc/connectors/shop"
+
+
+def test_the_state_remembers_the_definition_and_the_connections_by_their_ids(shop: Shop) -> None:
+    capture(shop).execute(context())
+    assert shop.store.connector("shop") == {
+        "connector": "shop",
+        "source": "memory",
+        "changelog": shop.definition.changelog,
+        "changelog_options": {},
+        "properties": {"memory.database": "capture-operator", "poll.interval.ms": 10, "topic.prefix": "shop"},
+        "connections": {"source": "shop", "state": "cdc_state_default"},
+    }
+
+
+def test_ending_the_task_commits_what_is_there_and_succeeds(shop: Shop) -> None:
+    shop.order(1)
+    operator = capture(shop, run_for=600)
+    results: list[dict[str, Any]] = []
+    running = threading.Thread(target=lambda: results.append(operator.execute(context())))
+    running.start()
+    deadline = time.monotonic() + 30
+    while not shop.store.batches("shop"):  # the snapshot is committed: the run is streaming
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    shop.order(2)
+    offset = shop.store.load("shop").offset
+    operator.on_kill()
+    running.join(30)
+    assert not running.is_alive()
+    assert shop.store.connectors("shop")[0]["owner"] is None
+    capture(shop).execute(context())
+    manifests = list(ChangeLog(shop.definition.changelog).manifests("shop"))
+    assert sum(m.events for m in manifests) == 2
+    assert results[0]["seq"] >= (offset.seq if offset else 0)
+
+
+def test_a_task_that_is_ended_before_it_could_begin_reads_no_log(shop: Shop) -> None:
+    operator = capture(shop, run_for=600)
+    operator.on_kill()
+    began = time.monotonic()
+    operator.execute(context())
+    assert time.monotonic() - began < 30
+
+
+def test_the_lease_names_the_task_that_holds_it(shop: Shop) -> None:
+    operator = capture(shop, run_for=600)
+    running = threading.Thread(target=lambda: operator.execute(context()))
+    running.start()
+    deadline = time.monotonic() + 30
+    while not ((rows := shop.store.connectors("shop")) and rows[0]["owner"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert rows[0]["owner"].startswith("d.t r try 1 on ")
+    with pytest.raises(AirflowException, match=r"is being captured by d\.t r try 1") as caught:
+        capture(shop, lease_wait=0.0).execute(context())
+    assert not isinstance(caught.value, AirflowFailException)  # Airflow tries this one again
+    operator.on_kill()
+    running.join(30)
+
+
+def test_what_a_person_must_mend_is_not_tried_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    capture(shop).execute(context())
+    shop.order(1)
+    shop.database.purge()
+    with pytest.raises(AirflowFailException, match=r"snapshot\.mode=when_needed"):
+        capture(shop).execute(context())
+    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="")
+    with pytest.raises(AirflowFailException, match="airflow cdc setup"):
+        capture(shop).execute(context())
+
+
+def test_a_definition_with_a_secret_is_refused_when_the_dag_is_parsed() -> None:
+    definition = ConnectorDefinition("shop", "mysql", "/lake", {"database.password": "hunter2"})
+    with pytest.raises(ConfigError, match=r"database\.password") as caught:
+        CaptureOperator(task_id="capture", definition=definition, conn_id="shop")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_paths_and_properties_are_templates(shop: Shop) -> None:
+    definition = ConnectorDefinition(
+        "shop", "memory", "/lake/{{ ds }}", {"topic.prefix": "p{{ run_id }}"}, {"endpoint": "{{ ds }}"}
+    )
+    operator = capture(shop, definition=definition, conn_id="{{ run_id }}")
+    operator.render_template_fields({"ds": "2024-01-01", "run_id": "7"})  # type: ignore[typeddict-item]
+    access = operator.access
+    assert access.definition.changelog == "/lake/2024-01-01"
+    assert access.definition.properties == {"topic.prefix": "p7"}
+    assert access.definition.changelog_options == {"endpoint": "2024-01-01"}
+    assert access.conn_id == "7"

@@ -1,0 +1,131 @@
+"""The pages, from real state and a real change log. Who may see them: ``tests/system``."""
+
+from __future__ import annotations
+
+import html.parser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.hooks import overview
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.plugins import pages
+from airflow_provider_cdc.plugins.cdc_plugin import CdcPlugin
+from tests.support.face import SHOP, Shop, context, make_shop
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    shop = make_shop(monkeypatch, tmp_path, "pages")
+    yield shop
+    shop.store.close()
+
+
+def capture(shop: Shop) -> None:
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+
+
+class Text(html.parser.HTMLParser):
+    """What of a page people see, and its links; objects to tags that are not closed."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.links: list[str] = []
+        self.tags: set[str] = set()
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag != "meta":
+            self.open.append(tag)
+        self.links += [str(v) for k, v in attrs if k == "href"]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.words.append(data.strip())
+
+    @property
+    def text(self) -> str:
+        return " ".join(w for w in self.words if w)
+
+
+def row(shop: Shop) -> dict[str, Any]:
+    return overview.find(shop.store, "shop")
+
+
+def test_without_connectors_the_page_says_so() -> None:
+    assert "No connector has run yet." in Text(pages.connectors("/cdc", [])).text
+
+
+def test_the_list_shows_position_batch_and_seq_and_links_to_the_details(shop: Shop) -> None:
+    shop.order(1)
+    capture(shop)
+    seen = Text(pages.connectors("/cdc", shop.store.connectors()))
+    for word in ("shop", "memory", "entry 2", "nobody now"):
+        assert word in seen.text
+    assert "/cdc/connectors/shop" in seen.links
+    assert "/cdc/connectors/shop/batches/1" in seen.links
+
+
+def test_a_connector_shows_its_batches_and_how_far_targets_are(shop: Shop) -> None:
+    capture(shop)
+    shop.order(1)
+    capture(shop)
+    reports = [{"target": "delta", "last_batch": 1, "failed": {"shop.t": "column <x>"}, "lagging": {}, "seconds": 1}]
+    seen = Text(pages.connector("/cdc", row(shop), shop.store.batches("shop"), reports, None))
+    for word in ("1 batch behind", "shop.t: column <x>", "entry 2", "memory.database"):
+        assert word in seen.text
+    assert {"/cdc/connectors/shop/batches/1", "/cdc/connectors/shop/batches/2"} <= set(seen.links)
+
+
+def test_a_change_log_that_cannot_be_read_does_not_hide_the_state(shop: Shop) -> None:
+    capture(shop)
+    seen = Text(pages.connector("/cdc", row(shop), shop.store.batches("shop"), [], "no route to <storage>"))
+    assert "no route to <storage>" in seen.text
+    assert "entry 1" in seen.text
+
+
+def test_a_batch_shows_its_manifest(shop: Shop) -> None:
+    capture(shop)
+    shop.order(1)
+    capture(shop)
+    access = overview.access_of(row(shop))
+    assert access is not None
+    second, first = shop.store.batches("shop")
+    manifest = access.changelog().manifest("shop", 2)
+    seen = Text(pages.batch("/cdc", second, first, manifest, None, last=2))
+    for word in ("Batch 2 of shop", "shop.inventory.orders", "entry 1", "entry 2", "c 1", ".parquet", "2 to 2"):
+        assert word in seen.text
+    assert "/cdc/connectors/shop/batches/1" in seen.links
+    assert "/cdc/connectors/shop/batches/3" not in seen.links
+
+
+def test_names_from_the_database_cannot_put_tags_into_a_page(shop: Shop) -> None:
+    shop.database.create_table("inventory.<script>alert(1)</script>", SHOP, key=("id",))
+    capture(shop)
+    access = overview.access_of(row(shop))
+    assert access is not None
+    (only,) = shop.store.batches("shop")
+    page = Text(pages.batch("/cdc/<b>", only, None, access.changelog().manifest("shop", 1), None, last=1))
+    assert "script" not in page.tags
+    assert "b" not in page.tags
+
+
+def test_the_plugin_loads_its_pages_only_when_they_are_asked_for() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from airflow_provider_cdc.plugins.cdc_plugin import CdcPlugin; plugin = CdcPlugin();"
+        "plugin.external_views; print('airflow_provider_cdc.plugins.app' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+    assert CdcPlugin().fastapi_apps[0]["url_prefix"] == "/cdc"

@@ -1,0 +1,243 @@
+"""Who may write: one run at a time, by the database's clock."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.errors import LeaseHeld, LeaseLost
+from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.seams import Lease
+from airflow_provider_cdc.state.models import LeaseRow
+from airflow_provider_cdc.state.store import StateStore
+from tests.state.conftest import Stores
+from tests.support.manifests import manifest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _row(store: StateStore, connector: str = "c") -> sa.Row[tuple[str | None, int, int]]:
+    with store._engine.connect() as c:
+        return c.execute(
+            sa.select(LeaseRow.owner, LeaseRow.epoch, LeaseRow.expires_ms).where(LeaseRow.connector == connector)
+        ).one()
+
+
+def _dead_run(store: StateStore, owner: str = "dead") -> Lease:
+    """A lease whose run died without giving it back."""
+    return store._acquire("c", owner, 0)
+
+
+def test_each_lease_has_a_higher_epoch(store: StateStore) -> None:
+    epochs = []
+    for _ in range(3):
+        with store.lease("c", "me", wait_s=0) as lease:
+            epochs.append(lease.epoch)
+            assert _row(store).owner == "me"
+    assert epochs == [1, 2, 3]
+    assert _row(store) == (None, 3, 0)
+
+
+def test_leases_of_different_connectors_do_not_meet(store: StateStore) -> None:
+    with store.lease("c", "me", wait_s=0), store.lease("d", "me", wait_s=0) as other:
+        assert other.epoch == 1
+
+
+def test_a_held_lease_is_refused_with_holder_and_time(store: StateStore, stores: Stores) -> None:
+    with store.lease("c", "worker-1:42", wait_s=0):
+        with pytest.raises(LeaseHeld) as caught, stores().lease("c", "other", wait_s=0):
+            pytest.fail("two runs at once")
+        assert caught.value.what == "Connector c is being captured by worker-1:42."
+        assert "its lease ends by itself in" in (caught.value.remedy or "")
+        assert _row(store)[:2] == ("worker-1:42", 1)
+
+
+def test_the_same_owner_twice_is_two_runs(store: StateStore) -> None:
+    """A retry of the same task has the same name; the run before it may still be alive."""
+    with store.lease("c", "me", wait_s=0), pytest.raises(LeaseHeld), store.lease("c", "me", wait_s=0):
+        pytest.fail("two runs at once")
+
+
+def test_a_lease_is_given_back_when_the_run_fails(store: StateStore) -> None:
+    with pytest.raises(KeyError), store.lease("c", "me", wait_s=0):
+        raise KeyError
+    with store.lease("c", "other", wait_s=0) as lease:
+        assert lease.epoch == 2
+
+
+def test_who_waits_gets_the_lease_when_it_is_given_back(store: StateStore, stores: Stores) -> None:
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with store.lease("c", "first", wait_s=0):
+            held.set()
+            release.wait(20)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(20)
+    threading.Timer(0.2, release.set).start()
+    with stores().lease("c", "second", wait_s=20) as lease:
+        assert release.is_set()
+        assert lease.epoch == 2
+    thread.join()
+
+
+def test_the_lease_of_a_dead_run_ends_by_itself(stores: Stores) -> None:
+    dead = _dead_run(stores(lease_ttl_s=0.5))
+    began = time.monotonic()
+    with stores().lease("c", "next", wait_s=20) as lease:
+        assert lease.epoch == dead.epoch + 1
+    assert 0.3 < time.monotonic() - began < 10
+
+
+def test_the_clock_of_the_worker_does_not_matter(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker whose clock is a day ahead must not take a lease away."""
+    _dead_run(stores(lease_ttl_s=30))
+    now = time.time() + 86_400
+    monkeypatch.setattr(time, "time", lambda: now)
+    monkeypatch.setattr(time, "time_ns", lambda: int(now * 1e9))
+    with pytest.raises(LeaseHeld), stores().lease("c", "other", wait_s=0):
+        pytest.fail("two runs at once")
+
+
+def test_a_living_run_renews_its_lease(stores: Stores) -> None:
+    store, other = stores(lease_ttl_s=0.6), stores()
+    with store.lease("c", "me", wait_s=0) as lease:
+        first = _row(store).expires_ms
+        until = time.monotonic() + 20
+        while _row(store).expires_ms <= first + 1000:  # lives longer than without renewal
+            assert time.monotonic() < until
+            with pytest.raises(LeaseHeld), other.lease("c", "other", wait_s=0):
+                pytest.fail("two runs at once")
+            time.sleep(0.05)
+        store.confirm(lease)
+
+
+# after another run has taken over
+
+
+def _taken_over(stores: Stores) -> tuple[StateStore, Lease, Lease]:
+    store = stores(lease_ttl_s=0.2)
+    old = _dead_run(store, "old")
+    return store, old, stores(lease_ttl_s=30)._acquire("c", "new", 20)
+
+
+def test_a_run_that_was_taken_over_can_write_nothing(stores: Stores) -> None:
+    store, old, new = _taken_over(stores)
+    there = store.advance(new, store.load("c"), Offset(position={"entry": 1}))
+    for write in (
+        lambda: store.confirm(old),
+        lambda: store.advance(old, there, Offset(position={"entry": 2})),
+        lambda: store.commit(old, there, manifest(), "path"),
+    ):
+        with pytest.raises(LeaseLost, match="taken over by new") as caught:
+            write()
+        assert caught.value.where == "lease epoch 1, now 2"
+    assert store.load("c") == there
+    assert store.batches("c") == []
+    assert list(store.schema_history("c")) == []
+
+
+def test_a_run_that_was_taken_over_does_not_give_the_others_lease_back(stores: Stores) -> None:
+    store, old, new = _taken_over(stores)
+    before = _row(store)
+    store._release(old)
+    assert _row(store) == before
+    store.confirm(new)
+
+
+def test_a_run_that_was_taken_over_does_not_renew_the_others_lease(
+    stores: Stores, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, old, _new = _taken_over(stores)
+    before = _row(store)
+    with caplog.at_level(logging.WARNING):
+        store._keep_alive(old, threading.Event())  # returns by itself
+    assert "The lease of c was taken over" in caplog.text
+    assert _row(store) == before
+
+
+def test_a_lease_that_has_run_out_and_that_nobody_took_is_still_good(stores: Stores) -> None:
+    """A pause longer than the lease is harmless as long as nobody else came."""
+    store = stores(lease_ttl_s=0.1)
+    lease = _dead_run(store)
+    with store._engine.connect() as c:
+        while c.scalar(store._now) <= _row(store).expires_ms:
+            time.sleep(0.02)
+            c.rollback()
+    store.confirm(lease)
+    assert store.advance(lease, store.load("c"), Offset(position={"entry": 1})).version == 1
+
+
+def test_a_connector_without_a_lease_row_is_lost(store: StateStore) -> None:
+    with pytest.raises(LeaseLost, match="taken over by nobody"):
+        store.confirm(Lease("never", "me", 1))
+
+
+# several processes
+
+WORK = """
+import sys
+from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.core.position import Offset
+store = StateStore(sys.argv[1], lease_ttl_s=10)
+for _ in range(int(sys.argv[3])):
+    with store.lease("c", sys.argv[2], wait_s=100) as lease:
+        there = store.load("c")
+        store.advance(lease, there, Offset(position={"by": sys.argv[2]}, seq=(there.offset.seq if there.offset else 0) + 1))
+"""
+
+
+def test_many_processes_at_once_write_one_after_the_other(store: StateStore, url: str) -> None:
+    """Each reads, adds one and writes; a write lost or repeated would show in the sum."""
+    workers = [
+        subprocess.Popen([sys.executable, "-c", WORK, url, f"w{i}", "3"], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        for i in range(3)
+    ]
+    errors = [w.communicate(timeout=120)[1] for w in workers]
+    assert [w.returncode for w in workers] == [0, 0, 0], errors
+    there = store.load("c")
+    assert there.offset is not None
+    assert (there.version, there.offset.seq) == (9, 9)
+    assert _row(store).epoch == 9
+    with store._engine.connect() as c:
+        history = c.execute(sa.text('SELECT "offset", epoch FROM cdc_offset_history ORDER BY version')).all()
+    offsets = [json.loads(o) if isinstance(o, str) else o for o, _ in history]
+    assert [o["seq"] for o in offsets] == list(range(1, 10))
+    assert [e for _, e in history] == list(range(1, 10))
+
+
+def test_first_leases_of_a_connector_at_the_same_moment_are_one(stores: Stores) -> None:
+    """The row does not exist yet: of several that insert it, one wins."""
+    for n in range(5):
+        barrier, got, held = threading.Barrier(4), [], []
+
+        def take(
+            store: StateStore,
+            n: int = n,
+            barrier: threading.Barrier = barrier,
+            got: list[Lease] = got,
+            held: list[LeaseHeld] = held,
+        ) -> None:
+            barrier.wait(20)
+            try:
+                got.append(store._acquire(f"c{n}", "someone", 0))
+            except LeaseHeld as e:
+                held.append(e)
+
+        threads = [threading.Thread(target=take, args=(stores(),)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (len(got), len(held)) == (1, 3)
+        assert got[0].epoch == 1

@@ -1,0 +1,175 @@
+"""A database that goes away at the wrong moment: before the answer, for a while, or for good."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.errors import CommitConflict, LeaseHeld, StateUnavailable
+from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.seams import StoredOffset
+from airflow_provider_cdc.state.models import OffsetHistoryRow
+from airflow_provider_cdc.state.store import StateStore
+from tests.support.manifests import manifest
+from tests.support.wire import Proxy
+
+
+@pytest.fixture
+def proxy(postgres: Any) -> Iterator[Proxy]:
+    with Proxy(postgres.host, postgres.port) as proxy:
+        yield proxy
+
+
+def _through(proxy: Proxy, postgres: Any, url: str) -> str:
+    return url.replace(f":{postgres.port}/", f":{proxy.port}/") + "?sslmode=disable&gssencmode=disable"
+
+
+@pytest.fixture
+def store(proxy: Proxy, postgres: Any, postgres_url: str) -> Iterator[StateStore]:
+    """A store whose renewals of leases come too late to meet what the proxy does."""
+    store = StateStore(_through(proxy, postgres, postgres_url), lease_ttl_s=30)
+    yield store
+    store.close()
+
+
+def _next_commit(proxy: Proxy) -> None:
+    """Lose the answer to the next COMMIT, once."""
+    once = iter([True])
+    proxy.lose = lambda data: b"COMMIT" in data and next(once, False)
+
+
+def _versions(store: StateStore) -> list[int]:
+    with store._engine.connect() as c:
+        return list(c.scalars(sa.select(OffsetHistoryRow.version).order_by(OffsetHistoryRow.version)))
+
+
+def test_a_commit_whose_answer_was_lost_is_recognised(store: StateStore, proxy: Proxy) -> None:
+    with store.lease("c", "me", wait_s=0) as lease:
+        stored = store.load("c")
+        for n in (1, 2):  # the first inserts the row, the second changes it
+            _next_commit(proxy)
+            stored = store.commit(lease, stored, m := manifest(n, first=3 * n - 2), "x")
+            assert proxy.lost == n
+            assert stored == store.load("c") == StoredOffset(m.offset_after, n)
+    assert [b["batch"] for b in store.batches("c")] == [2, 1]
+    assert [r.seq for r in store.schema_history("c")] == [1, 4]
+    assert _versions(store) == [1, 2]
+
+
+def test_an_advance_whose_answer_was_lost_is_recognised(store: StateStore, proxy: Proxy) -> None:
+    with store.lease("c", "me", wait_s=0) as lease:
+        _next_commit(proxy)
+        stored = store.advance(lease, store.load("c"), Offset(position={"entry": 1}))
+    assert proxy.lost == 1
+    assert stored == store.load("c")
+    assert _versions(store) == [1]
+
+
+def test_a_commit_that_was_lost_before_it_arrived_is_made_again(store: StateStore, postgres: Any, proxy: Proxy) -> None:
+    """The server process is killed while the transaction is open."""
+    with store.lease("c", "me", wait_s=0) as lease:
+        before = store.load("c")
+        once = iter([True])
+
+        def kill(data: bytes) -> bool:
+            if b"INSERT INTO cdc_batch" in data and next(once, False):
+                postgres.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state LIKE 'idle in%'")
+            return False
+
+        proxy.lose = kill
+        stored = store.commit(lease, before, manifest(), "x")
+    assert next(once, None) is None
+    assert stored == store.load("c")
+    assert [b["batch"] for b in store.batches("c")] == [1]
+    assert _versions(store) == [1]
+
+
+def test_somebody_elses_write_is_not_taken_for_a_lost_answer(store: StateStore, proxy: Proxy) -> None:
+    with store.lease("c", "me", wait_s=0) as lease:
+        before = store.load("c")
+        store.advance(lease, before, Offset(position={"entry": 7}))
+        with pytest.raises(CommitConflict):
+            store.advance(lease, before, Offset(position={"entry": 8}))
+
+
+def test_a_lease_whose_answer_was_lost_ends_by_itself(proxy: Proxy, postgres: Any, postgres_url: str) -> None:
+    """Nobody knows that it was got; it is held until its time is over, and then taken anew."""
+    store = StateStore(_through(proxy, postgres, postgres_url), lease_ttl_s=1)
+    _next_commit(proxy)
+    with store.lease("c", "me", wait_s=20) as lease:
+        store.confirm(lease)
+    assert (proxy.lost, lease.epoch) == (1, 2)
+    store.close()
+
+
+def test_a_renewal_whose_connection_is_lost_is_made_again(proxy: Proxy, postgres: Any, postgres_url: str) -> None:
+    store, other = StateStore(_through(proxy, postgres, postgres_url), lease_ttl_s=1.5), StateStore(postgres_url)
+    with store.lease("c", "me", wait_s=0) as lease:
+        _next_commit(proxy)
+        until = time.monotonic() + 3
+        while time.monotonic() < until:  # twice as long as a lease lives by itself
+            with pytest.raises(LeaseHeld), other.lease("c", "other", wait_s=0):
+                pytest.fail("two runs at once")
+            time.sleep(0.1)
+        store.confirm(lease)
+    assert proxy.lost == 1
+    store.close()
+    other.close()
+
+
+# unreachable
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda s: s.verify(),
+        lambda s: s.load("c"),
+        lambda s: list(s.schema_history("c")),
+        lambda s: s._acquire("c", "me", 0),
+    ],
+    ids=["verify", "load", "schema history", "lease"],
+)
+def test_a_database_that_is_away_for_a_while_is_waited_for(
+    ask: Callable[[StateStore], Any], postgres: Any, postgres_url: str
+) -> None:
+    with Proxy(postgres.host, postgres.port, listen=False) as proxy:
+        store = StateStore(_through(proxy, postgres, postgres_url), patience_s=30)
+        threading.Timer(0.5, proxy.listen).start()
+        began = time.monotonic()
+        ask(store)
+        assert time.monotonic() - began > 0.4
+        store.close()
+
+
+def test_a_database_that_stays_away_is_an_error_for_the_person_on_call(postgres: Any, postgres_url: str) -> None:
+    with Proxy(postgres.host, postgres.port, listen=False) as proxy:
+        url = _through(proxy, postgres, postgres_url)
+        store = StateStore(url, patience_s=0.5)
+        began = time.monotonic()
+        with pytest.raises(StateUnavailable, match="cannot be reached") as caught:
+            store.load("c")
+        assert 0.4 < time.monotonic() - began < 15
+        assert f"cdc:***@127.0.0.1:{proxy.port}/" in (caught.value.where or "")
+        assert caught.value.safe
+        assert caught.value.remedy
+        store.close()
+
+
+def test_a_locked_sqlite_database_is_waited_for(tmp_path: Path) -> None:
+    store = StateStore(f"sqlite:///{tmp_path}/state.db")
+    store.create_tables()
+    other = sqlite3.connect(tmp_path / "state.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    threading.Timer(0.5, lambda: other.execute("ROLLBACK")).start()
+    with store.lease("c", "me", wait_s=0) as lease:
+        assert store.advance(lease, store.load("c"), Offset(position={"entry": 1})).version == 1
+    store.close()
+    other.close()

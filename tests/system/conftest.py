@@ -1,0 +1,62 @@
+"""One Airflow and one inventory database for all tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.airflow import Airflow, Services, example
+
+LONG = """
+from airflow.sdk import DAG
+from airflow_provider_cdc.dag import ConnectorDefinition
+from airflow_provider_cdc.operators.capture import CaptureOperator
+
+long = ConnectorDefinition(
+    name="long", source="mariadb", changelog="{changelog}",
+    properties={{"database.server.id": 4712, "table.include.list": "inventory.orders"}},
+)
+with DAG("long_capture", schedule=None):
+    CaptureOperator(task_id="capture", definition=long, conn_id="inventory_mariadb", run_for=3600)
+"""
+
+
+@pytest.fixture(scope="package")
+def inventory(mariadb: Any) -> Iterator[Any]:
+    """The server with an ``inventory`` database of three tables."""
+    mariadb.sql(
+        "DROP DATABASE IF EXISTS inventory",
+        "CREATE DATABASE inventory",
+        "CREATE TABLE inventory.customers (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(50), balance DECIMAL(10,2))",
+        "CREATE TABLE inventory.products (id INT PRIMARY KEY, name VARCHAR(100), weight DOUBLE)",
+        "CREATE TABLE inventory.orders (id INT PRIMARY KEY, customer INT, product INT, at TIMESTAMP(3) NULL)",
+        "INSERT INTO inventory.customers VALUES (1, 'Ann', 10.50), (2, 'Böb', NULL)",
+        "INSERT INTO inventory.products VALUES (1, 'hammer', 1.5)",
+        "INSERT INTO inventory.orders VALUES (1, 1, 1, '2024-01-02 03:04:05.678')",
+    )
+    yield mariadb
+    mariadb.sql("DROP DATABASE inventory")
+
+
+@pytest.fixture(scope="package")
+def airflow(inventory: Any, tmp_path_factory: pytest.TempPathFactory) -> Airflow:
+    """Airflow as a user has it after ``pip install``, ``airflow db migrate`` and ``airflow cdc setup``."""
+    airflow = Airflow(tmp_path_factory.mktemp("airflow"))
+    airflow.connection(
+        "inventory_mariadb", conn_type="cdc_mariadb", host=inventory.host, port=inventory.port, login=inventory.user,
+        password=inventory.password,
+    )  # fmt: skip
+    example("inventory_mariadb_to_delta", airflow.dags)
+    (airflow.dags / "long_capture.py").write_text(LONG.format(changelog=airflow.home / "cdc" / "changelog"))
+    airflow.run("db", "migrate")
+    airflow.run("cdc", "setup")
+    return airflow
+
+
+@pytest.fixture(scope="package")
+def services(airflow: Airflow) -> Iterator[Services]:
+    """All of Airflow's services."""
+    with Services(airflow) as services:
+        yield services

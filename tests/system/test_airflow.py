@@ -1,0 +1,229 @@
+"""The provider in a real Airflow, installed from its wheel: commands, the example DAG with Spark, services and pages."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.state.models import VERSION_TABLE, Base
+from tests.support.airflow import Airflow, Services
+
+pytestmark = [pytest.mark.airflow, pytest.mark.slow]
+
+DAG = "inventory_mariadb_to_delta"
+SECRET = "password"
+
+
+# commands
+
+
+def test_the_provider_is_there_from_its_wheel(airflow: Airflow) -> None:
+    listed = json.loads(airflow.run("providers", "list", "-o", "json").stdout)
+    (ours,) = [p for p in listed if p["package_name"] == "airflow-provider-cdc"]
+    assert ours["version"] == "0.1.0"
+    hooks = json.loads(airflow.run("providers", "hooks", "-o", "json").stdout)
+    types = {h["connection_type"]: h["class"] for h in hooks if h["package_name"] == "airflow-provider-cdc"}
+    assert set(types) == {"cdc_mariadb", "cdc_mysql", "cdc_memory", "cdc_state"}
+    where = "import airflow_provider_cdc, spark_jobs; print(airflow_provider_cdc.__file__, spark_jobs.__file__)"
+    import subprocess
+    import sys
+
+    code = subprocess.run(
+        [sys.executable, "-c", where], env=airflow.environment, cwd="/", capture_output=True, text=True
+    )
+    assert all(path.startswith(str(airflow.site)) for path in code.stdout.split()), code
+
+
+def test_db_migrate_has_made_our_tables_with_a_version_of_their_own(airflow: Airflow) -> None:
+    assert {VERSION_TABLE, *Base.metadata.tables} <= airflow.tables()
+    assert airflow.sql(f"SELECT version_num FROM {VERSION_TABLE}") == [("0001",)]
+    airflow.run("db", "migrate")  # again: nothing to do, nothing lost
+    assert airflow.sql(f"SELECT version_num FROM {VERSION_TABLE}") == [("0001",)]
+
+
+def test_setup_makes_the_connection_once_and_does_not_show_or_replace_it(airflow: Airflow) -> None:
+    assert "is as it should be" in airflow.run("cdc", "setup").stdout
+    url = "postgresql+psycopg://u:hunter2hunter2@127.0.0.1:1/x"
+    made = airflow.run("cdc", "setup", "--conn-id", "other", "--url", url, status=1)
+    assert "cannot be reached" in made.stdout
+    assert "hunter2" not in made.stdout + made.stderr
+    refused = airflow.run("cdc", "setup", "--conn-id", "other", status=1)
+    assert "exists and says something else" in refused.stderr
+    assert "was made" in airflow.run("cdc", "setup", "--conn-id", "other", "--replace").stdout
+    ((stored,),) = airflow.sql("SELECT password FROM connection WHERE conn_id = 'cdc_state_default'")
+    assert "sqlite" not in stored  # encrypted
+
+
+def test_check_tells_before_the_first_run_whether_the_database_is_ready(airflow: Airflow) -> None:
+    assert airflow.run("cdc", "check", "--conn-id", "inventory_mariadb").stdout == "Ready for capture.\n"
+
+
+# the example DAG
+
+
+@pytest.fixture(scope="module")
+def ran(airflow: Airflow, inventory: Any) -> Airflow:
+    """After one run of the example DAG, Spark included."""
+    result = airflow.run("dags", "test", DAG)
+    output = result.stdout + result.stderr
+    assert "state:success" in output or "successful" in output, output[-5000:]
+    assert "--conf spark.ui.enabled=false" in output
+    return airflow
+
+
+def test_the_example_dag_makes_the_tables_equal(ran: Airflow, inventory: Any) -> None:
+    lake = ran.home / "cdc" / "lake" / "inventory"
+    assert delta_rows(lake / "customers") == sorted(inventory.sql("SELECT id, name, balance FROM inventory.customers"))
+    assert delta_rows(lake / "products") == sorted(inventory.sql("SELECT id, name, weight FROM inventory.products"))
+    assert len(delta_rows(lake / "orders")) == 1
+
+
+def test_each_table_has_an_asset_event_with_rows_and_position(ran: Airflow) -> None:
+    found = {
+        uri: json.loads(extra)
+        for uri, extra in ran.sql(
+            "SELECT a.uri, e.extra FROM asset_event e JOIN asset a ON a.id = e.asset_id ORDER BY e.id"
+        )
+    }
+    tables = ("customers", "products", "orders")
+    assert set(found) == {f"cdc://inventory/inventory.inventory.{t}" for t in tables}
+    event = found["cdc://inventory/inventory.inventory.customers"]
+    assert event["rows"] == {"r": 2}
+    assert event["position"]["file"].startswith("binlog.")
+    assert event["last_batch"] >= 1
+
+
+def test_tasks_leave_a_small_result_and_a_link_to_the_batch(ran: Airflow) -> None:
+    found = {(task, key): json.loads(value) for task, key, value in ran.sql("SELECT task_id, key, value FROM xcom")}
+    assert found[("capture", "return_value")]["events"] == 4
+    assert found[("apply", "return_value")]["topics"]["inventory.inventory.customers"] == 2
+    batch = found[("apply", "return_value")]["last_batch"]
+    assert found[("capture", "_link_BatchLink")] == f"/cdc/connectors/inventory/batches/{batch}"
+    assert found[("apply", "_link_BatchLink")] == f"/cdc/connectors/inventory/batches/{batch}"
+    assert all(len(json.dumps(value)) < 2000 for value in found.values())
+
+
+def test_the_commands_know_the_connector_after_its_run(ran: Airflow) -> None:
+    (listed,) = json.loads(ran.run("cdc", "connectors", "-o", "json").stdout)
+    assert (listed["connector"], listed["source"]) == ("inventory", "mariadb")
+    printed = ran.run("cdc", "events", "inventory", "--topic", "inventory.inventory.products").stdout
+    (record,) = [json.loads(line) for line in printed.splitlines()]
+    assert record["key"] == {"id": 1}
+    assert record["value"]["after"] == {"id": 1, "name": "hammer", "weight": 1.5}
+    assert "Ready for capture." in ran.run("cdc", "check", "inventory").stdout
+
+
+# the services
+
+
+def test_the_connection_form_knows_our_types(services: Services) -> None:
+    types = {h["connection_type"]: h for h in services.json("GET", "/ui/connections/hook_meta")}
+    form = types["cdc_mariadb"]
+    assert form["standard_fields"]["login"]["title"] == "User"
+    assert form["standard_fields"]["url_schema"]["hidden"]
+    assert "database.ssl.mode" in form["extra_fields"]
+    assert types["cdc_state"]["standard_fields"]["password"]["title"] == "SQLAlchemy URL"
+
+
+def test_testing_a_connection_in_the_form_checks_the_prerequisites(services: Services, inventory: Any) -> None:
+    body = {"connection_id": "new", "conn_type": "cdc_mariadb", "host": inventory.host, "port": inventory.port}
+    good = {**body, "login": inventory.user, "password": inventory.password}
+    assert services.json("POST", "/api/v2/connections/test", good) == {"status": True, "message": "Ready for capture."}
+    bad = services.json("POST", "/api/v2/connections/test", {**good, "password": "wrong-one"})
+    assert bad["status"] is False
+    assert "Access denied" in bad["message"]
+
+
+def test_pages_need_a_login_and_show_no_secret(services: Services, ran: Airflow, inventory: Any) -> None:
+    batch = json.loads(ran.run("cdc", "batches", "inventory", "-o", "json").stdout)[0]["batch"]
+    pages = ("/cdc/", "/cdc/connectors.json", "/cdc/connectors/inventory", f"/cdc/connectors/inventory/batches/{batch}")
+    for page in pages:
+        assert services.request("GET", page, login=False)[0] == 401
+        status, text = services.request("GET", page, login=False, accept="text/html")
+        assert status == 307
+        assert "/api/v2/auth/login?next=" in text
+        status, text = services.request("GET", page, accept="text/html")
+        assert status == 200, text
+        assert "inventory" in text
+        assert f"{SECRET}=" not in text
+    assert "inventory.inventory.customers" in text
+    assert services.request("GET", "/cdc/connectors/nope")[0] == 404
+    assert services.request("GET", "/cdc/openapi.json")[0] == 404
+
+
+def test_a_change_wakes_the_waiting_dag(services: Services, ran: Airflow, inventory: Any) -> None:
+    services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": False})
+    services.until(lambda: task(services, DAG, "wait") == "deferred", 120, "the sensor is deferred")
+    arguments = ran.sql("SELECT kwargs FROM trigger")
+    assert arguments
+    assert all(inventory.password * 2 not in str(a) for a in arguments)
+    inventory.sql("INSERT INTO inventory.customers (name) VALUES ('Cyd')")
+    # the run goes on to capture it; what follows it is another test's
+    services.until(lambda: task(services, DAG, "capture") == "success", 120, "the change is captured")
+    services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": True})
+    printed = ran.run("cdc", "events", "inventory", "--topic", "inventory.inventory.customers").stdout
+    last = json.loads(printed.splitlines()[-1])
+    assert (last["value"]["op"], last["value"]["after"]["name"]) == ("c", "Cyd")
+
+
+def test_a_capture_that_is_ended_from_the_ui_commits_and_frees_its_lease(
+    services: Services, ran: Airflow, inventory: Any
+) -> None:
+    services.json("PATCH", "/api/v2/dags/long_capture", {"is_paused": False})
+    services.json("POST", "/api/v2/dags/long_capture/dagRuns", {"logical_date": None})
+    services.until(lambda: batches(ran, "long") == 1, 120, "the snapshot is committed")
+    inventory.sql("INSERT INTO inventory.orders (id) VALUES (2)")
+    time.sleep(2)  # the event is read, its batch is not due for a minute
+    assert batches(ran, "long") == 1
+    run = services.json("GET", "/api/v2/dags/long_capture/dagRuns")["dag_runs"][0]["dag_run_id"]
+    path = f"/api/v2/dags/long_capture/dagRuns/{run}/taskInstances/capture"
+    services.json("PATCH", path, {"new_state": "failed"})
+    services.until(lambda: batches(ran, "long") == 2, 60, "the open batch is committed")
+    services.until(
+        lambda: ran.sql("SELECT owner FROM cdc_lease WHERE connector = 'long'") == [(None,)], 30, "the lease is free"
+    )
+
+
+def batches(airflow: Airflow, connector: str) -> int:
+    ((count,),) = airflow.sql("SELECT count(*) FROM cdc_batch WHERE connector = ?", connector)
+    return int(count)
+
+
+def task(services: Services, dag: str, task_id: str) -> str | None:
+    """State of a task in the newest scheduled run."""
+    runs = services.json("GET", f"/api/v2/dags/{dag}/dagRuns?order_by=-run_after&limit=1&run_type=scheduled")[
+        "dag_runs"
+    ]
+    if not runs:
+        return None
+    found = services.json("GET", f"/api/v2/dags/{dag}/dagRuns/{runs[0]['dag_run_id']}/taskInstances/{task_id}")
+    return str(found["state"])
+
+
+def delta_rows(table: Path) -> list[tuple[Any, ...]]:
+    """Rows of a Delta table without deletion vectors, by its log."""
+    import pyarrow.parquet as pq
+
+    files: set[str] = set()
+    names: dict[str, str] = {}
+    for entry in sorted((table / "_delta_log").glob("*.json")):
+        for line in entry.read_text().splitlines():
+            action = json.loads(line)
+            if "metaData" in action:
+                fields = json.loads(action["metaData"]["schemaString"])["fields"]
+                names = {f["metadata"].get("delta.columnMapping.physicalName", f["name"]): f["name"] for f in fields}
+            if "add" in action:
+                assert "deletionVector" not in action["add"]
+                files.add(action["add"]["path"])
+            if "remove" in action:
+                files.discard(action["remove"]["path"])
+    rows: list[tuple[Any, ...]] = []
+    for file in files:
+        content = pq.read_table(table / file, partitioning=None)
+        assert set(names.values()) == {names[n] for n in content.column_names if n in names}
+        rows += [tuple(row.values()) for row in content.to_pylist()]
+    return sorted(rows)

@@ -1,0 +1,154 @@
+"""The trigger: when it fires, what it survives, and what it never knows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.hooks.connector import ConnectorAccess
+from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
+from tests.support.face import Shop, connect, make_shop
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    shop = make_shop(monkeypatch, tmp_path, "trigger")
+    yield shop
+    shop.store.close()
+
+
+def trigger(definition: ConnectorDefinition) -> ChangesAvailableTrigger:
+    """As the triggerer makes it: from what was serialized."""
+    made = ChangesAvailableTrigger(ConnectorAccess(definition, "shop").document(), poll_interval=0.05)
+    path, arguments = made.serialize()
+    assert path == "airflow_provider_cdc.triggers.changes_available.ChangesAvailableTrigger"
+    return ChangesAvailableTrigger(**json.loads(json.dumps(arguments)))
+
+
+async def first(trigger: ChangesAvailableTrigger, *, within: float = 20) -> Any:
+    """The first event, ``None`` when there is none in time."""
+    events = trigger.run()
+    try:
+        return (await asyncio.wait_for(anext(events), within)).payload  # type: ignore[arg-type]
+    except TimeoutError:
+        return None
+
+
+def capture(shop: Shop) -> None:
+    from airflow_provider_cdc.operators.capture import CaptureOperator
+    from tests.support.face import context
+
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+
+
+def test_it_fires_at_once_where_nothing_was_captured_yet(shop: Shop) -> None:
+    assert asyncio.run(first(trigger(shop.definition))) == {"reason": "nothing is captured yet"}
+
+
+def test_it_waits_while_there_is_nothing_and_fires_when_there_is(shop: Shop) -> None:
+    capture(shop)
+
+    async def story() -> None:
+        waiting = asyncio.create_task(first(trigger(shop.definition)))
+        await asyncio.sleep(0.5)
+        assert not waiting.done()
+        shop.order(1)
+        assert await waiting == {"reason": "the log has gone on to entry 2"}
+
+    asyncio.run(story())
+
+
+def test_one_that_is_taken_over_by_another_triggerer_goes_on_where_the_state_stands(shop: Shop) -> None:
+    capture(shop)
+
+    async def story() -> None:
+        abandoned = asyncio.create_task(first(trigger(shop.definition)))
+        await asyncio.sleep(0.3)
+        abandoned.cancel()
+        shop.order(1)  # while nobody waits
+        assert await first(trigger(shop.definition)) == {"reason": "the log has gone on to entry 2"}
+
+    asyncio.run(story())
+
+
+def test_it_fires_when_the_properties_were_changed(shop: Shop) -> None:
+    capture(shop)
+    changed = ConnectorDefinition("shop", "memory", shop.definition.changelog, {"table.include.list": "x"})
+    assert asyncio.run(first(trigger(changed))) == {"reason": "the connector's properties were changed"}
+
+
+def test_the_event_loop_is_free_while_the_source_is_asked(shop: Shop) -> None:
+    capture(shop)
+
+    async def story() -> int:
+        waiting = asyncio.create_task(first(trigger(shop.definition), within=1))
+        beats = 0
+        while not waiting.done():
+            await asyncio.sleep(0.01)
+            beats += 1
+        return beats
+
+    assert asyncio.run(story()) > 30
+
+
+def test_serialized_arguments_hold_no_secret(monkeypatch: pytest.MonkeyPatch, mariadb: Any, tmp_path: Path) -> None:
+    connect(monkeypatch, "shop", conn_type="cdc_mariadb", host=mariadb.host, password="hunter2hunter2", login="cdc")
+    definition = ConnectorDefinition("shop", "mariadb", "/lake", {"database.server.id": 4711})
+    made = trigger(definition)
+    assert "hunter2" not in repr(made)
+    assert "hunter2" not in json.dumps(made.serialize())
+
+
+def test_what_a_person_must_mend_ends_the_waiting(
+    monkeypatch: pytest.MonkeyPatch, mariadb: Any, tmp_path: Path
+) -> None:
+    definition = mariadb_connector(monkeypatch, mariadb, tmp_path, password="wrong")
+    event = asyncio.run(first(trigger(definition)))
+    assert "Access denied" in event["error"]
+
+
+def test_a_source_that_does_not_answer_is_asked_until_it_does(
+    monkeypatch: pytest.MonkeyPatch, mariadb_factory: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with mariadb_factory() as server:
+        definition = mariadb_connector(monkeypatch, server, tmp_path, password=server.password)
+        server.stop()
+
+        async def story() -> Any:
+            waiting = asyncio.create_task(first(trigger(definition), within=60))
+            told = ""
+            while "cannot be asked (2 in a row)" not in told:
+                await asyncio.sleep(0.05)
+                assert not waiting.done()
+                told += "".join(capfd.readouterr())
+            await asyncio.to_thread(server.start)
+            server.sql("CREATE DATABASE d")
+            return await waiting
+
+        assert "the log has gone on to binlog." in asyncio.run(story())["reason"]
+
+
+def mariadb_connector(
+    monkeypatch: pytest.MonkeyPatch, server: Any, folder: Path, *, password: str
+) -> ConnectorDefinition:
+    """A connector that has an offset."""
+    from airflow_provider_cdc.core.position import Offset
+
+    url = f"sqlite:///{folder}/state.db"
+    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=url)
+    usual = {"host": server.host, "port": server.port, "login": server.user}
+    connect(monkeypatch, "shop", conn_type="cdc_mariadb", password=password, **usual)
+    store = StateStore(url)
+    store.create_tables()
+    with store.lease("shop", "a test", wait_s=0) as lease:
+        end = {"file": "binlog.000001", "pos": 4, "server": "id-1000"}
+        store.advance(lease, store.load("shop"), Offset(position=end))
+    store.close()
+    return ConnectorDefinition("shop", "mariadb", str(folder / "changelog"), {"database.server.id": 4711})
