@@ -1,0 +1,230 @@
+"""A real Airflow in a folder of its own, with this project installed from its wheel."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from dev import paths
+from dev.bootstrap import jars, uv
+from dev.bootstrap.report import Step
+from dev.servers.process import tail
+
+DAGS = paths.ROOT / "dags"
+START_SECONDS = 180
+
+
+def build_wheel(folder: Path) -> Path:
+    """The project's wheel, freshly built."""
+    binary = uv.ensure(Step(quiet=True))
+    command = [str(binary), "build", "--quiet", "--wheel", "--out-dir", str(folder), str(paths.ROOT)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def install(wheel: Path, folder: Path) -> None:
+    """Unpack a wheel where ``PYTHONPATH`` finds it before the working copy."""
+    binary = uv.ensure(Step(quiet=True))
+    command = [
+        str(binary),
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        sys.executable,
+        "--no-deps",
+        "--target",
+        str(folder),
+    ]
+    subprocess.run([*command, str(wheel)], check=True, capture_output=True, text=True)
+
+
+class Airflow:
+    """Runs commands, and for as long as it is entered all of Airflow's services.
+
+    :param folder: becomes ``AIRFLOW_HOME`` and holds everything else
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.home, self.site = folder, folder / "home", folder / "site"
+        self.dags = folder / "dags"
+        for made in (self.home, self.dags):
+            made.mkdir(parents=True)
+        install(build_wheel(folder / "wheel"), self.site)
+        self.environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW_", "CDC_"))},
+            "AIRFLOW_HOME": str(self.home),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
+            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+            "AIRFLOW_VAR_CDC_JARS": ",".join(map(str, jars.ensure("delta"))),
+            "PYTHONPATH": str(self.site),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "NO_COLOR": "1",
+        }
+
+    def connection(self, conn_id: str, **fields: Any) -> None:
+        """A connection by environment variable, for processes started from now on."""
+        self.environment[f"AIRFLOW_CONN_{conn_id.upper()}"] = json.dumps(fields)
+
+    def run(self, *arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+        """``airflow <arguments>``; fails when it ends with another status."""
+        result = subprocess.run(
+            ["airflow", *arguments], env=self.environment, cwd=self.folder, capture_output=True, text=True
+        )
+        text = f"airflow {' '.join(arguments)} ended with {result.returncode}\n{result.stdout[-6000:]}\n{result.stderr[-6000:]}"
+        assert result.returncode == status, text
+        return result
+
+    def sql(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
+        """Ask the metadata DB."""
+        with sqlite3.connect(f"file:{self.home}/airflow.db?mode=ro", uri=True, timeout=30) as connection:
+            return connection.execute(query, arguments).fetchall()
+
+    def tables(self) -> set[str]:
+        return {name for (name,) in self.sql("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+class Services:
+    """``airflow standalone``: scheduler, DAG processor, triggerer and API server."""
+
+    def __init__(self, airflow: Airflow) -> None:
+        self.airflow = airflow
+        self.port, *others = _free_ports(4)
+        self.log = airflow.folder / "standalone.log"
+        self._environment = {
+            **airflow.environment,
+            "AIRFLOW__API__PORT": str(self.port),
+            "AIRFLOW__API__WORKERS": "1",
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://localhost:{self.port}/execution/",
+            "AIRFLOW__CORE__PARALLELISM": "4",
+            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(others[0]),
+            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(others[1]),
+            "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_SERVER_PORT": str(others[2]),
+            "AIRFLOW__API_AUTH__JWT_SECRET": os.urandom(64).hex(),
+        }
+        self._token: str | None = None
+
+    def __enter__(self) -> Self:
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                ["airflow", "standalone"], env=self._environment, cwd=self.airflow.folder, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        try:
+            self.until(self._healthy, START_SECONDS, "Airflow is up")
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self._stop()
+
+    def request(
+        self, method: str, path: str, body: Any = None, *, login: bool = True, accept: str = "application/json"
+    ) -> tuple[int, str]:
+        """Status and text of an answer of the API server. Redirections are not followed."""
+        headers = {"content-type": "application/json", "accept": accept}
+        if login:
+            headers["authorization"] = f"Bearer {self._login()}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"http://localhost:{self.port}{path}", method=method, headers=headers, data=data
+        )
+        try:
+            with urllib.request.build_opener(_Stay).open(request, timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.headers.get("location") or e.read().decode()
+
+    def json(self, method: str, path: str, body: Any = None) -> Any:
+        """An answer that must be good."""
+        status, text = self.request(method, path, body)
+        assert status < 300, f"{method} {path}: {status} {text}"
+        return json.loads(text)
+
+    def until(self, condition: Any, seconds: float, what: str) -> Any:
+        """Wait for a condition; returns what it returned."""
+        deadline = time.monotonic() + seconds
+        while not (value := condition()):
+            assert self._process.poll() is None, f"Airflow has ended\n{tail(self.log, 60)}"
+            assert time.monotonic() < deadline, f"not within {seconds} s: {what}\n{tail(self.log, 60)}"
+            time.sleep(0.3)
+        return value
+
+    def _healthy(self) -> bool:
+        try:
+            status, text = self.request("GET", "/api/v2/monitor/health", login=False)
+        except OSError:
+            return False
+        parts = json.loads(text) if status == 200 else {}
+        needed = ("scheduler", "triggerer", "dag_processor", "metadatabase")
+        return all(parts.get(part, {}).get("status") == "healthy" for part in needed)
+
+    def _login(self) -> str:
+        if self._token is None:
+            passwords = json.loads((self.airflow.home / "simple_auth_manager_passwords.json.generated").read_text())
+            body = {"username": "admin", "password": passwords["admin"]}
+            status, text = self.request("POST", "/auth/token", body, login=False)
+            assert status == 201, text
+            self._token = str(json.loads(text)["access_token"])
+        return self._token
+
+    def _stop(self) -> None:
+        """The whole group, by and by more firmly: a lone signal leaves services behind."""
+        for number, seconds in ((signal.SIGINT, 5), (signal.SIGTERM, 3), (signal.SIGKILL, 10)):
+            try:
+                os.killpg(self._process.pid, number)
+            except ProcessLookupError:
+                break
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline and _group_lives(self._process.pid):
+                self._process.poll()
+                time.sleep(0.1)
+        self._process.wait(10)
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+    finally:
+        for s in sockets:
+            s.close()
+
+
+def example(name: str, folder: Path) -> None:
+    """Put one of the example DAGs into a DAG folder."""
+    shutil.copy(DAGS / f"{name}.py", folder)

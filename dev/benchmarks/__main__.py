@@ -1,0 +1,176 @@
+"""``dev/bench capture | snapshot | apply``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dev import paths
+from dev.benchmarks import apply, debezium, figures, machine
+from dev.benchmarks.figures import Bar
+from dev.benchmarks.ours import Ours
+from dev.benchmarks.workload import DATABASE, Work
+from dev.bootstrap.report import Problem, Report, Step
+from dev.servers import MariaDb, MySql
+from dev.servers.mysql_family import MySqlFamily
+
+CAPTURE_BARS = [
+    Bar("ratio.events_per_cpu_s", 12),
+    Bar("ratio.events_per_s", 8),
+    Bar("ours.peak_rss_mb", 500, at_most=True),
+]
+SNAPSHOT_BARS = [Bar("ratio.rows_per_s", 5), Bar("ours.peak_rss_mb", 500, at_most=True)]
+_BIG = {"innodb_buffer_pool_size": "512M", "max_binlog_size": "1G"}
+
+
+def main() -> int:
+    options = _arguments()
+    folder = Path(tempfile.mkdtemp(prefix="cdc-bench-", dir=_scratch()))
+    try:
+        with _server(options.server) as server:
+            bench = {"capture": _capture, "snapshot": _snapshot, "apply": apply.run}[options.what]
+            document, bars = bench(options, server, folder)
+    except Problem as problem:
+        print(f"\n{problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    text, fine = figures.verdicts(bars, document)
+    print(f"\n{text}" if text else "")
+    if options.json:
+        options.json.write_text(json.dumps(document, indent=2) + "\n")
+        print(f"Written to {options.json}.")
+    return 0 if fine or not options.check else 1
+
+
+def _capture(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple[dict[str, Any], list[Bar]]:
+    """Row events that are in the binary log already."""
+    table, rival = f"{DATABASE}.stream", not options.skip_debezium
+    report = Report(4 + 3 * rival)
+    ours = Ours(server, options.server, table, folder / "ours")
+    other = debezium.Debezium(server, options.server, table, folder / "debezium")
+    if rival:
+        with report.step("Debezium") as step:
+            debezium.ensure(step)
+    with server.connect(autocommit=False) as connection:
+        with report.step("start at an empty table") as step:
+            work = Work(connection, step.progress)
+            work.prepare("stream")
+            ours.run(step.progress)
+        if rival:
+            with report.step("start of Debezium") as step:
+                other.run(0, step.progress, idle_s=8)
+        with report.step(f"{options.rows:,} row events into the binary log") as step:
+            Work(connection, step.progress).stream("stream", options.rows)
+    runs = _runs(options, report, ours, folder)
+    theirs = None
+    if rival:
+        with report.step("Debezium captures") as step:
+            theirs = figures.summed_up([_measured(other.run(options.rows, step.progress), step)], "events")
+    return _document(options, runs, theirs, "events"), CAPTURE_BARS
+
+
+def _snapshot(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple[dict[str, Any], list[Bar]]:
+    """A table that is read whole."""
+    table, rival = f"{DATABASE}.whole", not options.skip_debezium
+    report = Report(3 + 2 * rival)
+    if rival:
+        with report.step("Debezium") as step:
+            debezium.ensure(step)
+    with (
+        server.connect(autocommit=False) as connection,
+        report.step(f"a table of {options.rows:,} rows") as step,
+    ):
+        work = Work(connection, step.progress)
+        work.prepare("whole")
+        work.fill("whole", options.rows)
+        connection.cursor().execute(f"ANALYZE TABLE {table}")
+    runs = _runs(options, report, Ours(server, options.server, table, folder / "ours"), folder)
+    theirs = None
+    if rival:
+        other = debezium.Debezium(server, options.server, table, folder / "debezium")
+        with report.step("Debezium reads the table") as step:
+            theirs = figures.summed_up([_measured(other.run(options.rows, step.progress), step)], "rows")
+    return _document(options, runs, theirs, "rows"), SNAPSHOT_BARS
+
+
+def _runs(options: argparse.Namespace, report: Report, ours: Ours, folder: Path) -> list[dict[str, Any]]:
+    """A first run that compiles what has to be compiled and watches the stages, then those that count."""
+    with report.step("ours, with stopwatches (compiles the kernels if need be)") as step:
+        ours.at(folder / "warm").run(step.progress)
+        watched = ours.at(folder / "watched").run(step.progress, stages=True)
+        _measured(watched, step)
+    runs = []
+    with report.step("ours captures") as step:
+        for _ in range(options.repeat):
+            run = ours.at(folder / "run")
+            runs.append(_measured(run.run(step.progress), step))
+    for run in (watched, *runs):
+        if run["events"] != options.rows:
+            raise Problem(
+                f"{run['events']:,} events were captured instead of {options.rows:,}: the figures mean nothing."
+            )
+    runs[0]["stages"] = figures.shares(watched["stages"], watched["cpu_s"])
+    return runs
+
+
+def _measured(run: dict[str, Any], step: Step) -> dict[str, Any]:
+    step.done(f"{run['events'] / run['seconds']:,.0f} a second, {run['cpu_s']:.1f} CPU s, {run['peak_rss_mb']:,.0f} MB")
+    return run
+
+
+def _document(
+    options: argparse.Namespace, runs: list[dict[str, Any]], theirs: dict[str, Any] | None, unit: str
+) -> dict[str, Any]:
+    ours = {**figures.summed_up(runs, unit), "stages": runs[0]["stages"]}
+    document = figures.compared(ours, theirs, unit)
+    document |= {"server": options.server, "rows": options.rows, "load": machine.load()}
+    print(f"\n{figures.table(document, unit)}\n\n{figures.shares_text(ours['stages'])}")
+    print(f"\nLoad average at the end: {document['load']}. Figures count only from a machine that does nothing else.")
+    return document
+
+
+@contextmanager
+def _server(kind: str) -> Iterator[MySqlFamily]:
+    """A server of its own, with room for the work."""
+    server: MySqlFamily
+    if kind == "mariadb":
+        server = MariaDb({**_BIG, "innodb_log_file_size": "256M"})
+    else:
+        server = MySql({**_BIG, "innodb_redo_log_capacity": "512M"}, edition="9.7")
+    print(f"Starting {kind} …", flush=True)
+    with server:
+        yield server
+
+
+def _scratch() -> Path:
+    paths.RUN.mkdir(parents=True, exist_ok=True)
+    return paths.RUN
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="dev/bench", description=__doc__)
+    parser.add_argument("what", choices=["capture", "snapshot", "apply"])
+    parser.add_argument("--rows", type=int, help="row events or rows (1,000,000)", default=1_000_000)
+    parser.add_argument("--server", choices=["mariadb", "mysql"], default="mariadb")
+    parser.add_argument("--repeat", type=int, default=3, help="runs of ours, of which the median counts (3)")
+    parser.add_argument("--skip-debezium", action="store_true", help="measure ours only")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a bar is not met")
+    options = parser.parse_args()
+    if options.rows < 10 or options.repeat < 1:
+        parser.error("--rows must be at least 10 and --repeat at least 1")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

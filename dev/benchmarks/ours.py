@@ -1,0 +1,90 @@
+"""Our own capture on a server, each run in a process of its own from the same saved state."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dev import paths
+from dev.bootstrap.report import Problem
+from dev.servers.mysql_family import MySqlFamily
+
+
+class Ours:
+    """One connector of ours, with its state and change log in ``folder``."""
+
+    def __init__(self, server: MySqlFamily, kind: str, table: str, folder: Path) -> None:
+        self.folder = folder
+        self._kind = kind
+        self._properties = {
+            "topic.prefix": "bench",
+            "database.include.list": table.split(".")[0],
+            "table.include.list": table,
+            "database.server.id": 5402,
+        }
+        self._secrets = {
+            "database.hostname": server.host,
+            "database.port": server.port,
+            "database.user": server.user,
+            "database.password": server.password,
+        }
+
+    @property
+    def changelog(self) -> Path:
+        return self.folder / "changelog"
+
+    def at(self, folder: Path) -> Ours:
+        """The same connector, as far as it has come, continued in another folder."""
+        shutil.rmtree(folder, ignore_errors=True)
+        if self.folder.exists():
+            shutil.copytree(self.folder, folder)
+        other = Ours.__new__(Ours)
+        other.__dict__ |= self.__dict__ | {"folder": folder}
+        return other
+
+    def run(self, progress: Callable[[str], None], *, stages: bool = False) -> dict[str, Any]:
+        """Capture up to the end of the log.
+
+        :param stages: with stopwatches, which cost a little
+        :raises Problem: it failed
+        """
+        self.changelog.mkdir(parents=True, exist_ok=True)
+        given = {
+            "source": self._kind,
+            "changelog": str(self.changelog),
+            "state": f"sqlite:///{self.folder}/state.db",
+            "properties": self._properties,
+            "secrets": self._secrets,
+            "stages": stages,
+        }
+        file = self.folder / "run.json"
+        file.write_text(json.dumps(given))
+        command = [sys.executable, "-m", "dev.benchmarks.run_capture", str(file)]
+        figures: dict[str, Any] = {}
+        with (
+            (self.folder / "run.log").open("w") as log,
+            subprocess.Popen(
+                command, cwd=paths.ROOT, env=_environment(), text=True, stdout=subprocess.PIPE, stderr=log
+            ) as process,
+        ):
+            for line in process.stdout or ():
+                if line.startswith("{"):
+                    figures = json.loads(line)
+                elif line.startswith("progress"):
+                    progress(line.removeprefix("progress").strip())
+        if process.returncode or not figures:
+            tail = "".join((self.folder / "run.log").read_text().splitlines(keepends=True)[-15:])
+            raise Problem(f"The capture ended with {process.returncode}:\n{tail}")
+        return figures
+
+
+def _environment() -> dict[str, str]:
+    """As installed packages run: compiled once, not each time, whatever the developer's shell says."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"PYTHONPYCACHEPREFIX": str(paths.HOME / "bench" / "pycache")}

@@ -1,0 +1,104 @@
+"""Where the time of a capture goes: stopwatches around the seams, put there from outside for the benchmark."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+class Stages:
+    """CPU and wall seconds by stage. What runs inside a stage and is a stage itself counts only there."""
+
+    def __init__(self) -> None:
+        self.cpu: dict[str, float] = {}
+        self.wall: dict[str, float] = {}
+        self._local = threading.local()
+        self._lock = threading.Lock()
+
+    def function(self, owner: Any, name: str, stage: str) -> None:
+        """Watch a function or method."""
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            self._enter(stage)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._leave()
+
+        setattr(owner, name, watched)
+
+    def generator(self, owner: Any, name: str, stage: str) -> None:
+        """Watch a generator function: the time that it takes to come to each of its items."""
+        original: Callable[..., Iterator[Any]] = getattr(owner, name)
+
+        @functools.wraps(original)
+        def watched(*args: Any, **kwargs: Any) -> Iterator[Any]:
+            items = original(*args, **kwargs)
+            try:
+                while True:
+                    self._enter(stage)
+                    try:
+                        item = next(items)
+                    except StopIteration:
+                        return
+                    finally:
+                        self._leave()
+                    yield item
+            finally:
+                items.close()  # type: ignore[attr-defined]
+
+        setattr(owner, name, watched)
+
+    def figures(self) -> dict[str, dict[str, float]]:
+        """Stage → CPU and wall seconds."""
+        return {s: {"cpu_s": round(self.cpu[s], 3), "wall_s": round(self.wall[s], 3)} for s in sorted(self.cpu)}
+
+    def _enter(self, stage: str) -> None:
+        self._charge()
+        self._local.stack.append(stage)
+
+    def _leave(self) -> None:
+        self._charge()
+        self._local.stack.pop()
+
+    def _charge(self) -> None:
+        """Give the time since the last look to the stage on top."""
+        now = time.thread_time(), time.perf_counter()
+        if not hasattr(self._local, "stack"):
+            self._local.stack, self._local.last = [], now
+        if self._local.stack:
+            stage, last = self._local.stack[-1], self._local.last
+            with self._lock:
+                self.cpu[stage] = self.cpu.get(stage, 0.0) + now[0] - last[0]
+                self.wall[stage] = self.wall.get(stage, 0.0) + now[1] - last[1]
+        self._local.last = now
+
+
+def watch_capture(stages: Stages) -> None:
+    """Put stopwatches on everything that a capture from MySQL or MariaDB goes through."""
+    from airflow_provider_cdc.changelog.writer import ParquetBatchWriter
+    from airflow_provider_cdc.core.envelope import Envelope
+    from airflow_provider_cdc.sources.mysql.resultset import ResultReader, _Packets
+    from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot
+    from airflow_provider_cdc.sources.mysql.source import MySqlSource
+    from airflow_provider_cdc.sources.mysql.wire import BinlogConnection
+    from airflow_provider_cdc.state.store import StateStore
+
+    for owner in (BinlogConnection, _Packets):
+        stages.function(owner, "_receive", "socket")
+    stages.function(BinlogConnection, "_ask", "socket")
+    stages.function(ResultReader, "_execute", "socket")
+    stages.generator(MySqlSource, "stream", "decode")
+    stages.generator(ResultReader, "read", "decode")
+    stages.function(Envelope, "encode", "envelope")
+    stages.function(ParquetBatchWriter, "_handle", "parquet")
+    for name in ("check", "discover", "verify_position", "current_position"):
+        stages.function(MySqlSource, name, "catalogue")
+    stages.function(MySqlSnapshot, "_open", "catalogue")
+    for name in ("load", "commit", "confirm", "advance", "schema_history", "verify"):
+        stages.function(StateStore, name, "state")

@@ -1,0 +1,1 @@
+"""``dev/demo``: a live MariaDB kept equal in Delta tables, shown from beginning to end."""
