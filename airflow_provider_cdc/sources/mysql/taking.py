@@ -182,15 +182,16 @@ class Taking:
     # -- handing over -------------------------------------------------------------------------------------------------
 
     def _hand_over(self) -> Iterator[LogItem]:
-        """The complete transactions that were not handed over yet, as one block, up to ``until``."""
-        done = self._complete()
-        if done == self.first:
-            return
-        block = self._block(int(self.transactions[done - 1, k.TX_END]) + 1, done)
-        block.position = self.s.position = self._position(int(self.transactions[done - 1, k.TX_END]), self.first, done)
-        self.lo, self.first = int(self.transactions[done - 1, k.TX_END]) + 1, done
-        self.s.open, self.s.void = Open(), []
-        yield block
+        """The complete transactions that were not handed over yet, up to ``until``: one block, but for another server's log."""
+        while (done := self._complete()) > self.first:
+            last = int(self.transactions[done - 1, k.TX_END])
+            block = self._block(last + 1, done)
+            block.position = self.s.position = self._position(last, self.first, done)
+            self.lo, self.first = last + 1, done
+            self.s.open, self.s.void = Open(), []
+            yield block
+            if self.s.single or self.s.reached():
+                return
 
     def _hand_over_part(self) -> Iterator[LogItem]:
         """What is there of a transaction that is larger than the buffer."""
@@ -519,7 +520,8 @@ class Taking:
         tx = int(self.state[k.TX]) - 1
         s, first, xid = self.s, int(self.transactions[tx, k.TX_FIRST]), self._note(tx).xa or b.xa_id(body)
         yield from self._hand_over()
-        start = {"file": s.file, "pos": self.place(first) if first >= 0 else s.position.pos}
+        pos = self.place(first) if first >= 0 else s.position.pos
+        start = {"file": s.file, "pos": pos, "server": s.server.identity}
         yield from self._void_all(i)
         s.position = replace(s.position, prepared={**s.position.prepared, xid: start})
 
@@ -527,10 +529,10 @@ class Taking:
         s = self.s
         start = s.position.prepared.get(xid)
         rest = {x: place for x, place in s.position.prepared.items() if x != xid}
-        if start is None and commit and not s.commits_prepared:
-            why = (
-                f"XA transaction {xid} was prepared before the place where capture began, so that its rows are unknown"
-            )
+        elsewhere = start is not None and start["server"] != s.server.identity
+        if commit and not s.commits_prepared and (start is None or elsewhere):
+            when = "in the log of another server" if elsewhere else "before the place where capture began"
+            why = f"XA transaction {xid} was prepared {when}, so that its rows are unknown"
             raise b.unknown_event(b.QUERY, self.where(i), why)
         yield from self._hand_over()
         if start is not None and commit:

@@ -2,62 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.connectors import Connector, mysql_connector
+from tests.support.connectors import mysql_connector
+from tests.support.large import capture_apart, create, fill
 
 ROWS = 2_000_000
 BOUND_MB = 500
-
-_CAPTURE = """
-import json, sys
-from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
-name, kind, changelog, properties, secrets, state = json.load(sys.stdin)
-with open_capture(ConnectorDefinition(name, kind, changelog, properties), state, secrets=secrets) as capture:
-    events = capture.run().events
-status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-print(json.dumps({"events": events, "peak_mb": int(status["VmHWM"].split()[0]) / 1024}))
-"""
-
-
-def capture_apart(connector: Connector) -> dict[str, Any]:
-    """Capture in a process of its own: events and peak memory in MB."""
-    given = [
-        connector.name, connector.source, connector.changelog.storage.url, connector.properties, connector.secrets,
-        connector.state_url,
-    ]  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", _CAPTURE],
-        input=json.dumps(given),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
-
-
-def fill(database: Any, table: str, rows: int, first: int = 1) -> None:
-    """Insert rows in one transaction."""
-    database.sql(
-        f"INSERT INTO {table} SELECT seq, MOD(seq, 10000), MOD(seq, 100), seq * 1.25, CONCAT('note number ', seq), "
-        f"TIMESTAMP'2026-01-01 00:00:00' + INTERVAL seq SECOND, MOD(seq, 2), seq / 3 FROM seq_{first}_to_{first + rows - 1}"
-    )
-
-
-def create(database: Any, table: str) -> None:
-    """The eight columns of an order."""
-    database.sql(
-        f"CREATE TABLE {table} (id BIGINT PRIMARY KEY, customer INT, quantity SMALLINT, price DECIMAL(12,2), "
-        "note VARCHAR(60), made_at DATETIME(6), paid TINYINT, weight DOUBLE)"
-    )
 
 
 @pytest.mark.slow

@@ -1,0 +1,84 @@
+"""With GTIDs, capture goes on at another server of the topology, where files and positions are different ones."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.errors import PositionLost
+from tests.support.connectors import mysql_connector
+from tests.support.workload import source_rows
+
+
+def _topology(request: pytest.FixtureRequest, kind: str) -> tuple[Any, Any]:
+    """A primary and its replica."""
+    factory = request.getfixturevalue(f"{kind}_factory")
+    if kind == "mariadb":
+        primary = factory(server_id="11")
+        replica = factory(server_id="12", log_slave_updates="ON")
+    else:
+        primary = factory("9.7", server_id="11")
+        replica = factory("9.7", server_id="12")
+    replica.sql(f"RESET {'MASTER' if kind == 'mariadb' else 'BINARY LOGS AND GTIDS'}")
+    login = f"HOST='{primary.host}', MASTER_PORT={primary.port}, MASTER_USER='admin', MASTER_PASSWORD='admin'"
+    if kind == "mariadb":
+        replica.sql(f"CHANGE MASTER TO MASTER_{login}, MASTER_USE_GTID=slave_pos", "START SLAVE")
+    else:
+        login = f"SOURCE_{login.replace('MASTER_', 'SOURCE_')}"
+        replica.sql(
+            f"CHANGE REPLICATION SOURCE TO {login}, SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1", "START REPLICA"
+        )
+    return primary, replica
+
+
+def _replicated(primary: Any, replica: Any, kind: str) -> None:
+    if kind == "mariadb":
+        (reached,) = replica.sql(f"SELECT MASTER_GTID_WAIT('{primary.sql('SELECT @@gtid_binlog_pos')[0][0]}', 60)")
+        assert reached[0] == 0
+    else:
+        gtids = primary.sql("SELECT @@gtid_executed")[0][0].replace("\n", "")
+        assert replica.sql(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', 60)")[0][0] == 0
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+def test_capture_goes_on_at_the_replica(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
+    primary, replica = _topology(request, kind)
+    try:
+        primary.sql("CREATE DATABASE f", "CREATE TABLE f.t (a INT PRIMARY KEY, b VARCHAR(20))")
+        for i in range(50):
+            primary.sql(f"INSERT INTO f.t VALUES ({i}, 'first')")
+        connector = mysql_connector(primary, tmp_path, kind, database_include_list="f")
+        connector.capture()
+        primary.sql("UPDATE f.t SET b = 'second' WHERE a < 10", "DELETE FROM f.t WHERE a > 40")
+        _replicated(primary, replica, kind)
+        replica.sql("FLUSH BINARY LOGS")
+        primary.kill()
+        # the replica is the primary now
+        replica.sql("STOP SLAVE" if kind == "mariadb" else "STOP REPLICA")
+        replica.sql("ALTER TABLE f.t ADD c INT DEFAULT 3", "INSERT INTO f.t VALUES (100, 'third', 4)")
+        connector.secrets |= {"database.hostname": replica.host, "database.port": replica.port}
+        connector.capture()
+        assert connector.rows("f.t") == source_rows(replica, "f", "t")
+        assert connector.replay.operations == {"r": 50, "u": 10, "d": 9, "c": 1}
+        replica.sql("INSERT INTO f.t VALUES (101, 'fourth', 5)")
+        connector.capture()
+        assert connector.rows("f.t") == source_rows(replica, "f", "t")
+    finally:
+        primary.close()
+        replica.close()
+
+
+def test_server_that_lacks_the_transactions_is_refused(mariadb_factory: Any, tmp_path: Path) -> None:
+    with mariadb_factory(server_id="21") as primary, mariadb_factory(server_id="22") as stranger:
+        primary.sql("CREATE DATABASE f", "CREATE TABLE f.t (a INT PRIMARY KEY)", "INSERT INTO f.t VALUES (1)")
+        stranger.sql("CREATE DATABASE f", "CREATE TABLE f.t (a INT PRIMARY KEY)")
+        connector = mysql_connector(primary, tmp_path, database_include_list="f")
+        connector.capture()
+        connector.secrets |= {"database.hostname": stranger.host, "database.port": stranger.port}
+        began = time.monotonic()
+        with pytest.raises(PositionLost, match="when_needed"):
+            connector.capture()
+        assert time.monotonic() - began < 30
