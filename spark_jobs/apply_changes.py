@@ -104,15 +104,15 @@ class ApplyChanges:
         applied: list[Applied] = []
         failed: dict[str, str] = {}
         with ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-apply") as pool:
-            futures = {pool.submit(self._table, topic, manifests): topic for topic in sorted(topics)}
-            for future in as_completed(futures):
+            futures = {pool.submit(self._table, topic, manifests, applied): topic for topic in sorted(topics)}
+            for number, future in enumerate(as_completed(futures), start=1):
                 topic = futures[future]
                 try:
-                    applied += future.result()
+                    future.result()
                 except Exception as e:  # the other tables go on; the run fails at its end
                     log.exception("Table of topic %s could not be brought up to date.", topic)
                     failed[topic] = str(e)
-                log.info("%d of %d tables done.", len(applied) + len(failed), len(topics))
+                log.info("%d of %d tables done.", number, len(topics))
         last = manifests[-1].batch if manifests else hint.get("last_batch", 0)
         report = Report(
             self._connector, self._kind, self._location, last, applied, failed, round(time.monotonic() - began, 3)
@@ -141,16 +141,16 @@ class ApplyChanges:
 
     # -- one table ----------------------------------------------------------------------------------------------------
 
-    def _table(self, topic: str, manifests: list[Manifest]) -> list[Applied]:
-        """Apply what one table has not seen, in groups of batches."""
-        return [done for group in _groups(manifests) for done in self._group(topic, group)]
+    def _table(self, topic: str, manifests: list[Manifest], done: list[Applied]) -> None:
+        """Apply what one table has not seen, in groups of batches; each commit is added to ``done`` at once."""
+        for group in _groups(manifests):
+            self._group(topic, group, done)
 
-    def _group(self, topic: str, manifests: list[Manifest]) -> list[Applied]:
-        done: list[Applied] = []
+    def _group(self, topic: str, manifests: list[Manifest], done: list[Applied]) -> None:
         for attempt in range(ATTEMPTS):
             try:
                 self._attempt(topic, manifests, done)
-                return done
+                return
             except Conflict as e:
                 # whoever was faster may have applied the same batches: the marker tells
                 log.warning(
@@ -270,7 +270,7 @@ def main(arguments: list[str] | None = None) -> int:
         report = job.run()
     except CdcError as e:
         print(e, file=sys.stderr)
-        return 1
+        return 2 if isinstance(e, ConfigError) else 1
     finally:
         spark.stop()
     for table in report.tables:

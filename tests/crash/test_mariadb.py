@@ -105,8 +105,8 @@ def test_a_run_killed_in_the_middle_of_a_large_transaction_captures_all_of_it_la
     connector, writer = bench.connector, bench.writer
     connector.capture()
     writer.run("BEGIN")
-    for lo in range(10_000, 16_000, 500):
-        rows = ", ".join(f"({i})" for i in range(lo, lo + 500))
+    for lo in range(10_000, 60_000, 2000):
+        rows = ", ".join(f"({i})" for i in range(lo, lo + 2000))
         writer.run(f"INSERT INTO one (id) VALUES {rows}")
     writer.run("COMMIT")
     before = connector.store.load("test")
@@ -114,7 +114,7 @@ def test_a_run_killed_in_the_middle_of_a_large_transaction_captures_all_of_it_la
         ended = bench.start(block, only="open block").wait()
         assert ended.signal == signal.SIGKILL, ended
         assert connector.store.load("test") == before
-    assert connector.capture().events == 6000
+    assert connector.capture().events == 50_000
     bench.equal()
     consistent(connector)
 

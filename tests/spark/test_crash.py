@@ -158,7 +158,7 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
     for number, table in enumerate(("bag", "keyed", "new", "rewritten")):
         meanwhile.clear()
         manifests = list(prepared.connector.changelog.manifests("test"))
-        prepared.job()._group(f"p.s.{table}", manifests)
+        prepared.job()._group(f"p.s.{table}", manifests, [])
         assert meanwhile
         _equal(prepared)
         prepared.connector.database.truncate("s.new")
