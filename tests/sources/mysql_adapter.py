@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import pymysql
-
 from airflow_provider_cdc.sources.mysql import wire
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
 from tests.support.connectors import Connector, mysql_connector
+from tests.support.mysql_server import purge_log
 from tests.support.workload import source_rows
 
 KINDS = {INT: "INT", LONG: "BIGINT", TEXT: "VARCHAR(200)"}
@@ -78,18 +76,7 @@ class MySqlAdapter(Adapter):
         return MySqlAdapter(self._server, self.kind, self._stack)
 
     def purge(self) -> None:
-        """A file that somebody reads is not purged: readers that have hung up, which the server has not noticed, are ended."""
-        self._server.sql("FLUSH BINARY LOGS")
-        until = time.monotonic() + 30
-        while len(files := self._server.sql("SHOW BINARY LOGS")) > 1:
-            assert time.monotonic() < until, "the server keeps its log"
-            readers = self._server.sql(
-                "SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
-            )
-            for (reader,) in readers:
-                with contextlib.suppress(pymysql.err.OperationalError):  # it has ended by itself
-                    self._server.sql(f"KILL {reader}")
-            self._server.sql(f"PURGE BINARY LOGS TO '{files[-1][0]}'")
+        purge_log(self._server)
 
     @contextlib.contextmanager
     def small_blocks(self) -> Iterator[dict[str, Any]]:

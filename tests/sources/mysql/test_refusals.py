@@ -16,6 +16,7 @@ from airflow_provider_cdc.core.errors import (
     SourceUnavailable,
 )
 from tests.support.connectors import Connector, mysql_connector
+from tests.support.mysql_server import purge_log
 from tests.support.workload import source_rows
 
 
@@ -162,9 +163,7 @@ def test_purged_log(connector: Connector, own: Any, db: Any) -> None:
     db.sql("INSERT INTO t VALUES (5, 'five')")
     own.sql("FLUSH BINARY LOGS")
     db.sql("INSERT INTO t VALUES (6, 'six')")
-    own.sql("FLUSH BINARY LOGS")
-    last = own.sql("SHOW BINARY LOGS")[-1][0]
-    own.sql(f"PURGE BINARY LOGS TO '{last}'")
+    purge_log(own)
     _refused(connector, PositionLost, "purged", "snapshot.mode=when_needed")
     connector.capture({"snapshot.mode": "when_needed"})
     _equal(connector, db)
