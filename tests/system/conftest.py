@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.airflow import Airflow, Services, example
+from dev.airflow import Airflow, Services, example
+from dev.servers.mysql_family import CAPTURE_PRIVILEGES
+
+PASSWORD = "the-password-of-inventory"
+"""Of the capture user ``reader``; it must be found nowhere."""
 
 LONG = """
 from airflow.sdk import DAG
@@ -27,6 +31,8 @@ with DAG("long_capture", schedule=None):
 def inventory(mariadb: Any) -> Iterator[Any]:
     """The server with an ``inventory`` database of three tables."""
     mariadb.sql(
+        f"CREATE OR REPLACE USER reader@'%' IDENTIFIED BY '{PASSWORD}'",
+        f"GRANT {CAPTURE_PRIVILEGES} ON *.* TO reader@'%'",
         "DROP DATABASE IF EXISTS inventory",
         "CREATE DATABASE inventory",
         "CREATE TABLE inventory.customers (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(50), balance DECIMAL(10,2))",
@@ -37,7 +43,7 @@ def inventory(mariadb: Any) -> Iterator[Any]:
         "INSERT INTO inventory.orders VALUES (1, 1, 1, '2024-01-02 03:04:05.678')",
     )
     yield mariadb
-    mariadb.sql("DROP DATABASE inventory")
+    mariadb.sql("DROP DATABASE inventory", "DROP USER reader@'%'")
 
 
 @pytest.fixture(scope="package")
@@ -45,8 +51,8 @@ def airflow(inventory: Any, tmp_path_factory: pytest.TempPathFactory) -> Airflow
     """Airflow as a user has it after ``pip install``, ``airflow db migrate`` and ``airflow cdc setup``."""
     airflow = Airflow(tmp_path_factory.mktemp("airflow"))
     airflow.connection(
-        "inventory_mariadb", conn_type="cdc_mariadb", host=inventory.host, port=inventory.port, login=inventory.user,
-        password=inventory.password,
+        "inventory_mariadb", conn_type="cdc_mariadb", host=inventory.host, port=inventory.port, login="reader",
+        password=PASSWORD,
     )  # fmt: skip
     example("inventory_mariadb_to_delta", airflow.dags)
     (airflow.dags / "long_capture.py").write_text(LONG.format(changelog=airflow.home / "cdc" / "changelog"))
