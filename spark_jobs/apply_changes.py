@@ -261,6 +261,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=4, help="tables worked on at the same time")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for every call into the JVM
     spark = session(f"cdc apply {given.connector}")
     try:
         job = ApplyChanges(

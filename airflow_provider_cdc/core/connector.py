@@ -37,7 +37,7 @@ from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory, rewrite_reason
 from airflow_provider_cdc.core.seams import ChangeLog, Lease, StateStore
-from airflow_provider_cdc.core.snapshot import Snapshotter
+from airflow_provider_cdc.core.snapshot import Snapshotter, Stopped
 from airflow_provider_cdc.core.source import Source
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class Capture:
         self._stop = _Stop()
 
     def stop(self) -> None:
-        """End the run at the next transaction boundary; callable from a signal handler or another thread."""
+        """End the run at the next transaction boundary, in a snapshot after the last complete tables; callable from a signal handler or another thread."""
         self._stop.requested = True
 
     def run(self, *, run_for_s: float | None = None) -> CaptureResult:
@@ -184,7 +184,7 @@ class _Run:
             self._plan()
             while True:
                 self._snapshot()
-                if self.capture._config.snapshot_mode is SnapshotMode.INITIAL_ONLY:
+                if stop.requested or self.capture._config.snapshot_mode is SnapshotMode.INITIAL_ONLY:
                     return
                 if not self.offset.snapshot.pending:
                     target = None if run_for_s is not None else source.current_position()
@@ -302,13 +302,20 @@ class _Run:
             time.sleep(config.snapshot_delay_ms / 1000)
         # with "recovery", what is pending are tables that a snapshot was interrupted before
         data = config.snapshot_mode in _DATA_MODES or config.snapshot_mode is SnapshotMode.RECOVERY
-        self.offset = self._snapshotter().run(self.offset, data=data)
+        try:
+            self.offset = self._snapshotter().run(self.offset, data=data)
+        except Stopped:
+            self.batcher.abandon()
+            self.offset = self.batcher.offset
+            left = len(self.offset.snapshot.pending) or "all"
+            log.warning("Ended within the snapshot: %s tables are left, with which the next run begins.", left)
 
     def _snapshotter(self) -> Snapshotter:
         c = self.capture
         return Snapshotter(
             c._source, c._filters, self.history, self.envelope, self.batcher,
             readers=c._config.snapshot_max_threads, group_rows=c._config.batch_max_rows,
+            stopped=lambda: c._stop.requested,
         )  # fmt: skip
 
     # -- the log ------------------------------------------------------------------------------------------------------

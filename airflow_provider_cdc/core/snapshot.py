@@ -11,7 +11,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
@@ -33,11 +33,16 @@ log = logging.getLogger(__name__)
 _NO_TRANSACTIONS = Transactions(pa.array([], pa.string()), np.empty(0, np.int64))
 
 
+class Stopped(Exception):
+    """The run was asked to end; what of the present tables was read is void."""
+
+
 class Snapshotter:
     """Reads the pending tables of an offset into batches.
 
     :param readers: parallel readers on one view
     :param group_rows: tables are read, and committed, in groups of about this many rows
+    :param stopped: whether the run was asked to end
     """
 
     def __init__(
@@ -50,10 +55,11 @@ class Snapshotter:
         *,
         readers: int,
         group_rows: int,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._source, self._filters = source, filters
         self._history, self._envelope, self._batcher = history, envelope, batcher
-        self._readers, self._group_rows = readers, group_rows
+        self._readers, self._group_rows, self._stopped = readers, group_rows, stopped
 
     def run(
         self, offset: Offset, *, data: bool, at: Position | None = None, only: Collection[str] | None = None
@@ -63,6 +69,7 @@ class Snapshotter:
         :param at: take the tables to be as they were at this position, instead of where they are read
         :param only: read no other ones
         :return: the offset reached; it is committed
+        :raises Stopped: the run was asked to end; tables that were complete before are committed
         """
         names = [name for name in offset.snapshot.pending if only is None or name in only]
         known = {str(t): t for t in self._source.discover()}
@@ -142,6 +149,8 @@ class Snapshotter:
         """Readers take the chunks one by one; their blocks are written here, in the order in which they come."""
         total, done, shown = sum(c.rows for c in chunks), 0, time.monotonic()
         for rows in _in_parallel(session, chunks, self._readers):
+            if self._stopped():
+                raise Stopped
             schema = self._history.get(rows.table.id)
             if schema is not None:
                 rows.table = schema

@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import LeaseHeld, PrerequisiteError
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.runtime import open_capture
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.sources.memory.source import MemorySource
+from airflow_provider_cdc.sources.memory.source import MemorySource, _Session
 from tests.support.connectors import Connector, memory_connector
 from tests.support.shop import equal, insert, operations
 
@@ -194,6 +194,28 @@ def test_a_stopped_run_ends_at_a_transaction_boundary_and_the_next_goes_on(
         result = capture.run()
     assert (result.events, result.position) == (9, "entry 7")
     assert connector.capture().events == 9
+    equal(connector, db)
+
+
+@pytest.mark.parametrize("table", ["a", "b"])
+def test_a_run_that_is_stopped_within_a_snapshot_keeps_the_tables_that_are_complete(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    connector = memory_connector(db, tmp_path, memory_block_rows=1, batch_max_rows=1, snapshot_max_threads=1)
+    with _capture(connector) as capture:
+        read = _Session.read
+
+        def stop_inside(self: Any, chunk: Any) -> Any:
+            if chunk.table.name == table:
+                capture.stop()
+            yield from read(self, chunk)
+
+        monkeypatch.setattr(_Session, "read", stop_inside)
+        result = capture.run()
+    monkeypatch.undo()
+    assert result.events == {"a": 0, "b": 2}[table]
+    assert connector.capture().events == 4 - result.events
+    assert connector.replay.advance().operations == {"r": 4}
     equal(connector, db)
 
 
