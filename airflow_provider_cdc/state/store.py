@@ -10,17 +10,17 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
 from tenacity import (
     RetryCallState,
     Retrying,
     before_sleep_log,
-    retry_if_exception_type,
+    retry_if_exception,
     stop_after_delay,
     wait_random_exponential,
 )
@@ -82,6 +82,8 @@ class StateStore:
         if self._engine.dialect.name == "sqlite":
             sa.event.listen(self._engine, "connect", _sqlite_connect)
             sa.event.listen(self._engine, "begin", _sqlite_begin)
+        elif self._engine.dialect.name == "postgresql":
+            sa.event.listen(self._engine, "connect", _postgresql_connect(lease_ttl_s))
         self._now = sa.text(f"SELECT {_NOW_MS[self._engine.dialect.name]}")
         self._ttl_ms = int(lease_ttl_s * 1000)
         self._patience_s = patience_s
@@ -363,7 +365,7 @@ class StateStore:
         :raises StateUnavailable: patience is at its end
         """
         return Retrying(
-            retry=retry_if_exception_type(OperationalError),
+            retry=retry_if_exception(_passes),
             stop=stop_after_delay(self._patience_s),
             wait=wait_random_exponential(multiplier=0.1, max=5),
             before_sleep=before_sleep_log(log, logging.WARNING),
@@ -393,9 +395,26 @@ def _conflict(lease: Lease) -> CommitConflict:
     )
 
 
+def _passes(e: BaseException) -> bool:
+    """Whether trying again helps: the database is away or locked, or has hung up."""
+    return isinstance(e, OperationalError) or (isinstance(e, DBAPIError) and e.connection_invalidated)
+
+
 def _sqlite_connect(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # SQLAlchemy's "begin" event says BEGIN, not the driver
     connection.execute("PRAGMA busy_timeout = 30000")
+
+
+def _postgresql_connect(idle_s: float) -> Callable[[Any, Any], None]:
+    """A run that stands still within a transaction, a frozen machine, must not lock the others out."""
+
+    def connect(connection: Any, _record: Any) -> None:
+        connection.autocommit = True  # a setting that is made in a transaction ends with it
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET idle_in_transaction_session_timeout = {int(idle_s * 1000)}")
+        connection.autocommit = False
+
+    return connect
 
 
 def _sqlite_begin(connection: sa.Connection) -> None:

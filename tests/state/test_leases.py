@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_cdc.core.errors import LeaseHeld, LeaseLost
 from airflow_provider_cdc.core.position import Offset
@@ -241,3 +242,24 @@ def test_first_leases_of_a_connector_at_the_same_moment_are_one(stores: Stores) 
             thread.join()
         assert (len(got), len(held)) == (1, 3)
         assert got[0].epoch == 1
+
+
+def test_a_run_that_is_frozen_within_a_transaction_does_not_lock_the_others_out(postgres_url: str) -> None:
+    frozen, other = StateStore(postgres_url, lease_ttl_s=1), StateStore(postgres_url, lease_ttl_s=1)
+    try:
+        lease = _dead_run(frozen)
+        transaction = frozen._write()
+        connection = transaction.__enter__()
+        frozen._require(connection, lease)  # the row is locked, and nothing follows
+        began = time.monotonic()
+        with other.lease("c", "other", wait_s=20) as taken:
+            assert taken.epoch == lease.epoch + 1
+        assert time.monotonic() - began < 15
+        with pytest.raises(DBAPIError) as woken:
+            connection.execute(sa.text("SELECT 1"))
+        assert woken.value.connection_invalidated
+        with pytest.raises(LeaseLost):
+            frozen.confirm(lease)
+    finally:
+        other.close()
+        frozen.close()
