@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -25,6 +26,7 @@ Row = dict[str, Any]
 
 def start_spark() -> SparkSession:
     """A small session with the Delta jars."""
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it has something to say even after the tests have ended
     return session(
         "tests",
         {
