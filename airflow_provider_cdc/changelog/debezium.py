@@ -24,7 +24,7 @@ from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.schemas import envelope_schema, key_schema
 from airflow_provider_cdc.changelog.values import Convert, converter
 from airflow_provider_cdc.core.manifest import DataFile, Manifest, SchemaChangeRecord
-from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.schema import TableChange, TableSchema
 
 _ROWS = 10_000
 """Events of a file that are in memory at once."""
@@ -160,18 +160,22 @@ class Renderer:
         if not manifest.config.get("include.schema.changes", True):
             return
         prefix = str(manifest.config.get("topic.prefix", manifest.connector))
-        first = record.changes[0].id if record.changes else TableId(namespace=record.database, name="")
-        source = {
-            "version": __version__, "connector": manifest.source, "name": prefix, "ts_ms": record.ts_us // 1000,
-            "snapshot": "true" if record.snapshot else "false", "db": record.database or first.namespace, "sequence": None,
-            "ts_us": record.ts_us, "ts_ns": record.ts_us * 1000, "table": first.name, **record.source,
-        }  # fmt: skip
-        database = record.database or first.namespace
-        value = {
-            "source": source, "ts_ms": record.ts_us // 1000, "databaseName": database, "schemaName": None,
-            "ddl": record.ddl, "tableChanges": [_table_change(c) for c in record.changes],
-        }  # fmt: skip
-        yield Record(prefix, {"databaseName": database}, value)
+        databases: dict[str, list[TableChange]] = {}
+        for change in record.changes:
+            databases.setdefault(change.id.namespace, []).append(change)
+        # the database of a statement is that of its tables, whichever the session was in
+        for database, changes in (databases or {record.database: []}).items():
+            source = {
+                "version": __version__, "connector": manifest.source, "name": prefix, "ts_ms": record.ts_us // 1000,
+                "snapshot": "true" if record.snapshot else "false", "db": database, "sequence": None,
+                "ts_us": record.ts_us, "ts_ns": record.ts_us * 1000, "table": changes[0].id.name if changes else "",
+                **record.source,
+            }  # fmt: skip
+            value = {
+                "source": source, "ts_ms": record.ts_us // 1000, "databaseName": database, "schemaName": None,
+                "ddl": record.ddl, "tableChanges": [_table_change(c) for c in changes],
+            }  # fmt: skip
+            yield Record(prefix, {"databaseName": database}, value)
 
 
 class _Boundaries:
@@ -179,9 +183,8 @@ class _Boundaries:
 
     def __init__(self, manifest: Manifest) -> None:
         config = manifest.config
-        self._topic = (
-            f"{config.get('topic.prefix', manifest.connector)}.{config.get('topic.transaction', 'transaction')}"
-        )
+        parts = config.get("topic.prefix", manifest.connector), config.get("topic.transaction", "transaction")
+        self._topic = str(config.get("topic.delimiter", ".")).join(parts)
         self._id: str | None = None
         self._ts_ms = 0
         self._counts: Counter[str] = Counter()
@@ -195,6 +198,7 @@ class _Boundaries:
                 self._id, self._ts_ms = id_, event["source"]["ts_ms"]
                 yield self._record("BEGIN", None, None)
         if id_ is not None:
+            self._ts_ms = event["source"]["ts_ms"]
             self._counts[str(form.schema.id)] += 1
 
     def end(self) -> Iterator[Record]:

@@ -162,7 +162,7 @@ def _native(type_: str, text: str) -> Any:
 def _literal(column: Column) -> str:
     if column.semantic == _DECIMAL:
         return "bytes"
-    if column.semantic == "org.apache.kafka.connect.data.Time":
+    if column.semantic in ("org.apache.kafka.connect.data.Time", "io.debezium.time.Time"):
         return "int32"
     if column.type == GEOMETRY:
         return "struct"

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_cdc.core.envelope import EventBatch
-from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict
+from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, ConfigError
 from airflow_provider_cdc.core.manifest import FORMAT, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.position import Offset
 from airflow_provider_cdc.core.schema import TableSchema
@@ -203,7 +203,20 @@ class Batcher:
                 safe="Neither was touched.",
                 remedy=_BELONG,
             )
+        self._keeps_its_name(last, "topic.prefix", self._connector)
+        self._keeps_its_name(last, "topic.delimiter", ".")
         self._changelog.sweep(last)
+
+    def _keeps_its_name(self, last: Manifest, name: str, default: str) -> None:
+        """Topics are called after it: under another one, tables and consumers would see other tables begin in the middle."""
+        before, now = last.config.get(name, default), self._config.get(name, default)
+        if before != now:
+            raise ConfigError(
+                f"{name} was {before!r} in the batches so far and is {now!r} now.",
+                where=f"connector {self._connector}",
+                safe="Nothing was read; the offset is untouched.",
+                remedy=f"set {name}={before} again, or give the connector a new name to start afresh",
+            )
 
 
 _BELONG = (

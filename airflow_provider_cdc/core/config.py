@@ -240,6 +240,8 @@ class ConnectorConfig(BaseModel):
         "max.batch.size": "batches are bounded by batch.max.rows, batch.max.bytes and batch.max.ms",
         "max.queue.size": "there is no event queue; memory is bounded by block sizes",
         "max.queue.size.in.bytes": "there is no event queue; memory is bounded by block sizes",
+        "errors.max.retries": "tasks are tried again as Airflow's retries say",
+        "errors.retry.delay.*": "tasks are tried again as Airflow's retry_delay says",
         "topic.cache.size": "topic names need no cache here",
     }
     """Documented properties without a meaning here: accepted with a warning. A trailing ``*`` matches a prefix."""
@@ -252,6 +254,8 @@ class ConnectorConfig(BaseModel):
         "signal.*": "signals are not built yet",
         "notification.*": "notifications are not built yet",
         "heartbeat.*": "heartbeats are not built yet",
+        "topic.heartbeat.prefix": "heartbeats are not built yet",
+        "topic.naming.strategy": "topics are named as the documents say; Java classes cannot be loaded here",
         "incremental.snapshot.*": "incremental snapshots are not built yet",
         "snapshot.mode.*": "configuration based and custom snapshots are not built yet",
         "snapshot.select.statement.overrides*": "snapshot query overrides are not built yet",

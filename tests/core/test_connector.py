@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.connector import Capture
-from airflow_provider_cdc.core.errors import LeaseHeld, PrerequisiteError
+from airflow_provider_cdc.core.errors import ConfigError, LeaseHeld, PrerequisiteError
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.runtime import open_capture
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
@@ -284,3 +284,17 @@ def test_capture_is_what_open_capture_gives(db: MemoryDatabase, tmp_path: Path) 
         assert isinstance(capture, Capture)
         assert capture.run().events == 4
         assert capture.run().events == 0
+
+
+@pytest.mark.parametrize(("name", "value"), [("topic.prefix", "other"), ("topic.delimiter", "_")])
+def test_a_connector_keeps_the_names_of_its_topics(db: MemoryDatabase, tmp_path: Path, name: str, value: str) -> None:
+    connector = memory_connector(db, tmp_path)
+    connector.capture()
+    insert(db, "shop.a", 9)
+    before = connector.store.load("test")
+    with pytest.raises(ConfigError, match="give the connector a new name") as caught:
+        connector.capture({name: value})
+    assert f"{name} was" in str(caught.value)
+    assert connector.store.load("test") == before
+    assert connector.capture().events == 1
+    equal(connector, db)

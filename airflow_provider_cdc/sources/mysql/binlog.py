@@ -161,6 +161,7 @@ class TableMap:
     nullable: list[bool]
     names: list[str] | None = None
     unsigned: list[bool] | None = None
+    unsigned_with_years: list[bool] | None = None
     collations: Collations = field(default_factory=lambda: Collations())
     member_collations: Collations = field(default_factory=lambda: Collations())
     values: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
@@ -205,15 +206,22 @@ def _column_meta(column_type: int, c: Cursor) -> int:
     return c.uint(2) if column_type in _TWO_META else 0
 
 
+def _signs(types: list[int], bits: bytes, counted: set[int]) -> list[bool]:
+    """Whether each column is unsigned, from one bit per column of the types that are counted."""
+    unsigned = [False] * len(types)
+    for n, i in enumerate(i for i, t in enumerate(types) if t in counted):
+        unsigned[i] = n >> 3 < len(bits) and bool(bits[n >> 3] & (0x80 >> (n & 7)))
+    return unsigned
+
+
 def _optional(found: TableMap, kind: int, value: bytes, signed: set[int]) -> None:
     """One field of the optional metadata."""
     c = Cursor(value)
     match kind:  # geometry types, visibility and vector dimensions are not needed to read rows
         case 1:
-            numeric = [i for i, t in enumerate(found.types) if t in signed]
-            found.unsigned = [False] * len(found.types)
-            for n, i in enumerate(numeric):
-                found.unsigned[i] = bool(value[n >> 3] & (0x80 >> (n & 7)))
+            found.unsigned = _signs(found.types, value, signed)
+            if T_YEAR in found.types and T_YEAR not in signed:
+                found.unsigned_with_years = _signs(found.types, value, signed | {T_YEAR})
         case 2:
             found.collations = _default_and_others(c)
         case 3:

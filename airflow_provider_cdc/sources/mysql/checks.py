@@ -9,7 +9,7 @@ from pymysql.connections import Connection
 from airflow_provider_cdc.core.config import SnapshotMode
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import Server
+from airflow_provider_cdc.sources.mysql.connect import Server, scalar
 
 _REPLICATION_CLIENT = {"REPLICATION CLIENT", "BINLOG MONITOR"}
 _REPLICATION_SLAVE = {"REPLICATION SLAVE", "REPLICATION REPLICA"}
@@ -17,7 +17,7 @@ _REPLICATION_SLAVE = {"REPLICATION SLAVE", "REPLICATION REPLICA"}
 
 def check(connection: Connection, server: Server, config: MySqlConfig) -> list[Finding]:
     """Everything that is not as capture needs it; see "Setting up" of the Debezium MySQL connector document."""
-    return [*_settings(server, config), *_privileges(connection, config)]
+    return [*_settings(server, config), *_replica(connection, server), *_privileges(connection, config)]
 
 
 def _settings(server: Server, config: MySqlConfig) -> list[Finding]:
@@ -74,6 +74,28 @@ def _settings(server: Server, config: MySqlConfig) -> list[Finding]:
             )
         )
     return found
+
+
+def _replica(connection: Connection, server: Server) -> list[Finding]:
+    """A replica that does not log what it receives has an empty log, or one with its own changes only."""
+    v = server.variables
+    if v.get("log_replica_updates", v.get("log_slave_updates", "ON")).upper() in ("ON", "1"):
+        return []
+    if server.mariadb:
+        question = "SELECT @@GLOBAL.gtid_slave_pos <> ''"
+    else:
+        question = "SELECT COUNT(*) > 0 FROM performance_schema.replication_connection_configuration"
+    if not scalar(connection, question):
+        return []
+    name = "log_slave_updates" if server.mariadb else "log_replica_updates"
+    # MariaDB only tells whether it has ever been a replica
+    return [
+        Finding(
+            f"The server is a replica, or has been one, and {name} is OFF: what it receives is not in its log.",
+            f"add {name}=ON to its configuration and restart it, or capture from the primary",
+            fatal=not server.mariadb,
+        )
+    ]
 
 
 def _retention_days(v: dict[str, str]) -> float | None:

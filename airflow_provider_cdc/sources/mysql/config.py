@@ -156,6 +156,7 @@ class MySqlConfig(ConnectorConfig):
         "event.converting.failure.handling.mode": "a value that cannot be read is always an error",
         "inconsistent.schema.handling.mode": "rows of an unknown table are looked up in the catalogue, or an error",
         "snapshot.tables.order.by.row.count": "not built yet",
+        "snapshot.locking.mode.*": "custom locking modes cannot be loaded here",
         "snapshot.query.mode*": "custom snapshot queries are not built yet",
         "guardrail.*": "not built yet",
         "field.name.adjustment.mode": "not built yet",

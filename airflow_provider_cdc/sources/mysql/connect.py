@@ -46,9 +46,10 @@ class Server:
         return major * 10_000 + minor * 100 + patch
 
 
-def connect(config: MySqlConfig, **options: Any) -> Connection:
+def connect(config: MySqlConfig, *, initial: bool = True, **options: Any) -> Connection:
     """A connection with UTC as its time zone, that reads texts as utf8mb4.
 
+    :param initial: run ``database.initial.statements``
     :raises AccessDenied: user or password is wrong
     :raises SourceUnavailable: no server answers
     """
@@ -61,14 +62,15 @@ def connect(config: MySqlConfig, **options: Any) -> Connection:
         "charset": "utf8mb4",
         "autocommit": True,
         "connect_timeout": seconds,
-        "read_timeout": config.database_query_timeout_ms / 1000 or None,
+        "read_timeout": seconds,  # of the greeting and the login; queries have their own
         "program_name": "airflow_provider_cdc",
     }
     with translated(config):
         connection = _open(config, settings | options)
+        connection._read_timeout = config.database_query_timeout_ms / 1000 or None
         with connection.cursor() as cursor:
             cursor.execute("SET time_zone = '+00:00'")
-            for statement in _statements(config.database_initial_statements):
+            for statement in _statements(config.database_initial_statements) if initial else ():
                 cursor.execute(statement)
     return connection
 

@@ -76,7 +76,10 @@ class MySqlSnapshot(SnapshotSession):
                 cursor.execute("UNLOCK TABLES")
             log.info("The snapshot's locks were held for %.2f s.", time.monotonic() - began)
         self.position = replace(position, created=self._created_of(position.file))
-        self.source = {"server_id": 0, "file": self.position.file, "pos": self.position.pos, "row": 0}
+        self.source = {
+            "server_id": 0, "gtid": None, "file": self.position.file, "pos": self.position.pos, "row": 0, "thread": None,
+            "query": None,
+        }  # fmt: skip
         self._rows = catalogue.rows(self.schemas)
         for connection in connections:
             self._idle.put(connection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -91,14 +92,14 @@ class TableMaps:
         problem = "its structure is not known"
         if schema is not None:
             try:
-                layout = build_layout(table_map, schema, self._config, self._charsets)
+                layout = self._build(table_map, schema)
                 return self._with_logged_key(table_map, schema) or layout
             except Mismatch as e:
                 problem = str(e)
         present = self._catalogue(table)
         if present is not None:
             try:
-                build_layout(table_map, present, self._config, self._charsets)
+                self._build(table_map, present)
                 return present
             except Mismatch as e:
                 problem += f"; against the catalogue: {e}"
@@ -109,6 +110,16 @@ class TableMaps:
             remedy="set binlog_row_metadata=FULL if the server does not have it, then read the table again: "
             "snapshot.mode=always for one run",
         )
+
+    def _build(self, table_map: b.TableMap, schema: TableSchema) -> Layout:
+        """MySQL counts YEAR among the columns that have a sign or not from some 8.0 on: whichever fits the structure."""
+        try:
+            return build_layout(table_map, schema, self._config, self._charsets)
+        except Mismatch:
+            if table_map.unsigned_with_years is None:
+                raise
+            counted = replace(table_map, unsigned=table_map.unsigned_with_years)
+            return build_layout(counted, schema, self._config, self._charsets)
 
     def _with_logged_key(self, table_map: b.TableMap, schema: TableSchema) -> TableSchema | None:
         """The schema with the primary key that the log tells, if it is another one."""

@@ -70,7 +70,7 @@ class BinlogConnection:
         self._buf = np.empty(BUFFER, np.uint8)
         self._have = 0
         self._table = np.empty((_MAX_EVENTS, k.EV_FIELDS), np.int64)
-        self._connection = connect(config)
+        self._connection = connect(config, initial=False)
         try:
             with translated(config, str(start)):
                 self._ask()

@@ -9,6 +9,7 @@ from typing import Any
 import pymysql
 import pytest
 
+from airflow_provider_cdc.changelog.debezium import Renderer
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.workload import source_rows
 
@@ -142,3 +143,22 @@ def test_primary_key_column_that_gets_another_type(database: Any, tmp_path: Path
     connector.capture()
     assert _schema(connector, "t").key == ("e",)
     _equal(database.server, connector, database.name, "t")
+
+
+def test_ddl_records_name_the_database_of_their_tables(database: Any, tmp_path: Path) -> None:
+    """Whichever database the session was in; a statement over two databases gives one record for each."""
+    with database.server.database() as other:
+        for db in (database, other):
+            db.sql("CREATE TABLE t (a INT PRIMARY KEY)")
+        connector = mysql_connector(
+            database.server, tmp_path, database_include_list=f"{database.name},{other.name}", topic_prefix="p"
+        )
+        connector.capture()
+        with database.connect(autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(f"ALTER TABLE {other.name}.t ADD b INT")
+            cursor.execute(f"DROP TABLE {database.name}.t, {other.name}.t")
+        connector.capture()
+        records = [r.document() for r in Renderer(connector.changelog, connector.name).records(after=1)]
+    found = [(r["key"]["databaseName"], r["value"]["databaseName"], len(r["value"]["tableChanges"])) for r in records]
+    assert found[0] == (other.name, other.name, 1)
+    assert sorted(found[1:]) == sorted((name, name, 1) for name in (database.name, other.name))

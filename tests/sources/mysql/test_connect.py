@@ -1,0 +1,82 @@
+"""Connections: what bounds them, and which statements they run first."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.errors import SourceUnavailable
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.connect import connect
+from tests.support.connectors import mysql_connector
+from tests.support.workload import source_rows
+
+
+def test_a_server_that_accepts_and_stays_silent_is_given_up_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        properties = {
+            "topic.prefix": "p", "database.hostname": "127.0.0.1", "database.port": silent.getsockname()[1],
+            "database.user": "u", "database.server.id": 7, "connect.timeout.ms": 700, "database.ssl.mode": "disabled",
+        }  # fmt: skip
+        began = time.monotonic()
+        with pytest.raises(SourceUnavailable):
+            connect(MySqlConfig.parse(properties))
+        assert 0.5 < time.monotonic() - began < 10
+
+
+def test_initial_statements_run_on_every_connection_but_that_of_the_log(database: Any, tmp_path: Path) -> None:
+    database.sql("CREATE TABLE t (a INT PRIMARY KEY)", "CREATE TABLE opened (connection BIGINT)")
+    database.sql(f"GRANT INSERT ON {database.name}.opened TO 'cdc'@'%'")
+    statement = f"SET @first = 1; INSERT INTO {database.name}.opened VALUES (CONNECTION_ID())"
+    connector = mysql_connector(
+        database.server, tmp_path, table_include_list=f"{database.name}.t", database_initial_statements=statement
+    )
+    connector.capture()
+    following = threading.Thread(target=lambda: connector.capture(run_for_s=5))
+    following.start()
+    dump = "SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%' AND db IS NULL ORDER BY id DESC"
+    readers: list[Any] = []
+    until = time.monotonic() + 4
+    while not readers and time.monotonic() < until:
+        readers = database.sql(dump)
+    ran = {row[0] for row in database.sql(f"SELECT connection FROM {database.name}.opened")}
+    following.join()
+    assert readers
+    assert ran
+    assert readers[0][0] not in ran
+    assert connector.rows(f"{database.name}.t") == source_rows(database.server, database.name, "t")
+
+
+@pytest.mark.parametrize("kind", ["mysql97", "mysql80", "mariadb"])
+def test_a_year_among_signed_and_unsigned_columns(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
+    """Newer servers count YEAR among the columns that have a sign or not, older ones do not."""
+    server = request.getfixturevalue(kind)
+    with server.database("years") as db:
+        db.sql(
+            "CREATE TABLE t (id INT PRIMARY KEY, y YEAR, a INT, u BIGINT UNSIGNED, z YEAR, b SMALLINT, c INT UNSIGNED)"
+        )
+        source = "mariadb" if kind == "mariadb" else "mysql"
+        connector = mysql_connector(server, tmp_path, source, database_include_list=db.name)
+        connector.capture()
+        db.sql("INSERT INTO t VALUES (1, 2024, -5, 7, 1999, -3, 4294967295)")
+        connector.capture()
+        assert connector.rows(f"{db.name}.t") == source_rows(server, db.name, "t")
+
+
+def test_a_replica_that_does_not_log_what_it_receives_is_told(mariadb_factory: Any, tmp_path: Path) -> None:
+    from airflow_provider_cdc.runtime import open_source
+
+    with mariadb_factory(server_id="31") as server:
+        connector = mysql_connector(server, tmp_path)
+        with open_source(connector.definition(), connector.secrets) as source:
+            assert source.check() == []
+        server.sql("SET GLOBAL gtid_slave_pos = '0-99-5'")
+        with open_source(connector.definition(), connector.secrets) as source:
+            (finding,) = source.check()
+        assert "log_slave_updates is OFF" in finding.what
+        assert not finding.fatal
