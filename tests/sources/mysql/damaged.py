@@ -60,8 +60,10 @@ def main() -> None:
         tables = Present(source.discover(), Filters(config))
         start, end = source.oldest_position(), source.current_position()
         wire.BinlogConnection.events = damaged  # type: ignore[method-assign]
-        until = time.monotonic() + given["seconds"]
+        until = float("inf")
         for seed in range(given["rounds"]):
+            if seed == 1:  # the first round compiles the kernels
+                until = time.monotonic() + given["seconds"]
             if time.monotonic() > until:
                 break
             randomly.seed(seed)
