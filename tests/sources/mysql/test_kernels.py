@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,10 +28,10 @@ for name, kind, changelog, properties, secrets, state in json.load(sys.stdin):
 """
 
 
-def _run(script: list[str], given: Any, timeout: float, **environment: str) -> str:
+def _run(script: list[str], given: Any, timeout: float, *, folder: Path = ROOT, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, *script], input=json.dumps(given), capture_output=True, text=True, timeout=timeout,
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment, check=False,
+        cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)} | environment, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
@@ -125,3 +126,25 @@ def test_damaged_events_end_in_an_error_or_an_answer(
     assert sum(outcomes.values()) > 50
     assert outcomes.get("read", 0) > 0
     assert set(outcomes) - {"read"}, outcomes
+
+
+_LENGTH = """
+import numpy as np
+from airflow_provider_cdc.sources.mysql import kernels as k
+print(k.lenenc(np.array([252, 1, 2], np.uint8), 0)[0])
+"""
+
+
+def test_compiled_kernels_are_not_kept_when_a_helper_in_another_file_changes(tmp_path: Path) -> None:
+    package = tmp_path / "airflow_provider_cdc"
+    shutil.copytree(ROOT / "airflow_provider_cdc", package, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def length() -> int:
+        return int(_run(["-c", _LENGTH], None, 120, folder=tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache")))
+
+    assert length() == 0x201
+    helper = package / "sources" / "mysql" / "kernels" / "numbers.py"
+    changed = helper.read_text().replace("np.int64(8 * i)", "np.int64(4 * i)")
+    assert changed != helper.read_text()
+    helper.write_text(changed)
+    assert length() == 0x21
