@@ -1,0 +1,453 @@
+"""Properties of the Oracle source."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
+
+from airflow_provider_cdc.core.config import ConnectionForm, ConnectorConfig, DecimalHandling, Patterns, TimePrecision
+from airflow_provider_cdc.core.schema import TableId
+
+log = logging.getLogger(__name__)
+
+
+class Adapter(enum.StrEnum):
+    LOGMINER = "logminer"
+
+
+class IntervalHandling(enum.StrEnum):
+    NUMERIC = "numeric"
+    STRING = "string"
+
+
+class LockingMode(enum.StrEnum):
+    SHARED = "shared"
+    NONE = "none"
+
+
+class MiningStrategy(enum.StrEnum):
+    REDO_LOG_CATALOG = "redo_log_catalog"
+    ONLINE_CATALOG = "online_catalog"
+    HYBRID = "hybrid"
+
+
+class QueryFilter(enum.StrEnum):
+    NONE = "none"
+    IN = "in"
+    REGEX = "regex"
+
+
+class BufferType(enum.StrEnum):
+    MEMORY = "memory"
+
+
+class SnapshotBoundary(enum.StrEnum):
+    """What becomes of transactions that are open when a snapshot begins."""
+
+    SKIP = "skip"
+    TRANSACTION_VIEW_ONLY = "transaction_view_only"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class NumberConverter:
+    """A documented converter of NUMBER columns.
+
+    :param kind: ``boolean`` (``NumberOneToBooleanConverter``) or ``zero_scale`` (``NumberToZeroScaleConverter``)
+    :param options: its properties, without the converter's name before them
+    """
+
+    name: str
+    kind: str
+    options: Mapping[str, str]
+
+    def wants(self, table: TableId, column: str) -> bool:
+        """Whether ``selector`` lets it have this column; without a selector it has all that fit."""
+        patterns = [p.strip() for p in self.options.get("selector", ".*").split(",")]
+        names = [f"{table}.{column}"] + ([f"{table.catalog}.{table}.{column}"] if table.catalog else [])
+        return any(re.fullmatch(p, n, re.IGNORECASE) for p in patterns for n in names)
+
+
+_CONVERTERS = {
+    "io.debezium.connector.oracle.converters.NumberOneToBooleanConverter": ("boolean", {"selector"}),
+    "io.debezium.connector.oracle.converters.NumberToZeroScaleConverter": ("zero_scale", {"decimal.mode"}),
+}
+_SPECIAL = re.compile(r"[\\^$*+?()\[\]{}|]")
+
+
+def _known_strategy(value: Any) -> Any:
+    if value == "redo_in_catalog":
+        log.warning("log.mining.strategy=redo_in_catalog is a wrong spelling of redo_log_catalog, which is used.")
+        return MiningStrategy.REDO_LOG_CATALOG
+    return value
+
+
+def _names(value: Any) -> Any:
+    """``"a,b"`` → ``("a", "b")``."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(p, str) for p in parts):
+        raise ValueError(f"{value!r} is not a list of texts, nor one text with commas")
+    return tuple(p.strip() for p in parts if p.strip())
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+Strategy = Annotated[MiningStrategy, BeforeValidator(_known_strategy)]
+
+
+class OracleConfig(ConnectorConfig):
+    """Documented names and defaults (Debezium Oracle connector, "Connector properties")."""
+
+    database_hostname: str = Field(
+        "", alias="database.hostname", description="Host of the database; comes from the Airflow connection."
+    )
+    database_port: int = Field(
+        1521, alias="database.port", ge=1, le=65535, description="Port of the listener; from the Airflow connection."
+    )
+    database_user: str = Field(alias="database.user", description="Account; comes from the Airflow connection.")
+    database_password: SecretStr = Field(
+        SecretStr(""),
+        alias="database.password",
+        description="Comes from the Airflow connection, never from a definition.",
+    )
+    database_dbname: str = Field(
+        alias="database.dbname", description="Name of the database; of the root container where there are containers."
+    )
+    database_pdb_name: str | None = Field(
+        None, alias="database.pdb.name", description="Pluggable database to capture; only where there are containers."
+    )
+    database_url: str | None = Field(
+        None, alias="database.url", description="Connect descriptor or TNS name, instead of host and port."
+    )
+    database_connection_adapter: Adapter = Field(
+        Adapter.LOGMINER, alias="database.connection.adapter", description="How changes are read."
+    )
+    rac_nodes: Names = Field(
+        (), alias="rac.nodes", description="Hosts of a cluster, host or host:port, separated by commas."
+    )
+    database_query_timeout_ms: int = Field(
+        600_000,
+        alias="database.query.timeout.ms",
+        ge=0,
+        description="How long a single query may take before the connection counts as lost; 0 = for ever.",
+    )
+    query_fetch_size: int = Field(10_000, alias="query.fetch.size", ge=0, description="Rows per round trip.")
+    schema_include_list: Patterns = Field(
+        (), alias="schema.include.list", description="Schemas to capture; all others are left out."
+    )
+    schema_exclude_list: Patterns = Field((), alias="schema.exclude.list", description="Schemas to leave out.")
+    time_precision_mode: TimePrecision = Field(
+        TimePrecision.ADAPTIVE,
+        alias="time.precision.mode",
+        description="Names and units of dates and times in the Debezium JSON form; connect makes DATE a date without a time.",
+    )
+    interval_handling_mode: IntervalHandling = Field(
+        IntervalHandling.NUMERIC,
+        alias="interval.handling.mode",
+        description="INTERVALs as microseconds, a month being a twelfth of 365.25 days, or as texts.",
+    )
+    lob_enabled: bool = Field(
+        False,
+        alias="lob.enabled",
+        description="Capture the values of CLOB, NCLOB, BLOB and XMLTYPE columns; otherwise they are unavailable.",
+    )
+    unavailable_value_placeholder: str = Field(
+        "__debezium_unavailable_value",
+        alias="unavailable.value.placeholder",
+        description="In the Debezium JSON form, stands for a value that the log does not have.",
+    )
+    converters: tuple[dict[str, str], ...] = Field(
+        (),
+        alias="converters",
+        description="Names of converters; each has a name.type, a documented class, and its own properties.",
+    )
+    snapshot_locking_mode: LockingMode = Field(
+        LockingMode.SHARED,
+        alias="snapshot.locking.mode",
+        description="Whether tables are locked against DDL while a snapshot reads their structure.",
+    )
+    snapshot_database_errors_max_retries: int = Field(
+        0,
+        alias="snapshot.database.errors.max.retries",
+        ge=0,
+        description="How often a chunk is read again that the undo no longer covers (ORA-01555) or whose table changed (ORA-01466).",
+    )
+    log_mining_strategy: Strategy = Field(
+        MiningStrategy.REDO_LOG_CATALOG,
+        alias="log.mining.strategy",
+        description="Where LogMiner has the names of tables and columns from.",
+    )
+    log_mining_query_filter_mode: QueryFilter = Field(
+        QueryFilter.NONE,
+        alias="log.mining.query.filter.mode",
+        description="Which filters the database applies: none, exact names, or regular expressions.",
+    )
+    log_mining_buffer_type: BufferType = Field(
+        BufferType.MEMORY,
+        alias="log.mining.buffer.type",
+        description="Where changes wait for their commit: in memory, and on disk beyond a bound.",
+    )
+    log_mining_buffer_transaction_events_threshold: int = Field(
+        0,
+        alias="log.mining.buffer.transaction.events.threshold",
+        ge=0,
+        description="Transactions with more events are given up, which loses them; 0 = never.",
+    )
+    log_mining_transaction_snapshot_boundary_mode: SnapshotBoundary = Field(
+        SnapshotBoundary.SKIP,
+        alias="log.mining.transaction.snapshot.boundary.mode",
+        description="How transactions are found that are open when a snapshot begins.",
+    )
+    log_mining_session_max_ms: int = Field(
+        0, alias="log.mining.session.max.ms", ge=0, description="Age at which a mining session ends; 0 = any."
+    )
+    log_mining_restart_connection: bool = Field(
+        False, alias="log.mining.restart.connection", description="A new mining session has a new connection."
+    )
+    log_mining_batch_size_min: int = Field(
+        1_000, alias="log.mining.batch.size.min", ge=1, description="Fewest SCNs that are mined at a time."
+    )
+    log_mining_batch_size_max: int = Field(
+        100_000, alias="log.mining.batch.size.max", ge=1, description="Most SCNs that are mined at a time."
+    )
+    log_mining_batch_size_default: int = Field(
+        20_000, alias="log.mining.batch.size.default", ge=1, description="SCNs that are mined at first."
+    )
+    log_mining_log_count_min: int = Field(
+        0,
+        alias="log.mining.log.count.min",
+        ge=0,
+        description="Fewest logs in a mining session; 0 = as many as the window of SCNs needs.",
+    )
+    log_mining_sleep_time_min_ms: int = Field(
+        0, alias="log.mining.sleep.time.min.ms", ge=0, description="Shortest pause before new changes are asked for."
+    )
+    log_mining_sleep_time_max_ms: int = Field(
+        3_000, alias="log.mining.sleep.time.max.ms", ge=0, description="Longest pause."
+    )
+    log_mining_sleep_time_default_ms: int = Field(
+        1_000, alias="log.mining.sleep.time.default.ms", ge=0, description="Pause at first."
+    )
+    log_mining_sleep_time_increment_ms: int = Field(
+        200, alias="log.mining.sleep.time.increment.ms", ge=0, description="By how much the pause grows and shrinks."
+    )
+    log_mining_archive_log_hours: int = Field(
+        0, alias="log.mining.archive.log.hours", ge=0, description="How far back archived logs are read; 0 = all."
+    )
+    log_mining_archive_log_only_mode: bool = Field(
+        False, alias="log.mining.archive.log.only.mode", description="Read archived logs only."
+    )
+    log_mining_archive_log_only_scn_poll_interval_ms: int = Field(
+        10_000,
+        alias="log.mining.archive.log.only.scn.poll.interval.ms",
+        ge=1,
+        description="How often to look whether the start has been archived.",
+    )
+    log_mining_archive_destination_name: str | None = Field(
+        None, alias="log.mining.archive.destination.name", description="Archive destination, as LOG_ARCHIVE_DEST_5."
+    )
+    log_mining_transaction_retention_ms: int = Field(
+        0,
+        alias="log.mining.transaction.retention.ms",
+        ge=0,
+        description="Age at which an open transaction is given up, which loses it; 0 = never.",
+    )
+    log_mining_username_include_list: Names = Field(
+        (), alias="log.mining.username.include.list", description="Only changes of these database users."
+    )
+    log_mining_username_exclude_list: Names = Field(
+        (), alias="log.mining.username.exclude.list", description="No changes of these database users."
+    )
+    log_mining_clientid_include_list: Names = Field(
+        (), alias="log.mining.clientid.include.list", description="Only changes with these client ids."
+    )
+    log_mining_clientid_exclude_list: Names = Field(
+        (), alias="log.mining.clientid.exclude.list", description="No changes with these client ids."
+    )
+    log_mining_scn_gap_detection_gap_size_min: int = Field(
+        1_000_000,
+        alias="log.mining.scn.gap.detection.gap.size.min",
+        ge=0,
+        description="A jump of the SCN by more, within the time below, is taken at once.",
+    )
+    log_mining_scn_gap_detection_time_interval_max_ms: int = Field(
+        20_000,
+        alias="log.mining.scn.gap.detection.time.interval.max.ms",
+        ge=0,
+        description="The longest time in which the SCN has jumped.",
+    )
+    log_mining_flush_table_name: str = Field(
+        "LOG_MINING_FLUSH",
+        alias="log.mining.flush.table.name",
+        description="Small table that is updated so that the database writes its log buffer.",
+    )
+    log_mining_readonly_hostname: str | None = Field(
+        None, alias="log.mining.readonly.hostname", description="Read-only standby to mine on, host or host:port."
+    )
+    log_mining_include_redo_sql: bool = Field(
+        False, alias="log.mining.include.redo.sql", description="Events tell their redo SQL."
+    )
+    log_mining_path_dictionary: str | None = Field(
+        None, alias="log.mining.path.dictionary", description="Dictionary file to mine with."
+    )
+    relaxed_quotes: bool = Field(
+        False,
+        alias="internal.log.mining.sql.relaxed.quote.detection",
+        description="LogMiner may write apostrophes undoubled (MAX_STRING_SIZE=EXTENDED). Such texts are an error, or, "
+        "with this property, read where only one reading is possible.",
+    )
+
+    FORM: ClassVar[ConnectionForm] = ConnectionForm(
+        labels={"login": "User", "schema": "Database (root container)"},
+        placeholders={"host": "db.example.org", "port": "1521", "login": "c##cdc", "schema": "ORCLCDB"},
+        extras={
+            "database.pdb.name": "pluggable database to capture, where there are containers",
+            "database.url": "connect descriptor or TNS name, instead of host and port",
+        },
+    )
+    IGNORED: ClassVar[Mapping[str, str]] = {
+        "schema.history.internal": "the schema history is kept in the state tables",
+        "schema.history.internal.store.*": "only captured tables are recorded; tables added later are read when they are added",
+        "schema.history.internal.kafka.*": "the schema history is kept in the state tables",
+        "schema.history.internal.file.*": "the schema history is kept in the state tables",
+        "schema.history.internal.producer.*": "the schema history is kept in the state tables",
+        "schema.history.internal.consumer.*": "the schema history is kept in the state tables",
+        "log.mining.buffer.drop.on.stop": "changes that wait for their commit are read again from the log",
+        "log.mining.buffer.infinispan.*": "changes wait in memory and in files",
+        "log.mining.buffer.ehcache.*": "changes wait in memory and in files",
+        "object.id.cache.size": "every table's object ids are kept",
+        "errors.max.retries": "Airflow retries the task",
+        "log.mining.use.cte.query": "transactions without changes of captured tables cost nothing here",
+        "legacy.decimal.handling.strategy": "decimals have their present form",
+        "topic.naming.strategy": "topics have the documented names",
+        "source.struct.version": "the source block has the present form",
+    }
+    NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
+        "database.out.server.name": "there is no XStream in Oracle's thin driver: changes are read with LogMiner",
+        "openlogreplicator.*": "changes are read with LogMiner",
+        "event.processing.failure.handling.mode": "an event that cannot be read is always an error",
+        "event.converting.failure.handling.mode": "a value that cannot be read is always an error",
+        "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the dictionary is read instead",
+        "topic.heartbeat.prefix": "heartbeats are not built yet",
+        "include.schema.comments": "not built yet",
+        "field.name.adjustment.mode": "not built yet",
+        "schema.name.adjustment.mode": "not built yet",
+        "snapshot.query.mode*": "custom snapshot queries are not built yet",
+        "snapshot.tables.order.by.row.count": "not built yet",
+        "snapshot.locking.mode.custom.name": "not built yet",
+        "guardrail.*": "not built yet",
+        "custom.*": "not built yet",
+        "driver.*": "there is no JDBC driver to pass properties to",
+        "streaming.delay.ms": "the snapshot's offset is durable before streaming begins",
+        "log.mining.hash.area.size": "set HASH_AREA_SIZE with a logon trigger",
+        "log.mining.sort.area.size": "set SORT_AREA_SIZE with a logon trigger",
+    }
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, Any]) -> Self:
+        named = properties.get("converters")
+        if not isinstance(named, str):
+            return super().parse(properties)
+        gathered = []
+        kept = {key: value for key, value in properties.items() if key != "converters"}
+        for name in _names(named):
+            options = {k: str(kept.pop(k)) for k in [*kept] if k.startswith(f"{name}.")}
+            gathered.append({"name": name} | {k.removeprefix(f"{name}."): v for k, v in options.items()})
+        return super().parse(kept | {"converters": gathered})
+
+    @property
+    def number_converters(self) -> list[NumberConverter]:
+        """The converters, in the order of their names in ``converters``."""
+        return [
+            NumberConverter(
+                c["name"], _CONVERTERS[c["type"]][0], {k: v for k, v in c.items() if k not in ("name", "type")}
+            )
+            for c in self.converters
+        ]
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if not self.database_hostname and not self.database_url:
+            raise ValueError("database.hostname: required and not set, as database.url is not set either")
+        if self.database_url and (bare := [n for n in self.rac_nodes if ":" not in n]):
+            raise ValueError(f"rac.nodes: {bare[0]!r} needs its port (host:port), because database.url is set")
+        if not self.log_mining_batch_size_min <= self.log_mining_batch_size_default <= self.log_mining_batch_size_max:
+            raise ValueError("log.mining.batch.size: min, default and max must be in this order")
+        if (
+            not self.log_mining_sleep_time_min_ms
+            <= self.log_mining_sleep_time_default_ms
+            <= self.log_mining_sleep_time_max_ms
+        ):
+            raise ValueError("log.mining.sleep.time: min, default and max must be in this order")
+        if self.log_mining_query_filter_mode is QueryFilter.IN:
+            for alias, patterns in self._lists():
+                if wrong := [p for p in patterns if _SPECIAL.search(p.replace("\\.", "").replace("\\$", ""))]:
+                    raise ValueError(
+                        f"{alias}: {wrong[0]!r} is a pattern, which log.mining.query.filter.mode=in would compare as a name: "
+                        "changes would be lost. Use exact names, or the mode regex or none"
+                    )
+        return self
+
+    def _lists(self) -> list[tuple[str, tuple[str, ...]]]:
+        fields = ("schema_include_list", "schema_exclude_list", "table_include_list", "table_exclude_list")
+        return [(str(type(self).model_fields[f].alias), getattr(self, f)) for f in fields]
+
+    @model_validator(mode="after")
+    def _known_converters(self) -> Self:
+        for c in self.converters:
+            name = c.get("name", "")
+            if c.get("type") not in _CONVERTERS:
+                given = f"{c['type']!r} is not known here" if "type" in c else "required and not set"
+                raise ValueError(f"{name}.type: {given}. Valid values are: {', '.join(_CONVERTERS)}")
+            _, options = _CONVERTERS[c["type"]]
+            if wrong := [k for k in c if k not in options | {"name", "type"}]:
+                raise ValueError(f"{name}.{wrong[0]}: unknown property; {name} has {', '.join(sorted(options))}")
+            if c.get("decimal.mode", "precise") not in [*DecimalHandling]:
+                raise ValueError(
+                    f"{name}.decimal.mode: {c['decimal.mode']!r} is not one of {', '.join(DecimalHandling)}"
+                )
+            for pattern in c.get("selector", "").split(","):
+                try:
+                    re.compile(pattern.strip())
+                except re.error as e:
+                    raise ValueError(f"{name}.selector: {pattern!r} is not a regular expression: {e}") from None
+        return self
+
+    @classmethod
+    def from_connection(
+        cls,
+        *,
+        host: str | None = None,
+        port: int | None = None,
+        login: str | None = None,
+        password: str | None = None,
+        schema: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        named = {
+            "database.hostname": host,
+            "database.port": port,
+            "database.user": login,
+            "database.password": password,
+            "database.dbname": schema,
+        }
+        return {name: value for name, value in named.items() if value not in (None, "")} | super().from_connection(
+            extra=extra
+        )
+
+    @classmethod
+    def exclusive_pairs(cls) -> list[tuple[str, str]]:
+        return [
+            *super().exclusive_pairs(),
+            ("schema_include_list", "schema_exclude_list"),
+            ("log_mining_username_include_list", "log_mining_username_exclude_list"),
+            ("log_mining_clientid_include_list", "log_mining_clientid_exclude_list"),
+        ]
+
+    def namespace_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return self.schema_include_list, self.schema_exclude_list

@@ -1,0 +1,210 @@
+"""Statements to spans: which column has which literal, in the image before and in the image after.
+
+The shapes are those of LogMiner without ``PRINT_PRETTY_SQL``::
+
+    insert into "O"."T"("A","B") values ('1',NULL);
+    update "O"."T" set "A" = '2', "B" = '3' where "A" = '1' and "B" IS NULL;
+    delete from "O"."T" where "A" = '1' and "B" IS NULL;
+"""
+# mypy: disable-error-code="assignment, arg-type, return-value, no-any-return"
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from airflow_provider_cdc.sources.oracle.kernels.jit import jit
+from airflow_provider_cdc.sources.oracle.kernels.literals import ABSENT, NULL, UNKNOWN, as_bytes, begins, literal
+
+INSERT: Final = 1
+DELETE: Final = 2
+UPDATE: Final = 3
+"""``V$LOGMNR_CONTENTS.OPERATION_CODE`` of row changes."""
+
+BEFORE: Final = 0
+AFTER: Final = 1
+
+_VALUES = as_bytes(") values (")
+_WHERE = as_bytes(" where ")
+_AND = as_bytes(" and ")
+_EQUALS = as_bytes(" = ")
+_IS_NULL = as_bytes(" IS NULL")
+
+
+@jit
+def split_rows(
+    buf: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], codes: npt.NDArray[np.int64], lo: int, hi: int,
+    heads: npt.NDArray[np.uint8], head_ends: npt.NDArray[np.int64], names: npt.NDArray[np.uint8],
+    name_ends: npt.NDArray[np.int64], begin: npt.NDArray[np.int32], length: npt.NDArray[np.int32],
+    kind: npt.NDArray[np.uint8], left: npt.NDArray[np.uint8], order: npt.NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Split the texts ``lo`` to ``hi``; row ``lo`` goes to the first place of the spans.
+
+    :param heads: how an insert, a delete and an update of the table begin, one after the other; ``head_ends[code]`` is where
+    :param names: quoted column names one after the other; the ones that are not captured come last
+    :param begin: ``[image, column, row]``, relative to the text's begin; likewise ``length`` and ``kind``
+    :param left: per text, set to 1 where the shape is not one of the above
+    :param order: room for one number per column
+    """
+    columns = kind.shape[1]
+    for row in range(lo, hi):
+        at = row - lo
+        for c in range(columns):
+            kind[BEFORE, c, at] = ABSENT
+            kind[AFTER, c, at] = ABSENT
+        code = codes[row]
+        start, end = offsets[row], offsets[row + 1]
+        good = False
+        if code >= INSERT and code <= UPDATE:
+            head = heads[head_ends[code - 1] : head_ends[code]]
+            if begins(buf, start, end, head):
+                p = start + len(head)
+                if code == INSERT:
+                    good = _insert(buf, p, start, end, names, name_ends, at, begin, length, kind, order)
+                elif code == DELETE:
+                    good = _where(buf, p, start, end, names, name_ends, at, begin, length, kind)
+                else:
+                    good = _update(buf, p, start, end, names, name_ends, at, begin, length, kind)
+        if not good:
+            left[row] = 1
+            for c in range(columns):
+                kind[BEFORE, c, at] = ABSENT
+                kind[AFTER, c, at] = ABSENT
+
+
+@jit
+def _column(
+    buf: npt.NDArray[np.uint8], p: int, end: int, names: npt.NDArray[np.uint8], name_ends: npt.NDArray[np.int64], guess: int
+) -> int:  # fmt: skip
+    """Number of the column whose quoted name is at ``p``; -1 = unknown. Columns mostly come in the table's order."""
+    count = len(name_ends) - 1
+    for i in range(count):
+        c = guess + i
+        if c >= count:
+            c -= count
+        if begins(buf, p, end, names[name_ends[c] : name_ends[c + 1]]):
+            return c
+    return -1
+
+
+@jit
+def _put(
+    image: int, column: int, at: int, k: int, begin_: int, length_: int, begin: npt.NDArray[np.int32],
+    length: npt.NDArray[np.int32], kind: npt.NDArray[np.uint8],
+) -> bool:  # fmt: skip
+    """Note a column's span; false when it has one already. Columns that are not captured have no place."""
+    if column >= kind.shape[1]:
+        return True
+    if kind[image, column, at] != ABSENT:
+        return False
+    kind[image, column, at] = k
+    begin[image, column, at] = begin_
+    length[image, column, at] = length_
+    return True
+
+
+@jit
+def _insert(
+    buf: npt.NDArray[np.uint8], p: int, start: int, end: int, names: npt.NDArray[np.uint8],
+    name_ends: npt.NDArray[np.int64], at: int, begin: npt.NDArray[np.int32], length: npt.NDArray[np.int32],
+    kind: npt.NDArray[np.uint8], order: npt.NDArray[np.int64],
+) -> bool:  # fmt: skip
+    count = 0
+    guess = 0
+    while True:
+        c = _column(buf, p, end, names, name_ends, guess)
+        if c < 0 or count >= len(order):
+            return False
+        order[count] = c
+        count += 1
+        guess = c + 1 if c + 2 < len(name_ends) else 0
+        p += name_ends[c + 1] - name_ends[c]
+        if p < end and buf[p] == 44:
+            p += 1
+            continue
+        break
+    if not begins(buf, p, end, _VALUES):
+        return False
+    p += len(_VALUES)
+    for i in range(count):
+        k, b, e, p = literal(buf, p, end)
+        if k == UNKNOWN or not _put(AFTER, order[i], at, k, b - start, e - b, begin, length, kind):
+            return False
+        if p >= end or buf[p] != (44 if i + 1 < count else 41):
+            return False
+        p += 1
+    return _ends(buf, p, end)
+
+
+@jit
+def _ends(buf: npt.NDArray[np.uint8], p: int, end: int) -> bool:
+    """Whether nothing but the semicolon follows."""
+    return p == end or (p + 1 == end and buf[p] == 59)
+
+
+@jit
+def _where(
+    buf: npt.NDArray[np.uint8], p: int, start: int, end: int, names: npt.NDArray[np.uint8],
+    name_ends: npt.NDArray[np.int64], at: int, begin: npt.NDArray[np.int32], length: npt.NDArray[np.int32],
+    kind: npt.NDArray[np.uint8],
+) -> bool:  # fmt: skip
+    """The conditions after ``where`` are the image before."""
+    guess = 0
+    while True:
+        c = _column(buf, p, end, names, name_ends, guess)
+        if c < 0:
+            return False
+        guess = c + 1 if c + 2 < len(name_ends) else 0
+        p += name_ends[c + 1] - name_ends[c]
+        if begins(buf, p, end, _EQUALS):
+            k, b, e, p = literal(buf, p + 3, end)
+            if k == UNKNOWN:
+                return False
+        elif begins(buf, p, end, _IS_NULL):
+            k, b, e = NULL, p, p
+            p += len(_IS_NULL)
+        else:
+            return False
+        if not _put(BEFORE, c, at, k, b - start, e - b, begin, length, kind):
+            return False
+        if begins(buf, p, end, _AND):
+            p += len(_AND)
+            continue
+        return _ends(buf, p, end)
+
+
+@jit
+def _update(
+    buf: npt.NDArray[np.uint8], p: int, start: int, end: int, names: npt.NDArray[np.uint8],
+    name_ends: npt.NDArray[np.int64], at: int, begin: npt.NDArray[np.int32], length: npt.NDArray[np.int32],
+    kind: npt.NDArray[np.uint8],
+) -> bool:  # fmt: skip
+    """``set`` gives the new values; every other column keeps the one that ``where`` names."""
+    guess = 0
+    while True:
+        c = _column(buf, p, end, names, name_ends, guess)
+        if c < 0:
+            return False
+        guess = c + 1 if c + 2 < len(name_ends) else 0
+        p += name_ends[c + 1] - name_ends[c]
+        if not begins(buf, p, end, _EQUALS):
+            return False
+        k, b, e, p = literal(buf, p + 3, end)
+        if k == UNKNOWN or not _put(AFTER, c, at, k, b - start, e - b, begin, length, kind):
+            return False
+        if p + 1 < end and buf[p] == 44 and buf[p + 1] == 32:
+            p += 2
+            continue
+        break
+    if not begins(buf, p, end, _WHERE):
+        return False
+    if not _where(buf, p + len(_WHERE), start, end, names, name_ends, at, begin, length, kind):
+        return False
+    for c in range(kind.shape[1]):
+        if kind[AFTER, c, at] == ABSENT and kind[BEFORE, c, at] != ABSENT:
+            kind[AFTER, c, at] = kind[BEFORE, c, at]
+            begin[AFTER, c, at] = begin[BEFORE, c, at]
+            length[AFTER, c, at] = length[BEFORE, c, at]
+    return True

@@ -1,0 +1,159 @@
+"""How the columns of one table are read: from a table's schema to what the kernels need."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc.core.config import BinaryHandling, TimePrecision
+from airflow_provider_cdc.core.errors import SchemaConflict
+from airflow_provider_cdc.core.schema import Column, TableSchema, arrow_type, row_struct
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.kernels import convert as k
+from airflow_provider_cdc.sources.oracle.kernels import literals as li
+from airflow_provider_cdc.sources.oracle.redo.values import duration_text
+from airflow_provider_cdc.sources.oracle.types import LOBS, TEXTS, ColumnType
+
+Finish = Callable[[pa.Array], pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRead:
+    """How a column is read.
+
+    :param how: kind in ``kernels.convert``, with the parameters ``a`` and ``b``
+    :param raw: Arrow type of what comes out of the kernel and out of ``values.read_value``
+    :param finish: from there to the column's change log type
+    """
+
+    how: int
+    a: int
+    b: int
+    raw: pa.DataType
+    finish: Finish
+
+    @property
+    def store(self) -> int:
+        if self.how >= k.FIRST_VARIABLE:
+            return int(k.STORE_VARIABLE)
+        return int(k.STORE_WIDE if self.how == k.NUMBER_WIDE else k.STORE_FIXED)
+
+
+class Layout:
+    """What the kernels need to know of a table.
+
+    :param ignored: names of the table's columns that are not captured; statements may have them
+    """
+
+    def __init__(self, schema: TableSchema, config: OracleConfig, ignored: tuple[str, ...] = ()) -> None:
+        self.schema, self.ignored = schema, frozenset(ignored)
+        self.type = row_struct(schema)
+        self.columns = [column_read(column, f"{schema.id}.{column.name}", config) for column in schema.columns]
+        counts = [0, 0, 0]
+        rows = []
+        for read in self.columns:
+            rows.append((read.how, read.a, read.b, counts[read.store]))
+            counts[read.store] += 1
+        self.counts = counts
+        self.parameters = np.array(rows, np.int64).reshape(-1, 4)
+        self.widest = max((read.b for read in self.columns if read.how == k.NUMBER_TEXT), default=0)
+        name = f'"{schema.id.namespace}"."{schema.id.name}"'
+        self.heads, self.head_ends = _joined(
+            [f"insert into {name}(", f"delete from {name} where ", f"update {name} set "]
+        )
+        self.names, self.name_ends = _joined([f'"{n}"' for n in (*schema.names, *ignored)])
+
+
+def _joined(texts: list[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    parts = [t.encode() for t in texts]
+    return np.frombuffer(b"".join(parts), np.uint8), np.cumsum([0, *(len(p) for p in parts)]).astype(np.int64)
+
+
+def column_read(column: Column, where: str, config: OracleConfig) -> ColumnRead:
+    """How to read a column.
+
+    :raises SchemaConflict: its declared type is not one of Oracle's
+    """
+    t = ColumnType.of(column)
+    type_ = arrow_type(column.type)
+    if t.base in LOBS and not config.lob_enabled:
+        return ColumnRead(k.NOT_READ, 0, 0, type_, _same)
+    if t.base in TEXTS or t.base in ("CLOB", "NCLOB", "XMLTYPE"):
+        return ColumnRead(k.TEXT, int(t.base in LOBS), 0, pa.string(), _same)
+    if t.base in ("RAW", "BLOB"):
+        return ColumnRead(k.BYTES, int(t.base == "BLOB"), 0, pa.binary(), _binaries(config.binary_handling_mode))
+    if t.base in ("BINARY_FLOAT", "BINARY_DOUBLE"):
+        return ColumnRead(k.FLOAT_TEXT, 0, 0, pa.string(), _cast(type_))
+    if t.base in ("NUMBER", "FLOAT"):
+        return _number(t, type_)
+    if t.base.startswith("INTERVAL "):
+        months = t.base == "INTERVAL YEAR TO MONTH"
+        if column.type == "string":
+            return ColumnRead(
+                k.DURATION_TEXT, li.YEAR_TO_MONTH if months else li.DAY_TO_SECOND, 0, pa.string(), _durations
+            )
+        return ColumnRead(k.YEAR_TO_MONTH if months else k.DAY_TO_SECOND, 0, 0, pa.int64(), _same)
+    if t.base == "TIMESTAMP WITH TIME ZONE":
+        return ColumnRead(k.ZONED_TIMESTAMP, t.fraction, 0, pa.string(), _same)
+    if t.base == "DATE":
+        return ColumnRead(k.DATE, int(pa.types.is_date32(type_)), 0, type_, _same)
+    if t.base in ("TIMESTAMP", "TIMESTAMP WITH LOCAL TIME ZONE"):
+        how = k.TIMESTAMP if t.base == "TIMESTAMP" else k.LOCAL_TIMESTAMP
+        cut = config.time_precision_mode is TimePrecision.CONNECT and how == k.TIMESTAMP
+        return ColumnRead(how, 9 if type_.unit == "ns" else 6, int(cut), type_, _same)
+    raise SchemaConflict(
+        f"Column {column.name} has the type {t.base or 'unknown'}, which is not a type of Oracle that can be captured.",
+        where=where,
+        remedy="leave the column out with column.exclude.list, or set snapshot.mode=recovery for one run",
+    )
+
+
+def _number(t: ColumnType, type_: pa.DataType) -> ColumnRead:
+    """NUMBER and FLOAT, in the form that the change log column has."""
+    if pa.types.is_boolean(type_):
+        return ColumnRead(k.NUMBER, 1, 0, pa.int64(), lambda v: pc.greater(v, 0))
+    if pa.types.is_integer(type_):
+        width = (t.length or 0) - min(t.scale or 0, 0)
+        return ColumnRead(k.NUMBER, width, 0, pa.int64(), _cast(type_))
+    if pa.types.is_decimal(type_):
+        how = k.NUMBER if type_.precision <= 18 else k.NUMBER_WIDE
+        return ColumnRead(how, type_.precision, type_.scale, type_, _same)
+    if t.base == "FLOAT" or t.length is None or t.scale is None or pa.types.is_floating(type_):
+        return ColumnRead(k.NUMBER_TEXT, 0, -1, pa.string(), _cast(type_))
+    scale = max(t.scale, 0)
+    digits = max(t.length, scale) if t.scale > 0 else t.length - t.scale
+    return ColumnRead(k.NUMBER_TEXT, digits, scale, pa.string(), _same)
+
+
+def _same(values: pa.Array) -> pa.Array:
+    return values
+
+
+def _cast(type_: pa.DataType) -> Finish:
+    return _same if pa.types.is_string(type_) else lambda values: values.cast(type_)
+
+
+def _durations(values: pa.Array) -> pa.Array:
+    return _each(values, duration_text)
+
+
+def _binaries(mode: BinaryHandling) -> Finish:
+    encode: dict[BinaryHandling, Callable[[bytes], str]] = {
+        BinaryHandling.BASE64: lambda b: base64.b64encode(b).decode(),
+        BinaryHandling.BASE64_URL_SAFE: lambda b: base64.urlsafe_b64encode(b).decode(),
+        BinaryHandling.HEX: bytes.hex,
+    }
+    return _same if mode is BinaryHandling.BYTES else lambda values: _each(values, encode[mode])
+
+
+def _each(values: pa.Array, convert: Callable[..., str]) -> pa.Array:
+    """Each distinct value by itself."""
+    found = values.dictionary_encode()
+    texts = pa.array([convert(v) for v in found.dictionary.to_pylist()], pa.string())
+    return texts.take(found.indices)

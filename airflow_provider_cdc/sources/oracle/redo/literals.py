@@ -1,0 +1,63 @@
+"""Values in SQL, as a person would read them; :mod:`.values` makes values of a column's type of them."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+
+
+class Kind(enum.Enum):
+    NULL = "NULL"
+    TEXT = "a text"
+    NUMBER = "a number"
+    CALL = "a function"
+    LATER = "a value that comes in later rows"
+    UNSUPPORTED = "a value that LogMiner cannot show"
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A value as the statement spells it.
+
+    :param name: of the function, in upper case
+    :param text: the text, the digits, or the function's first argument
+    :param format: the function's second argument
+    """
+
+    kind: Kind
+    text: str = ""
+    name: str = ""
+    format: str | None = None
+
+    def __str__(self) -> str:
+        shown = self.text if len(self.text) <= 40 else self.text[:40] + "…"
+        if self.kind is Kind.CALL:
+            return f"{self.name}('{shown}')" if self.text else f"{self.name}()"
+        return f"'{shown}'" if self.kind is Kind.TEXT else shown or self.kind.value
+
+
+class Unreadable(Exception):
+    """A statement or a value is not what it should be; the text says why."""
+
+
+_ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{4})|(\\))|\\")
+
+
+def unistr(text: str) -> str:
+    """What ``UNISTR`` makes of its argument.
+
+    >>> unistr("\\\\00e9t\\\\00e9")
+    'été'
+    """
+
+    def unit(m: re.Match[str]) -> str:
+        if m[0] == "\\":
+            raise Unreadable(f"UNISTR has a backslash that is not followed by four hexadecimal digits: {text[:60]!r}")
+        return "\\" if m[2] else chr(int(m[1], 16))
+
+    decoded = _ESCAPE.sub(unit, text)
+    try:
+        return decoded.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError as e:
+        raise Unreadable(f"UNISTR has half of a character: {text[:60]!r}") from e

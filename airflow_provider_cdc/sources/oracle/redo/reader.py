@@ -1,0 +1,347 @@
+"""Many SQL_REDO texts of one table to typed columns.
+
+>>> rows = RedoReader(schema, config).read(pa.array([text, ...]), codes)
+>>> rows.after
+<pyarrow.lib.StructArray object at ...>
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider_cdc.core import events
+from airflow_provider_cdc.core.errors import CdcError, SchemaConflict, UnreadableValue
+from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.kernels import convert as k
+from airflow_provider_cdc.sources.oracle.kernels.convert import convert_rows
+from airflow_provider_cdc.sources.oracle.kernels.split import AFTER, BEFORE, DELETE, INSERT, UPDATE, split_rows
+from airflow_provider_cdc.sources.oracle.redo.layout import ColumnRead, Layout
+from airflow_provider_cdc.sources.oracle.redo.literals import Literal, Unreadable
+from airflow_provider_cdc.sources.oracle.redo.plain import Statement, read_statement
+from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE, read_value
+
+Int64s = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+Mask = npt.NDArray[np.bool_]
+
+SPAN_ROWS = 2_048
+"""Rows whose spans are kept between splitting and converting: few enough to stay in the processor's cache."""
+MAX_BYTES = 256 << 20
+_OPERATION = np.array([0, events.CREATE, events.DELETE, events.UPDATE], np.int8)
+_STALE = re.compile(r"COL \d+")
+
+
+@dataclass(slots=True)
+class Rows:
+    """What the texts say, in their order.
+
+    :param op: ``int8[n]``, codes of ``core.events``
+    :param before: struct array of length n, null where a row has no image before; ``None`` when no row has one
+    :param after: likewise, for the image after
+    :param unavailable_before: ``[column, row]``, the values that the text does not have, which are null in ``before``: a LOB,
+        or any column that is not in ``where``; ``None`` when there is none
+    :param unavailable_after: likewise, for ``after``: columns that are neither in ``set`` nor in ``where``
+    :param plain: the rows that were read one by one
+    """
+
+    op: npt.NDArray[np.int8]
+    before: pa.StructArray | None
+    after: pa.StructArray | None
+    unavailable_before: Mask | None
+    unavailable_after: Mask | None
+    plain: Mask
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+
+@dataclass(slots=True)
+class _Image:
+    values: pa.StructArray
+    unavailable: Mask
+
+
+class RedoReader:
+    """Reads the texts of one table under one table schema.
+
+    :param ignored: names of the table's columns that are not captured
+    """
+
+    def __init__(self, schema: TableSchema, config: OracleConfig, ignored: tuple[str, ...] = ()) -> None:
+        self.schema = schema
+        self._layout = Layout(schema, config, ignored)
+        self._relaxed = config.relaxed_quotes
+        self._spans = _Spans(len(schema.columns), SPAN_ROWS)
+
+    def read(self, texts: pa.Array, codes: npt.NDArray[Any]) -> Rows:
+        """Read complete texts (continuation rows joined), up to 256 MB of them.
+
+        :param texts: string or binary array, 32 or 64-bit offsets, without nulls
+        :param codes: ``OPERATION_CODE`` of each: 1 insert, 2 delete, 3 update
+        :raises UnreadableValue: a text or a value in it cannot be understood
+        :raises SchemaConflict: a text names another table, or a column that the schema does not have
+        """
+        buf, offsets = _flat(texts)
+        codes = np.asarray(codes, np.int64)
+        rows, left = self.read_fast(buf, offsets, codes)
+        if not left.any():
+            return rows
+        picked = np.flatnonzero(left)
+        read = self.read_plain([buf[offsets[i] : offsets[i + 1]].tobytes().decode() for i in picked], codes[picked])
+        return self._merged(rows, read, picked)
+
+    def read_fast(self, buf: Bytes, offsets: Int64s, codes: Int64s) -> tuple[Rows, Mask]:
+        """Read the texts of usual shape.
+
+        :param buf: UTF-8; text i is ``buf[offsets[i]:offsets[i + 1]]``
+        :return: the rows, and which of them are left to :meth:`read_plain`: null, and nothing is unavailable in them
+        """
+        n = len(codes)
+        left = np.zeros(n, np.uint8)
+        wanted = [image for image, code in ((BEFORE, INSERT), (AFTER, DELETE)) if (codes != code).any()]
+        columns = {image: _Columns(self._layout, n, int(offsets[-1] - offsets[0])) for image in wanted}
+        for lo in range(0, n, SPAN_ROWS):
+            hi = min(lo + SPAN_ROWS, n)
+            layout, spans = self._layout, self._spans
+            split_rows(
+                buf, offsets, codes, lo, hi, layout.heads, layout.head_ends, layout.names, layout.name_ends,
+                *spans.arrays, left, spans.order,
+            )  # fmt: skip
+            for image, into in columns.items():
+                arrays = (*spans.arrays, *into.arrays)
+                convert_rows(buf, offsets, lo, hi, image, layout.parameters, *arrays, left)
+        good = left == 0
+        images = {
+            image: into.finish(self._layout, good & (codes != (INSERT if image == BEFORE else DELETE)))
+            for image, into in columns.items()
+        }
+        return _rows(codes, images, np.zeros(n, np.bool_)), ~good
+
+    def read_plain(self, texts: list[str], codes: npt.NDArray[Any]) -> Rows:
+        """Read texts of any known shape, one by one. Raises like :meth:`read`."""
+        befores: list[dict[str, Literal] | None] = []
+        afters: list[dict[str, Literal] | None] = []
+        for text, code in zip(texts, codes, strict=True):
+            statement = self._statement(text, int(code))
+            befores.append(None if code == INSERT else statement.where)
+            afters.append(None if code == DELETE else {**statement.where, **statement.new})
+        images = {}
+        for image, literals in ((BEFORE, befores), (AFTER, afters)):
+            if any(row is not None for row in literals):
+                images[image] = self._image(literals, texts)
+        return _rows(np.asarray(codes, np.int64), images, np.ones(len(texts), np.bool_))
+
+    def read_conditions(self, conditions: list[dict[str, Literal]], texts: list[str]) -> tuple[pa.StructArray, Mask]:
+        """The rows that conditions of ``pieces`` name, and which values they do not have.
+
+        :param texts: the statements they are from, for errors. Raises like :meth:`read`
+        """
+        for condition, text in zip(conditions, texts, strict=True):
+            self._check_columns(condition, text)
+        image = self._image([*conditions], texts)
+        return image.values, image.unavailable
+
+    # -- one by one -------------------------------------------------------------------------------------------------------
+
+    def _statement(self, text: str, code: int) -> Statement:
+        try:
+            statement = read_statement(text, relaxed=self._relaxed)
+        except Unreadable as e:
+            raise self._unreadable(f"A redo statement cannot be read: {e}.", text, quotes="'" in text) from e
+        if code not in (INSERT, DELETE, UPDATE) or statement.code != code:
+            raise self._unreadable(
+                f"The redo record has operation code {code}, its statement is of another kind.", text
+            )
+        self._check(statement, text)
+        return statement
+
+    def _check(self, statement: Statement, text: str) -> None:
+        """The statement must be about this table and its columns."""
+        id_ = self.schema.id
+        if statement.table != id_.name or statement.owner not in (id_.namespace, None):
+            raise self._conflict(
+                f"A redo statement is about {statement.owner}.{statement.table} instead of {id_}.", text
+            )
+        self._check_columns({**statement.where, **statement.new}, text)
+
+    def _check_columns(self, named: dict[str, Literal], text: str) -> None:
+        known = {*self.schema.names, *self._layout.ignored}
+        if unknown := [name for name in named if name not in known]:
+            stale = " LogMiner's dictionary did not know the table's columns." if _STALE.fullmatch(unknown[0]) else ""
+            raise self._conflict(
+                f"A redo statement has a column {unknown[0]!r} that {self.schema.id} does not have.{stale}", text
+            )
+
+    def _image(self, literals: list[dict[str, Literal] | None], texts: list[str]) -> _Image:
+        children, unavailable = [], []
+        for column, read in zip(self.schema.columns, self._layout.columns, strict=True):
+            values: list[Any] = []
+            for row, text in zip(literals, texts, strict=True):
+                try:
+                    literal = None if row is None else row.get(column.name)
+                    values.append(None if row is None else read_value(literal, read.how, read.a, read.b))
+                except Unreadable as e:
+                    raise self._unreadable(f"A value of column {column.name} cannot be read: {e}.", text) from e
+            unavailable.append([v is UNAVAILABLE for v in values])
+            children.append(read.finish(pa.array([None if v is UNAVAILABLE else v for v in values], read.raw)))
+        absent = pa.array([row is None for row in literals])
+        struct = pa.StructArray.from_arrays(children, fields=list(self._layout.type), mask=absent)
+        return _Image(struct, np.array(unavailable, np.bool_).reshape(len(children), len(literals)))
+
+    def _unreadable(self, what: str, text: str, *, quotes: bool = False) -> CdcError:
+        """:param quotes: apostrophes that are not doubled may be the reason"""
+        relax = "set internal.log.mining.sql.relaxed.quote.detection=true if apostrophes in texts are not doubled; otherwise "
+        return UnreadableValue(
+            what,
+            where=f"{self.schema.id}: {_excerpt(text)}",
+            safe="Nothing is lost: the batch was not written.",
+            remedy=(relax if quotes and not self._relaxed else "")
+            + "leave the column out with column.exclude.list, or read the table again",
+        )
+
+    def _conflict(self, what: str, text: str) -> CdcError:
+        return SchemaConflict(
+            what,
+            where=f"{self.schema.id}: {_excerpt(text)}",
+            safe="Nothing is lost: the batch was not written.",
+            remedy="set log.mining.strategy=hybrid, or read the table again with snapshot.mode=recovery for one run",
+        )
+
+    # -- both -------------------------------------------------------------------------------------------------------------
+
+    def _merged(self, fast: Rows, read: Rows, picked: npt.NDArray[np.intp]) -> Rows:
+        """The rows of ``read`` put in the places ``picked``."""
+        n = len(fast)
+        take = np.arange(n)
+        take[picked] = n + np.arange(len(picked))
+        images = {}
+        for image, a, b, masks in (
+            (BEFORE, fast.before, read.before, (fast.unavailable_before, read.unavailable_before)),
+            (AFTER, fast.after, read.after, (fast.unavailable_after, read.unavailable_after)),
+        ):
+            if a is None:
+                continue
+            other = pa.nulls(len(picked), a.type) if b is None else b
+            unavailable = np.zeros((len(self.schema.columns), n), np.bool_)
+            of_fast, of_plain = masks
+            if of_fast is not None:
+                unavailable |= of_fast
+            if of_plain is not None:
+                unavailable[:, picked] = of_plain
+            images[image] = _Image(pa.concat_arrays([a, other]).take(pa.array(take)), unavailable)
+        plain = np.zeros(n, np.bool_)
+        plain[picked] = True
+        rows = _rows(np.zeros(n, np.int64), images, plain)
+        rows.op = fast.op
+        return rows
+
+
+def _rows(codes: Int64s, images: dict[int, _Image], plain: Mask) -> Rows:
+    def mask(image: int) -> Mask | None:
+        return images[image].unavailable if image in images and images[image].unavailable.any() else None
+
+    def values(image: int) -> pa.StructArray | None:
+        return images[image].values if image in images else None
+
+    known = np.where((codes >= INSERT) & (codes <= UPDATE), codes, 0)
+    return Rows(_OPERATION[known], values(BEFORE), values(AFTER), mask(BEFORE), mask(AFTER), plain)
+
+
+def _excerpt(text: str) -> str:
+    """Enough of a statement to find it again, without all of its values."""
+    return text if len(text) <= 120 else f"{text[:120]}… ({len(text)} characters)"
+
+
+def _flat(texts: pa.Array) -> tuple[Bytes, Int64s]:
+    """Bytes and offsets of texts; bytes that are not UTF-8 are refused."""
+    if texts.null_count:
+        raise ValueError("a redo text is NULL")
+    wide = (
+        pa.large_binary()
+        if pa.types.is_binary(texts.type) or pa.types.is_large_binary(texts.type)
+        else pa.large_string()
+    )
+    texts = texts.cast(wide)
+    if wide == pa.large_binary():
+        try:
+            texts = texts.cast(pa.large_string())
+        except pa.ArrowInvalid as e:
+            raise UnreadableValue(
+                "A redo text is not UTF-8.", remedy="check the character set of the connection"
+            ) from e
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    buf = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+    if len(ends) and ends[-1] - ends[0] > MAX_BYTES:
+        raise ValueError(f"{ends[-1] - ends[0]:,} bytes of redo texts are too many for one call")
+    return buf, (ends if len(ends) else np.zeros(1, np.int64))
+
+
+class _Spans:
+    """Where the kernels keep what one hands to the other."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        shape = (2, columns, rows)
+        self.arrays = np.empty(shape, np.int32), np.empty(shape, np.int32), np.empty(shape, np.uint8)
+        self.order = np.empty(4_096, np.int64)
+
+
+class _Columns:
+    """Room for one image of ``n`` rows; untouched memory costs nothing."""
+
+    def __init__(self, layout: Layout, n: int, text_bytes: int) -> None:
+        fixed, wide, variable = (max(count, 1) for count in layout.counts)
+        # a number with a fixed scale may be longer than its literal, by its zeros
+        room = max(text_bytes + n * (layout.widest + 4), 64)
+        self.fixed = np.empty((fixed, n), np.int64)
+        self.wide = np.zeros((wide, n if layout.counts[k.STORE_WIDE] else 1, 2), np.int64)
+        self.ends = np.empty((variable, n), np.int64)
+        self.data = np.empty((variable, room), np.uint8)
+        self.filled = np.zeros(variable, np.int64)
+        self.valid = np.zeros((max(len(layout.columns), 1), n), np.uint8)
+
+    @property
+    def arrays(self) -> tuple[Int64s, Int64s, Int64s, Bytes, Int64s, Bytes]:
+        """In the order that the kernel takes them."""
+        return self.fixed, self.wide, self.ends, self.data, self.filled, self.valid
+
+    def finish(self, layout: Layout, present: Mask) -> _Image:
+        n = len(present)
+        children = []
+        unavailable = np.zeros((len(layout.columns), n), np.bool_)
+        for c, read in enumerate(layout.columns):
+            valid = self.valid[c]
+            np.logical_and(valid == k.UNAVAILABLE, present, out=unavailable[c])
+            children.append(read.finish(self._array(read, int(layout.parameters[c, 3]), (valid == k.VALUE) & present)))
+        absent = n - int(np.count_nonzero(present))
+        bitmap = pa.py_buffer(np.packbits(present, bitorder="little")) if absent else None
+        return _Image(pa.StructArray.from_buffers(layout.type, n, [bitmap], absent, children=children), unavailable)
+
+    def _array(self, read: ColumnRead, slot: int, valid: Mask) -> pa.Array:
+        """A column as ``read.raw``, without a copy where the bytes are the same."""
+        n, raw = len(valid), read.raw
+        if read.how == k.NOT_READ:
+            return pa.nulls(n, raw)
+        nulls = n - int(np.count_nonzero(valid))
+        bitmap = pa.py_buffer(np.packbits(valid, bitorder="little")) if nulls else None
+        if read.store == k.STORE_VARIABLE:
+            offsets = np.zeros(n + 1, np.int32)
+            offsets[1:] = self.ends[slot]
+            data = pa.py_buffer(self.data[slot, : self.filled[slot]].copy())
+            return pa.Array.from_buffers(raw, n, [bitmap, pa.py_buffer(offsets), data], nulls)
+        if read.store == k.STORE_WIDE:
+            values: npt.NDArray[Any] = self.wide[slot]
+        else:
+            values = self.fixed[slot]
+            if pa.types.is_decimal(raw):
+                values = np.stack([values, values >> 63], axis=1)
+            elif pa.types.is_date32(raw):
+                values = values.astype(np.int32)
+        return pa.Array.from_buffers(raw, n, [bitmap, pa.py_buffer(np.ascontiguousarray(values))], nulls)
