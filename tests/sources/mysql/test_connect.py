@@ -31,7 +31,8 @@ def test_a_server_that_accepts_and_stays_silent_is_given_up_in_time() -> None:
 
 def test_initial_statements_run_on_every_connection_but_that_of_the_log(database: Any, tmp_path: Path) -> None:
     database.sql("CREATE TABLE t (a INT PRIMARY KEY)", "CREATE TABLE opened (connection BIGINT)")
-    database.sql(f"GRANT INSERT ON {database.name}.opened TO 'cdc'@'%'")
+    grant = f"INSERT ON {database.name}.opened"
+    database.sql(f"GRANT {grant} TO 'cdc'@'%'")
     statement = f"SET @first = 1; INSERT INTO {database.name}.opened VALUES (CONNECTION_ID())"
     connector = mysql_connector(
         database.server, tmp_path, table_include_list=f"{database.name}.t", database_initial_statements=statement
@@ -46,6 +47,7 @@ def test_initial_statements_run_on_every_connection_but_that_of_the_log(database
         readers = database.sql(dump)
     ran = {row[0] for row in database.sql(f"SELECT connection FROM {database.name}.opened")}
     following.join()
+    database.sql(f"REVOKE {grant} FROM 'cdc'@'%'")  # it would outlive the database, and the server is shared
     assert readers
     assert ran
     assert readers[0][0] not in ran
