@@ -13,8 +13,9 @@ from dev.servers.base import Server
 from dev.servers.mariadb import MariaDb
 from dev.servers.mysql import MySql
 from dev.servers.mysql_family import CAPTURE_PRIVILEGES, Database
+from dev.servers.oracle import Oracle
 from dev.servers.postgres import Postgres
 from dev.servers.process import ServerError
 from dev.servers.s3 import S3
 
-__all__ = ["CAPTURE_PRIVILEGES", "S3", "Database", "MariaDb", "MySql", "Postgres", "Server", "ServerError"]
+__all__ = ["CAPTURE_PRIVILEGES", "S3", "Database", "MariaDb", "MySql", "Oracle", "Postgres", "Server", "ServerError"]

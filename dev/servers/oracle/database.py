@@ -1,0 +1,300 @@
+"""The database as clients meet it: its containers, users, services and sessions, and what a test may do to it."""
+
+import datetime
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dev.servers.oracle import bench, redo
+from dev.servers.oracle.catalog import User
+from dev.servers.oracle.engine import FLUSH_SECONDS, Engine
+from dev.servers.oracle.errors import OraError
+from dev.servers.oracle.flashback import Flashback
+from dev.servers.oracle.privileges import CAPTURE_GRANTS, OWNER_GRANTS
+from dev.servers.oracle.session import Session
+
+SEED = "PDB$SEED"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a database is made; a database that exists keeps its users and tables."""
+
+    cdb: bool = True
+    threads: int = 1
+    standby: bool = False
+    owner: str = "APP"
+    owner_password: str = "app"
+    user: str = "C##DBZUSER"
+    user_password: str = "dbz"
+    admin_password: str = "manager"
+    supplemental: tuple[str, ...] = ("MIN",)
+    archiving: bool = True
+    lazy_flush: bool = True
+    """Redo is on disk, and LogMiner sees it, only after a commit in its thread, a switch, or three seconds."""
+    switch_every: int = 0
+    pdbs: tuple[str, ...] = field(default=("ORCLPDB1",))
+
+
+class Database:
+    """One database and its sessions."""
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.cdb = settings.cdb
+        self.name = "ORCLCDB" if settings.cdb else "ORCL"
+        self.root = "CDB$ROOT" if settings.cdb else self.name
+        self.containers = [self.root, SEED, *settings.pdbs] if settings.cdb else [self.name]
+        self.dbid = 2_839_467_192
+        self.engine = Engine(folder, settings.threads)
+        self.engine.redo.switch_every = settings.switch_every
+        self.flashback = Flashback(self.engine)
+        self.destinations = 1
+        self.flush_timer = True
+        self.partial_xids = False
+        self.binary_xml = False
+        self.unsupported: set[str] = set()
+        self.bench: bench.Plan | None = None
+        self._sessions: dict[int, Session] = {}
+        self._last_session = 0
+        if self.engine.redo.fresh:
+            self._create()
+        self.engine.redo.resetlogs = self.engine.catalog.facts.resetlogs_scn
+        self._flusher = threading.Thread(target=self._flush_forever, daemon=True)
+        self._flusher.start()
+
+    def _create(self) -> None:
+        settings, engine = self.settings, self.engine
+        facts = engine.catalog.facts
+        facts.supplemental = set(settings.supplemental)
+        facts.archiving = settings.archiving
+        facts.resetlogs_scn, facts.resetlogs_time = engine.redo.scn, engine.now_text()
+        with engine.writing():
+            engine.catalog.save(facts)
+            for log in engine.redo.logs:
+                log.resetlogs = facts.resetlogs_scn
+                engine.redo.save(log)
+            for user in (
+                User("SYS", settings.admin_password, {"DBA"}, common=True),
+                User("SYSTEM", settings.admin_password, {"DBA"}, common=True),
+                User(settings.owner.upper(), settings.owner_password, set(OWNER_GRANTS)),
+                User(settings.user.upper(), settings.user_password, set(CAPTURE_GRANTS), common=self.cdb),
+            ):
+                engine.catalog.save(user)
+            engine.redo.note_time(engine.redo.scn, engine.now(), force=True)
+            engine.redo.save_clock()
+
+    def _flush_forever(self) -> None:
+        pause = threading.Event()
+        while not pause.wait(FLUSH_SECONDS if self.settings.lazy_flush else 0.05):
+            with self.engine.writing():
+                if self.flush_timer:
+                    self.engine.redo.flush()
+                self.engine.redo.note_time(self.engine.redo.scn, self.engine.now())
+
+    # clients
+
+    @property
+    def home(self) -> str:
+        """The container of the owner's schema."""
+        return self.settings.pdbs[0] if self.cdb else self.name
+
+    def container_of_service(self, name: str) -> str | None:
+        wanted = name.upper()
+        if self.cdb and wanted == self.name:
+            return self.root
+        return wanted if wanted in self.containers and wanted != SEED else None
+
+    def container_id(self, name: str) -> int:
+        return self.containers.index(name) + 1 if self.cdb else 0
+
+    def is_schema(self, name: str) -> bool:
+        return name in self.engine.catalog.users
+
+    def sessions(self) -> list[Session]:
+        return list(self._sessions.values())
+
+    def left(self, session: Session) -> None:
+        self._sessions.pop(session.number, None)
+
+    def open(self, user: str, service: str, thread: int, check: Callable[[], None], *, standby: bool) -> Session:
+        """A new session of a user whose password is right: ORA-01045 without the right to connect."""
+        account = self.engine.catalog.users[user]
+        container = self.container_of_service(service) or self.home
+        if self.cdb and not account.common and container == self.root:
+            raise OraError(1017)
+        with self.engine.lock:
+            self._last_session += 1
+            session = Session(self, account, container, thread, self._last_session, check, standby=standby)
+        if not session.privileges.has("CREATE SESSION"):
+            raise OraError(1045, user)
+        self._sessions[session.number] = session
+        return session
+
+    def standby_scn(self) -> int:
+        """How far a standby has come: to the end of the last log that was archived in every thread."""
+        ends = []
+        for thread in range(1, self.engine.redo.threads + 1):
+            done = [log.next or 0 for log in self.engine.redo.logs if log.thread == thread and log.archived_at]
+            ends.append(max(done, default=redo.FIRST_SCN))
+        return min(ends)
+
+    # what a test may do to it
+
+    def switch_log(self, thread: int = 1) -> int:
+        """Switch the log of a thread; returns the sequence of the new one."""
+        with self.engine.writing():
+            return self.engine.redo.switch(thread).sequence
+
+    def hold_archiving(self) -> None:
+        """From now, logs that are switched away from wait for being archived."""
+        self.engine.redo.archiving_held = True
+
+    def release_archiving(self) -> None:
+        """Archive what has waited, and the next ones at once."""
+        with self.engine.writing():
+            self.engine.redo.archiving_held = False
+            self.engine.redo.archive_all()
+
+    def purge(self, before: int | None = None) -> list[list[int]]:
+        """Delete archived logs that end before an SCN, or all; returns thread and sequence of each."""
+        with self.engine.writing():
+            return [[log.thread, log.sequence] for log in self.engine.redo.purge(before)]
+
+    def scn(self) -> int:
+        """The newest SCN."""
+        return self.engine.read_scn()
+
+    def jump_scn(self, distance: int) -> int:
+        """Move the clock forward, as databases do that are linked with others."""
+        with self.engine.writing():
+            self.engine.redo.scn += distance
+            self.engine.redo.note_time(self.engine.redo.scn, self.engine.now(), force=True)
+            self.engine.redo.save_clock()
+            return self.engine.redo.scn
+
+    def flush(self) -> None:
+        """Put all redo on disk."""
+        with self.engine.lock:
+            self.engine.redo.flush()
+
+    def inject(self, rows: list[dict[str, Any]]) -> list[int]:
+        """Rows of V$LOGMNR_CONTENTS as they are, into the current logs; returns their SCNs.
+
+        Columns that are not given get what such rows have. Bytes come as ``{"hex": "..."}``.
+        """
+        scns = []
+        with self.engine.writing():
+            for given in rows:
+                row: dict[str, Any] = {
+                    name: bytes.fromhex(value["hex"]) if isinstance(value, dict) else value
+                    for name, value in given.items()
+                }
+                raw = row.get("XID") or bytes(8)
+                xid = redo.Xid(*(int.from_bytes(part, "little") for part in (raw[:2], raw[2:4], raw[4:8])))
+                scn = row.get("SCN") or self.engine.redo.tick()
+                thread = int(row.get("THREAD#") or 1)
+                self.engine.redo.write(thread, xid, redo.INJECTED, self.engine.now_text(), "", scn=scn, body=row)
+                scns.append(scn)
+            self.engine.redo.flush()
+            self.engine.redo.save_clock()
+        return scns
+
+    def internal_ddl(self, sql: str, owner: str, table: str) -> None:
+        """A DDL row that the database has written for itself."""
+        self.inject(
+            [
+                {
+                    "OPERATION_CODE": 5,
+                    "SQL_REDO": sql,
+                    "INFO": "INTERNAL DDL (PlSql=0 RecDep=1)",
+                    "SEG_OWNER": owner,
+                    "TABLE_NAME": table,
+                }
+            ]
+        )
+
+    def build_dictionary(self) -> None:
+        """DBMS_LOGMNR_D.BUILD into the redo logs: the dictionary lies in one log, which is then closed."""
+        with self.engine.writing():
+            for thread in range(1, self.engine.redo.threads + 1):
+                log = self.engine.redo.current(thread)
+                log.dictionary_begin = log.dictionary_end = True
+                self.engine.redo.save(log)
+                self.engine.redo.switch(thread)
+
+    def reset_logs(self) -> int:
+        """A new incarnation, as after OPEN RESETLOGS: the logs before it belong to the old one."""
+        with self.engine.writing():
+            for thread in range(1, self.engine.redo.threads + 1):
+                self.engine.redo.switch(thread)
+            facts = self.engine.catalog.facts
+            facts.resetlogs_scn, facts.resetlogs_time = self.engine.redo.tick(), self.engine.now_text()
+            self.engine.redo.resetlogs = facts.resetlogs_scn
+            self.engine.catalog.save(facts)
+            for thread in range(1, self.engine.redo.threads + 1):
+                log = self.engine.redo.current(thread)
+                log.resetlogs = facts.resetlogs_scn
+                self.engine.redo.save(log)
+            return facts.resetlogs_scn
+
+    def expire_undo(self, scn: int | None = None) -> None:
+        """Forget old row versions: a flashback to before this SCN, or before now, fails with ORA-01555."""
+        self.flashback.expire(self.scn() if scn is None else scn)
+
+    def configure(self, **options: Any) -> None:
+        """Change: flush_timer, partial_xids, binary_xml, unsupported (table names), destinations, switch_every, archiving, clock_seconds."""
+        for name, value in options.items():
+            if name in ("flush_timer", "partial_xids", "binary_xml", "destinations"):
+                setattr(self, name, value)
+            elif name == "unsupported":
+                self.unsupported = set(value)
+            elif name == "switch_every":
+                self.engine.redo.switch_every = value
+            elif name == "clock_seconds":
+                self.engine.clock_offset = datetime.timedelta(seconds=value)
+            elif name == "archiving":
+                with self.engine.writing():
+                    self.engine.catalog.facts.archiving = value
+                    self.engine.catalog.save(self.engine.catalog.facts)
+            else:
+                raise ValueError(f"no option {name}")
+
+    def serve_rows(self, count: int, table: str = "BENCH") -> dict[str, Any]:
+        """From now V$LOGMNR_CONTENTS gives prepared rows; returns the range of their SCNs. ``count`` 0 ends it.
+
+        The table is made with the definition that the rows fit.
+        """
+        if not count:
+            self.bench = None
+            return {}
+        owner = self.engine.catalog.users[self.settings.owner.upper()]
+        key = (self.home, owner.name, table)
+        if key not in self.engine.catalog.tables:
+            session = Session(self, owner, self.home, 1, 0)
+            session.run(bench.DDL.format(table=table), [[]])
+            session.run(f"ALTER TABLE {table} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS", [[]])
+            session.close()
+        made = self.engine.catalog.tables[key]
+        first = self.scn()
+        plan = bench.Plan(
+            self.folder, count, first, owner.name, table, made.id, made.version, self.home if self.cdb else None
+        )
+        self.jump_scn(bench.last_scn(plan) - first + 10)
+        self.bench = plan
+        return {"first": first, "last": bench.last_scn(plan), "rows": count}
+
+    def table_at(self, name: str, scn: int | None = None) -> list[list[Any]]:
+        """The committed rows of the owner's table at an SCN, for comparing: kept values in the order of the columns."""
+        table = self.engine.catalog.tables[self.home, self.settings.owner.upper(), name]
+        columns = ", ".join(f"c{column.id}" for column in table.live)
+        at = self.engine.redo.scn if scn is None else scn
+        with self.engine.lock:
+            rows = self.engine.db.execute(
+                f"SELECT {columns} FROM {table.storage} WHERE _bs <= ? AND (_es IS NULL OR _es > ?) ORDER BY _r",
+                (at, at),
+            ).fetchall()
+        return [[{"hex": value.hex()} if isinstance(value, bytes) else value for value in row] for row in rows]

@@ -1,0 +1,56 @@
+"""ALTER SESSION SET: formats of dates, the time zone, the container, the schema."""
+
+from typing import TYPE_CHECKING
+
+from dev.servers.oracle import moments
+from dev.servers.oracle.errors import OraError, unknown
+from dev.servers.oracle.sql.lexer import Token, Tokens
+
+if TYPE_CHECKING:
+    from dev.servers.oracle.session import Session
+
+WITHOUT_EFFECT = ("STATISTICS_LEVEL", "WORKAREA_SIZE_POLICY", "SORT_AREA_SIZE", "OPTIMIZER_MODE", "EVENTS")
+"""Settings of a session that change nothing that can be seen here."""
+
+
+def set_schema(session: "Session", name: str) -> None:
+    """The schema of names without an owner: ORA-01435 when there is none."""
+    if not session.database.is_schema(name):
+        raise OraError(1435)
+    session.schema = name
+
+
+def alter(session: "Session", reader: Tokens) -> None:
+    """ALTER SESSION SET one or several."""
+    reader.expect("SET")
+    while reader.more and not reader.take(";"):
+        name = reader.name()
+        reader.expect("=")
+        token = reader.next()
+        _set(session, name, token, reader.sql)
+
+
+def _set(session: "Session", name: str, token: Token, sql: str) -> None:
+    if name in session.nls.settings:
+        session.nls.settings[name] = token.text
+    elif name == "TIME_ZONE":
+        session.nls.zone = moments.region(token.text)
+    elif name == "CONTAINER":
+        set_container(session, token.text.upper())
+    elif name == "CURRENT_SCHEMA":
+        set_schema(session, token.text)
+    elif name not in WITHOUT_EFFECT:
+        raise unknown(sql, name)
+
+
+def set_container(session: "Session", name: str) -> None:
+    """ALTER SESSION SET CONTAINER: a common user with that privilege may."""
+    if not session.database.cdb or name not in session.database.containers:
+        raise OraError(65011, name)
+    if name == session.container:
+        return
+    if not session.user.common or not session.privileges.has("SET CONTAINER"):
+        raise OraError(1031)
+    if session.current:
+        raise OraError(900, "SET CONTAINER within a transaction (ORA-65023)")
+    session.container = name
