@@ -1,13 +1,20 @@
-"""Writes the tables of docs/configuration.md from the configuration models: ``python -m dev.properties``."""
+"""Writes the tables of docs/configuration.md from the configuration models: ``python -m dev.properties``.
+
+Every kind of source in the registry has a section with what it has besides the properties that all have: a new source needs
+nothing here.
+"""
 
 from __future__ import annotations
 
 import enum
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dev import paths
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.config import ConnectorConfig
 
 PAGE = paths.ROOT / "docs" / "configuration.md"
 _BEGIN, _END = "<!-- {} begins -->", "<!-- {} ends -->"
@@ -16,15 +23,12 @@ _BEGIN, _END = "<!-- {} begins -->", "<!-- {} ends -->"
 def page(text: str) -> str:
     """The page with its tables as the models are now."""
     from airflow_provider_cdc.core.config import ConnectorConfig
-    from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 
-    common = set(ConnectorConfig.model_fields)
-    own = {name: field for name, field in MySqlConfig.model_fields.items() if name not in common}
     tables = {
         "common": _properties(ConnectorConfig.model_fields),
-        "mysql": _properties(own),
-        "ignored": _reasons(MySqlConfig._table("IGNORED")),
-        "refused": _reasons(MySqlConfig._table("NOT_SUPPORTED")),
+        "ignored": _reasons(ConnectorConfig._table("IGNORED")),
+        "refused": _reasons(ConnectorConfig._table("NOT_SUPPORTED")),
+        "sources": "\n\n".join(_section(kinds, config) for config, kinds in configs().items()),
     }
     for name, table in tables.items():
         begin, end = _BEGIN.format(name), _END.format(name)
@@ -32,6 +36,36 @@ def page(text: str) -> str:
         _, tail = rest.split(end)
         text = f"{head}{begin}\n{table}\n{end}{tail}"
     return text
+
+
+def configs() -> dict[type[ConnectorConfig], list[str]]:
+    """Configuration model → the kinds of source that have it."""
+    from airflow_provider_cdc.sources import SOURCES, load_source
+
+    found: dict[type[ConnectorConfig], list[str]] = {}
+    for kind in sorted(SOURCES):
+        found.setdefault(load_source(kind).Config, []).append(kind)
+    return found
+
+
+def _section(kinds: list[str], config: type[ConnectorConfig]) -> str:
+    """What one source has besides: its own properties, common ones with another default, and what it takes or refuses."""
+    from airflow_provider_cdc.core.config import ConnectorConfig
+
+    common = ConnectorConfig.model_fields
+    own = {
+        name: field
+        for name, field in config.model_fields.items()
+        if name not in common or _default(field) != _default(common[name])
+    }
+    parts = [f"## For {' and '.join(f'`{kind}`' for kind in kinds)}", _properties(own)]
+    aliases = {str(field.alias) for field in config.model_fields.values()}
+    for title, table in (("Accepted without effect:", "IGNORED"), ("Refused:", "NOT_SUPPORTED")):
+        of_all = ConnectorConfig._table(table)
+        more = {n: why for n, why in config._table(table).items() if of_all.get(n) != why and n not in aliases}
+        if more:
+            parts += [title, _reasons(more)]
+    return "\n\n".join(parts)
 
 
 def _properties(fields: dict[str, Any]) -> str:

@@ -1,8 +1,16 @@
-"""Types of the change log in Spark's words, and which type takes in the values of another."""
+"""Types of the change log in Spark's words, and which type takes in the values of another.
+
+Spark has no timestamp of nanoseconds. Tables hold such values as text, exact and in the order of time:
+``2024-02-29 12:00:00.123456789``, with a ``Z`` at the end for a moment in UTC. A cast to a timestamp understands them. In the files
+of the change log they are numbers.
+"""
 
 from __future__ import annotations
 
 import re
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import functions as F
 
 _SIMPLE = {
     "bool": "boolean",
@@ -17,6 +25,8 @@ _SIMPLE = {
     "date32[day]": "date",
     "timestamp[us]": "timestamp_ntz",
     "timestamp[us, tz=UTC]": "timestamp",
+    "timestamp[ns]": "string",
+    "timestamp[ns, tz=UTC]": "string",
     "list<item: float>": "array<float>",
     "struct<wkb: binary, srid: int32>": "struct<wkb:binary,srid:int>",
 }
@@ -36,6 +46,38 @@ def spark_type(text: str) -> str:
     if text.startswith("decimal128("):
         return "decimal" + text.removeprefix("decimal128").replace(" ", "")
     raise ValueError(f"unknown change log type {text!r}")
+
+
+def file_type(text: str) -> str:
+    """Spark's name for a change log type as it is read from the files.
+
+    >>> file_type("timestamp[ns]")
+    'bigint'
+    """
+    return "bigint" if text.startswith("timestamp[ns") else spark_type(text)
+
+
+def from_file(value: Expression, type_: str) -> Expression:
+    """A value of the files as the tables have it."""
+    if not type_.startswith("timestamp[ns"):
+        return value
+    within = F.pmod(value, F.lit(1000))
+    micros = F.call_function("div", value, F.lit(1000)) - (value % 1000 < 0).cast("bigint")
+    text = F.date_format(F.timestamp_micros(micros), "yyyy-MM-dd HH:mm:ss.SSSSSS")
+    exact = F.concat(text, F.lpad(within.cast("string"), 3, "0"))
+    return F.concat(exact, F.lit("Z")) if "tz" in type_ else exact
+
+
+def constant(text: str | None, type_: str) -> str | None:
+    """A text that a cast to a column's type understands, as tables have it.
+
+    >>> constant("2024-02-29 12:00:00.5", "timestamp[ns]")
+    '2024-02-29 12:00:00.500000000'
+    """
+    if text is None or not type_.startswith("timestamp[ns"):
+        return text
+    head, _, tail = text.strip().removesuffix("Z").replace("T", " ").partition(".")
+    return f"{head}.{tail:0<9}" + ("Z" if "tz" in type_ else "")
 
 
 def holds(wide: str, narrow: str) -> bool:

@@ -1,4 +1,4 @@
-"""From change events to final rows: columns as they are called now, and of each key the last event."""
+"""From change events to final rows: columns as they are called now, and what the events make out of nothing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.schema import Column, TableSchema
-from spark_jobs.datatypes import literal, quoted, spark_type
+from spark_jobs.datatypes import constant, file_type, from_file, quoted, spark_type
+from spark_jobs.last import FROM, KEPT, UNKNOWN, last_per_key
 from spark_jobs.pending import Origin, Pending, lineage
-
-KEPT = "__kept"
-"""Column of reduced rows: names of the columns that no event told the value of, so that the table's value stays."""
 
 
 def final_types(schema: TableSchema) -> dict[str, str]:
@@ -42,18 +40,24 @@ def key_changed(pending: Pending, after: int) -> bool:
 
 
 def contents(spark: SparkSession, pending: Pending, cut: int) -> DataFrame:
-    """The table that the events after ``cut`` make out of nothing."""
-    names = list(pending.schema.names)
+    """The table that the events after ``cut`` make out of nothing. Values that they leave out are NULL, and named in
+    ``__unknown``, which is there if events leave any out."""
+    names = list(map(quoted, pending.schema.names))
     if not pending.schema.key or key_changed(pending, cut):
         changes = differences(spark, pending, cut)
-        return nothing(spark, pending).select(*map(quoted, names)) if changes is None else repeated(changes, names)
-    rows = events(spark, pending, cut)
+        return (
+            nothing(spark, pending).select(*names) if changes is None else repeated(changes, list(pending.schema.names))
+        )
+    rows, left_out = events(spark, pending, cut), sparse(pending, cut)
     if rows is None:
-        return nothing(spark, pending).select(*map(quoted, names))
+        return nothing(spark, pending).select(*names)
     # a snapshot reads each key once
     only_reads = all(set(f.counts) <= {"r", "t"} for _, f in pending.files if f.last_seq > cut)
-    last = rows if only_reads else last_per_key(rows, pending.schema.key)
-    return last.where("__op <> 'd'").select(*map(quoted, names))
+    last = rows if only_reads else last_per_key(rows, pending.schema.key, left_out)
+    if left_out:
+        unknown = F.col(KEPT) if only_reads else F.concat(KEPT, UNKNOWN)
+        return last.where("__op <> 'd'").select(*names, unknown.alias(UNKNOWN))
+    return last.where("__op <> 'd'").select(*names)
 
 
 def nothing(spark: SparkSession, pending: Pending) -> DataFrame:
@@ -65,24 +69,41 @@ def nothing(spark: SparkSession, pending: Pending) -> DataFrame:
 def events(spark: SparkSession, pending: Pending, after: int) -> DataFrame | None:
     """Events after a sequence number: ``seq``, ``__op``, and the row with its final columns.
 
-    The row of a delete is the image before it. Where updates left values out, ``__kept`` names those columns.
-    ``None`` when there is no file with such events.
+    The row of a delete is the image before it. Where events leave values out (:func:`sparse`), ``__kept`` names those columns;
+    where events that change keys do, ``__from`` is the key before. ``None`` when there is no file with such events.
     """
-    kept = leaves_out(spark, pending, after)
+    kept = bool(sparse(pending, after))
+    moved = kept and _moves(spark, pending, after)
     parts = []
     for version in _versions(pending, after):
-        rows = _read(spark, pending, version, _files(pending, version, after), kept=kept)
+        rows = _read(spark, pending, version, _files(pending, version, after), kept=kept, moved=moved)
         parts.append(rows.where(f"seq > {after}") if after else rows)
     return reduce(DataFrame.unionAll, parts) if parts else None
 
 
-def leaves_out(spark: SparkSession, pending: Pending, after: int) -> bool:
-    """Whether any update lacks the value of a column (``unavailable``)."""
-    files = [path for path, f in pending.files if "u" in f.counts and f.last_seq > after]
-    if not files:
-        return False
-    lacking = spark.read.schema("op string, unavailable array<string>").parquet(*files)
-    return bool(lacking.where("op = 'u' AND size(unavailable) > 0").head(1))
+def sparse(pending: Pending, after: int) -> list[str]:
+    """Final names of the columns whose values some events leave out (``unavailable``)."""
+    names: set[str] = set()
+    for version in _versions(pending, after):
+        files = [f for _, f in pending.files if f.schema_version == version and f.last_seq > after]
+        if lacking := {name for f in files for name in f.unavailable}:
+            names |= {name for name, origin in lineage(pending, version).items() if origin.column in lacking}
+    return [name for name in pending.schema.names if name in names and name not in pending.schema.key]
+
+
+def _moves(spark: SparkSession, pending: Pending, after: int) -> bool:
+    """Whether any event that changes a key leaves values out."""
+    for version in _versions(pending, after):
+        lacking = {
+            p for p, f in pending.files if f.schema_version == version and {"c", "d"} <= set(f.counts) and f.unavailable
+        }
+        files = [path for path in _files(pending, version, after) if path in lacking]
+        key = _struct([pending.schemas[version].column(name) for name in pending.schemas[version].key])
+        if files:
+            found = spark.read.schema(f"previous_key {key}, unavailable array<string>").parquet(*files)
+            if found.where("previous_key IS NOT NULL AND size(unavailable) > 0").head(1):
+                return True
+    return False
 
 
 def _versions(pending: Pending, after: int) -> list[int]:
@@ -93,77 +114,65 @@ def _files(pending: Pending, version: int, after: int) -> list[str]:
     return [path for path, f in pending.files if f.schema_version == version and f.last_seq > after]
 
 
-def _read(spark: SparkSession, pending: Pending, version: int, files: list[str], *, kept: bool) -> DataFrame:
+def _read(
+    spark: SparkSession, pending: Pending, version: int, files: list[str], *, kept: bool, moved: bool
+) -> DataFrame:
     """Events of one schema version."""
     then, now = pending.schemas[version], pending.schema
     raw = spark.read.schema(_file_schema(then)).parquet(*files).where("op <> 't'")
     origins = lineage(pending, version)
     selected = [F.col("seq"), F.col("op").alias("__op")]
     for column in now.columns:
-        selected.append(_value(then, origins[column.name]).cast(spark_type(column.type)).alias(column.name))
+        selected.append(_value(then, origins[column.name], column).cast(spark_type(column.type)).alias(column.name))
     if kept:
         selected.append(_left_out(now, origins).alias(KEPT))
+    if moved:
+        selected.append(_previous(then, now, origins).alias(FROM))
     return raw.select(*selected)
 
 
 def _left_out(now: TableSchema, origins: dict[str, Origin]) -> Expression:
-    """Final names of the columns that an update leaves out. Whatever comes anew has no value to keep."""
+    """Final names of the columns that an event leaves out. Whatever comes anew has no value to keep."""
     names = [
         F.when(F.array_contains("unavailable", str(origins[c.name].column)), F.lit(c.name))
         for c in now.columns
         if origins[c.name].column is not None and c.name not in now.key
     ]
-    there = (F.col("op") == "u") & (F.size("unavailable") > 0)
+    there = (F.col("op") != "d") & (F.size("unavailable") > 0)
     return F.when(there, F.array_compact(F.array(*names))).otherwise(F.array().cast("array<string>"))
+
+
+def _previous(then: TableSchema, now: TableSchema, origins: dict[str, Origin]) -> Expression:
+    """``previous_key`` with the final columns."""
+    parts = []
+    for name in now.key:
+        old = str(origins[name].column)
+        value = from_file(F.col(f"previous_key.{quoted(old)}"), then.column(old).type)
+        parts.append(value.cast(spark_type(now.column(name).type)).alias(name))
+    return F.when(F.col("previous_key").isNotNull(), F.struct(*parts))
 
 
 def _file_schema(schema: TableSchema) -> str:
     """What to read of a file. Spark reads by name, so columns that the file does not have come as NULL."""
     image = _struct(list(schema.columns))
-    key = f", key {_struct([schema.column(k) for k in schema.key])}" if schema.key else ""
-    return f"seq bigint, op string, before {image}, after {image}, unavailable array<string>{key}"
+    both = _struct([schema.column(k) for k in schema.key])
+    keys = f", key {both}, previous_key {both}" if schema.key else ""
+    return f"seq bigint, op string, before {image}, after {image}, unavailable array<string>{keys}"
 
 
 def _struct(columns: list[Column]) -> str:
-    return "struct<" + ", ".join(f"{quoted(c.name)}: {spark_type(c.type)}" for c in columns) + ">"
+    return "struct<" + ", ".join(f"{quoted(c.name)}: {file_type(c.type)}" for c in columns) + ">"
 
 
-def _value(then: TableSchema, origin: Origin) -> Expression:
+def _value(then: TableSchema, origin: Origin, column: Column) -> Expression:
     """A column of the row: from the image that the operation leaves, or from the key if images leave it out."""
     if origin.column is None:
-        return F.lit(origin.fill)
-    name = quoted(origin.column)
+        return F.lit(constant(origin.fill, column.type))
+    name, type_ = quoted(origin.column), then.column(origin.column).type
     value = F.when(F.col("op") == "d", F.col(f"before.{name}")).otherwise(F.col(f"after.{name}"))
-    return F.coalesce(value, F.col(f"key.{name}")) if origin.column in then.key else value
-
-
-def last_per_key(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """Of each key the event with the highest ``seq``; without ``seq``.
-
-    With ``__kept``, a column that the last event leaves out has the value of the last event that tells it; it stays in
-    ``__kept`` if none does.
-    """
-    groups = rows.groupBy(*map(quoted, key))
-    if KEPT not in rows.columns:
-        names = ", ".join(quoted(c) for c in rows.columns if c != "seq")
-        return groups.agg(F.expr(f"max_by(struct({names}), seq)").alias("__last")).select("__last.*")
-    others = [c for c in rows.columns if c not in ("seq", "__op", KEPT, *key)]
-    picked = groups.agg(
-        F.expr("max_by(__op, seq)").alias("__op"),
-        *[F.expr(_last_told(c)).alias(f"__told_{i}") for i, c in enumerate(others)],
-    )
-    untold = [F.when(F.col(f"__told_{i}").isNull(), F.lit(c)) for i, c in enumerate(others)]
-    return picked.select(
-        "__op",
-        *[F.col(quoted(c)) for c in key],
-        *[F.col(f"__told_{i}.v").alias(c) for i, c in enumerate(others)],
-        F.array_compact(F.array(*untold)).alias(KEPT),
-    )
-
-
-def _last_told(column: str) -> str:
-    told = f"NOT array_contains({KEPT}, {literal(column)})"
-    return f"max_by(named_struct('v', {quoted(column)}), seq) FILTER (WHERE {told})"
+    if origin.column in then.key:
+        value = F.coalesce(value, F.col(f"key.{name}"))
+    return from_file(value, type_)
 
 
 def differences(spark: SparkSession, pending: Pending, after: int) -> DataFrame | None:
@@ -171,27 +180,47 @@ def differences(spark: SparkSession, pending: Pending, after: int) -> DataFrame 
 
     :raises TargetError: updates leave values out, so that the row they change cannot be found
     """
-    if leaves_out(spark, pending, after):
+    if lacking := _left_out_of_changes(spark, pending, after):
         raise TargetError(
-            f"Updates of {pending.topic} lack values of columns, and the table has no key to find their rows by.",
+            f"Updates or deletes of {pending.topic} lack values of columns ({', '.join(lacking)}), and the table has no key "
+            "to find their rows by.",
             where=f"batches {pending.first} to {pending.last}",
             safe="The table was not changed; the change log keeps the batches.",
-            remedy="give the table a key at the source or with message.key.columns, then read it again with snapshot.mode=always for one run",
+            remedy="leave those columns out with column.exclude.list, or give the table a key at the source or with "
+            "message.key.columns; then read it again with snapshot.mode=always for one run",
         )
     parts = []
     for version in _versions(pending, after):
         files = _files(pending, version, after)
         raw = spark.read.schema(_file_schema(pending.schemas[version])).parquet(*files)
         raw = raw.where(f"seq > {after} AND op <> 't'")
-        origins = lineage(pending, version)
+        origins, then = lineage(pending, version), pending.schemas[version]
         for image, sign in (("before", -1), ("after", 1)):
-            columns = [_image_value(image, origins[c.name], c) for c in pending.schema.columns]
+            columns = [_image_value(image, then, origins[c.name], c) for c in pending.schema.columns]
             parts.append(raw.where(f"{image} IS NOT NULL").select(*columns, F.lit(sign).alias("__n")))
     return reduce(DataFrame.unionAll, parts) if parts else None
 
 
-def _image_value(image: str, origin: Origin, column: Column) -> Expression:
-    value = F.lit(origin.fill) if origin.column is None else F.col(f"{image}.{quoted(origin.column)}")
+def _left_out_of_changes(spark: SparkSession, pending: Pending, after: int) -> list[str]:
+    """Columns that some updates or deletes lack."""
+    files = [
+        (path, f) for path, f in pending.files if f.unavailable and f.last_seq > after and {"u", "d"} & set(f.counts)
+    ]
+    if not files:
+        return []
+    lists = "unavailable array<string>, unavailable_before array<string>"
+    found = spark.read.schema(f"seq bigint, op string, {lists}").parquet(*[path for path, _ in files])
+    lacking = found.where(
+        f"seq > {after} AND op IN ('u', 'd') AND (size(unavailable) > 0 OR size(unavailable_before) > 0)"
+    )
+    return sorted({name for _, f in files for name in f.unavailable}) if lacking.head(1) else []
+
+
+def _image_value(image: str, then: TableSchema, origin: Origin, column: Column) -> Expression:
+    if origin.column is None:
+        value = F.lit(constant(origin.fill, column.type))
+    else:
+        value = from_file(F.col(f"{image}.{quoted(origin.column)}"), then.column(origin.column).type)
     return value.cast(spark_type(column.type)).alias(column.name)
 
 

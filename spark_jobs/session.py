@@ -24,6 +24,8 @@ REQUIRED = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    # timestamps of nanoseconds, which Spark has no type for, come as numbers
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
     # the files of a batch never change and the last event of a key is unique: no need for a copy of the source
     "spark.databricks.delta.merge.materializeSource": "none",
 }

@@ -8,13 +8,16 @@ at a time, so that the marker alone decides.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from spark_jobs import reduce
-from spark_jobs.datatypes import literal, quoted
+from spark_jobs.datatypes import constant, literal, quoted, spark_type
+from spark_jobs.last import KEPT, ORIGIN, UNKNOWN, inherited, last_per_key
 from spark_jobs.pending import Pending, base_version, lineage
 from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Target
 
@@ -37,7 +40,7 @@ def bring_up(target: Target, pending: Pending, marker: Marker, *, new: bool) -> 
     _configure(target, pending)
     cut = reduce.last_truncate(spark, pending)
     if new or cut:
-        rows = reduce.contents(spark, pending, cut)
+        rows = reduce.contents(spark, pending, cut).drop(UNKNOWN)
         if target.exists():
             target.replace(rows, marker)
         else:
@@ -50,21 +53,32 @@ def bring_up(target: Target, pending: Pending, marker: Marker, *, new: bool) -> 
 
 def _by_key(target: Target, pending: Pending, marker: Marker) -> None:
     spark, types, key = target.spark, reduce.final_types(pending.schema), pending.schema.key
-    found = reduce.events(spark, pending, 0)
-    rows = reduce.last_per_key(found, key) if found is not None else reduce.nothing(spark, pending)
+    found, sparse = reduce.events(spark, pending, 0), reduce.sparse(pending, 0)
+    rows = last_per_key(found, key, sparse) if found is not None else reduce.nothing(spark, pending)
     start = _present_version(target, pending, marker.app)
     final = _evolution(pending, marker.app, start, pending.version)
     if target.can_evolve(final):
         nullable = frozenset(name for name in key if pending.schema.column(name).nullable)
-        target.merge(Merge(rows, key, nullable, types, target.evolve(final)), marker)
+        fills = target.evolve(final)
+        if ORIGIN in rows.columns:
+            rows = inherited(rows, _filled(target.rows(), types, fills), key, sparse)
+        target.merge(Merge(rows, key, nullable, types, fills), marker)
     else:
-        target.replace(_rewritten(_present(target, pending, start), rows, key, types), marker)
+        there = _present(target, pending, start)
+        if ORIGIN in rows.columns:
+            rows = inherited(rows, there, key, sparse)
+        target.replace(_rewritten(there, rows, key, types), marker)
+
+
+def _filled(there: DataFrame, types: dict[str, str], fills: Mapping[str, str]) -> DataFrame:
+    """The table's rows as they are when the fills are made."""
+    return there.select(*[F.expr(fills.get(c, quoted(c))).alias(c) for c in types])
 
 
 def _rewritten(there: DataFrame, rows: DataFrame, key: tuple[str, ...], types: dict[str, str]) -> DataFrame:
     """The whole table after a merge."""
     same = " AND ".join(f"t.{quoted(c)} <=> s.{quoted(c)}" for c in key)
-    kept = reduce.KEPT in rows.columns
+    kept = KEPT in rows.columns
     columns = []
     for name in there.columns:
         if name not in types:
@@ -72,7 +86,7 @@ def _rewritten(there: DataFrame, rows: DataFrame, key: tuple[str, ...], types: d
             continue
         stays = "s.__op IS NULL"
         if kept:
-            stays += f" OR array_contains(s.{reduce.KEPT}, {literal(name)})"
+            stays += f" OR array_contains(s.{KEPT}, {literal(name)})"
         value = f"CASE WHEN {stays} THEN t.{quoted(name)} ELSE s.{quoted(name)} END"
         columns.append(F.expr(value).alias(name))
     joined = there.alias("t").join(rows.alias("s"), F.expr(same), "full_outer")
@@ -126,15 +140,19 @@ def _evolution(pending: Pending, app: str, start: int, until: int) -> Evolution:
     if not pending.changes:
         return Evolution(app, until, types)
     renamed = [(o.column, name) for name, o in lineage(pending, start, until).items() if o.column not in (None, name)]
-    return Evolution(app, until, types, tuple((str(o), n) for o, n in renamed), _fills(pending, until, types))
+    return Evolution(app, until, types, tuple((str(o), n) for o, n in renamed), _fills(pending, until))
 
 
-def _fills(pending: Pending, until: int, types: dict[str, str]) -> dict[str, str]:
+def _fills(pending: Pending, until: int) -> dict[str, str]:
     return {
-        name: "NULL" if origin.fill is None else f"CAST({literal(origin.fill)} AS {types[name]})"
+        name: "NULL" if origin.fill is None else _literal(origin.fill, pending.schemas[until].column(name).type)
         for name, origin in lineage(pending, base_version(pending), until).items()
         if origin.column is None
     }
+
+
+def _literal(fill: str, type_: str) -> str:
+    return f"CAST({literal(str(constant(fill, type_)))} AS {spark_type(type_)})"
 
 
 def _present(target: Target, pending: Pending, start: int) -> DataFrame:
@@ -142,7 +160,7 @@ def _present(target: Target, pending: Pending, start: int) -> DataFrame:
     types, rows = reduce.final_types(pending.schema), target.rows()
     if not pending.changes:
         return rows.select(*[F.col(quoted(c)).cast(t).alias(c) for c, t in types.items()])
-    origins, fills = lineage(pending, start), _fills(pending, pending.version, types)
+    origins, fills = lineage(pending, start), _fills(pending, pending.version)
     columns = []
     for name, type_ in types.items():
         value = F.expr(fills[name]) if name in fills else F.col(quoted(str(origins[name].column)))

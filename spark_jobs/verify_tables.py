@@ -32,6 +32,7 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from spark_jobs import reduce
 from spark_jobs.apply_changes import place
 from spark_jobs.datatypes import common, quoted
+from spark_jobs.last import UNKNOWN
 from spark_jobs.pending import Pending, collect
 from spark_jobs.session import open_changelog, session
 from spark_jobs.targets import load_target
@@ -51,6 +52,7 @@ class Compared:
     :param differing: column → rows in which it differs
     :param examples: the first different, missing and surplus rows: their key and the columns concerned
     :param only_in_table: columns that the source does not have (any more)
+    :param unknown: column → rows in which the reference does not have its value (``unavailable``); they are not compared in it
     :param problem: why the rows cannot be compared at all
     """
 
@@ -64,6 +66,7 @@ class Compared:
     differing: dict[str, int] = dataclasses.field(default_factory=dict)
     examples: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     only_in_table: list[str] = dataclasses.field(default_factory=list)
+    unknown: dict[str, int] = dataclasses.field(default_factory=dict)
     problem: str = ""
     seconds: float = 0.0
 
@@ -183,6 +186,9 @@ class VerifyTables:
         if result.problem:
             result.source, result.target = expected.count(), found.count()
             return
+        if UNKNOWN in expected.columns:
+            per_column = expected.select(F.explode(UNKNOWN).alias("c")).groupBy("c").count().collect()
+            result.unknown = {row["c"]: row["count"] for row in sorted(per_column)}
         both = _side(expected, types, "__source").unionAll(_side(found, types, "__target"))
         key = pending.schema.key or tuple(types)
         # without a key, what tells a row is its values
@@ -193,7 +199,8 @@ class VerifyTables:
 def _side(rows: DataFrame, types: dict[str, str], side: str) -> DataFrame:
     """Rows of one side, as ``__source`` and ``__target`` count them."""
     flags = [F.lit(1 if name == side else 0).alias(name) for name in ("__source", "__target")]
-    return rows.select(*[F.col(quoted(c)).cast(t).alias(c) for c, t in types.items()], *flags)
+    unknown = F.col(UNKNOWN) if UNKNOWN in rows.columns else F.array().cast("array<string>").alias(UNKNOWN)
+    return rows.select(*[F.col(quoted(c)).cast(t).alias(c) for c, t in types.items()], *flags, unknown)
 
 
 def _by_key(both: DataFrame, key: tuple[str, ...], types: dict[str, str]) -> DataFrame:
@@ -208,8 +215,14 @@ def _by_key(both: DataFrame, key: tuple[str, ...], types: dict[str, str]) -> Dat
         F.sum("__target").alias("__target"),
         F.expr(f"any_value({image}) FILTER (WHERE __source = 1)").alias("__a"),
         F.expr(f"any_value({image}) FILTER (WHERE __target = 1)").alias("__b"),
+        F.expr(f"any_value({UNKNOWN}) FILTER (WHERE __source = 1)").alias(UNKNOWN),
     )
-    different = [F.when(~F.col(f"__a.{quoted(c)}").eqNullSafe(F.col(f"__b.{quoted(c)}")), F.lit(c)) for c in others]
+    different = [
+        F.when(
+            ~F.col(f"__a.{quoted(c)}").eqNullSafe(F.col(f"__b.{quoted(c)}")) & ~F.array_contains(UNKNOWN, c), F.lit(c)
+        )
+        for c in others
+    ]
     shared = (F.col("__source") > 0) & (F.col("__target") > 0)
     names = F.array_compact(F.array(*different)) if different else F.array().cast("array<string>")
     return grouped.withColumn("__columns", F.when(shared, names).otherwise(F.array().cast("array<string>")))
@@ -257,6 +270,9 @@ def _notes(table: Compared) -> list[str]:
     notes = [f"{table.problem} ({table.location})"] if table.problem else []
     if table.only_in_table:
         notes.append(f"not compared, only in the table: {', '.join(table.only_in_table)}")
+    if table.unknown:
+        lacking = ", ".join(f"{c} ({n:,} rows)" for c, n in table.unknown.items())
+        notes.append(f"not compared, the reference does not have the value: {lacking}")
     if table.differing:
         notes.append("differs in " + ", ".join(f"{c} ({n:,} rows)" for c, n in table.differing.items()))
     for example in table.examples:

@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 from airflow_provider_cdc import __version__
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.schemas import envelope_schema, key_schema
-from airflow_provider_cdc.changelog.values import Convert, converter
+from airflow_provider_cdc.changelog.values import PLACEHOLDER, Convert, as_integers, converter, placeholder
 from airflow_provider_cdc.core.manifest import DataFile, Manifest, SchemaChangeRecord
-from airflow_provider_cdc.core.schema import TableChange, TableSchema
+from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 
 _ROWS = 10_000
 """Events of a file that are in memory at once."""
@@ -68,16 +68,24 @@ class _Form:
     schema: TableSchema
     source: pa.StructType
     columns: dict[str, Convert]
+    placeholders: Row
 
     @classmethod
-    def of(cls, schema: TableSchema, source: pa.StructType) -> _Form:
-        return cls(schema, source, {c.name: converter(c) for c in schema.columns})
+    def of(cls, schema: TableSchema, source: pa.StructType, config: Row) -> _Form:
+        text = config.get("unavailable.value.placeholder", PLACEHOLDER)
+        binary = config.get("binary.handling.mode", "bytes")
+        placeholders = {c.name: placeholder(c, text, binary) for c in schema.columns}
+        return cls(schema, source, {c.name: converter(c) for c in schema.columns}, placeholders)
 
-    def row(self, image: Row | None) -> Row | None:
-        """A row image, or a key."""
+    def row(self, image: Row | None, unavailable: list[str] | None = None) -> Row | None:
+        """A row image, or a key.
+
+        :param unavailable: columns whose value the log does not have
+        """
         if image is None:
             return None
-        return {name: None if v is None else self.columns[name](v) for name, v in image.items()}
+        row = {name: None if v is None else self.columns[name](v) for name, v in image.items()}
+        return row | {name: self.placeholders[name] for name in unavailable} if unavailable else row
 
 
 class Renderer:
@@ -119,16 +127,19 @@ class Renderer:
         with self._changelog.open(manifest.connector, file) as f:
             parquet = pq.ParquetFile(f)
             source = parquet.schema_arrow.field("source").type
-            form = _Form.of(manifest.schemas[file.topic][str(file.schema_version)], source)
+            form = _Form.of(manifest.schemas[file.topic][str(file.schema_version)], source, manifest.config)
             for batch in parquet.iter_batches(batch_size=_ROWS):
-                for event in batch.to_pylist():
+                plain = pa.RecordBatch.from_arrays([as_integers(c) for c in batch.columns], names=batch.schema.names)
+                for event in plain.to_pylist():
                     yield event, file.topic, form
 
     def _records(
         self, event: Row, topic: str, form: _Form, following: Row | None, tombstones: bool
     ) -> Iterator[Record]:
         key = form.row(event.get("key"))
-        value: Row = {"before": form.row(event["before"]), "after": form.row(event["after"])}
+        lacking = event["unavailable"]
+        before = form.row(event["before"], lacking if event["op"] == "d" else event["unavailable_before"])
+        value: Row = {"before": before, "after": form.row(event["after"], lacking)}
         value |= {"source": event["source"], "transaction": event["transaction"]}
         value |= {"op": event["op"], **{name: event[name] for name in ("ts_ms", "ts_us", "ts_ns")}}
         headers = self._headers(event, form, following)
@@ -146,11 +157,10 @@ class Renderer:
 
     def _headers(self, event: Row, form: _Form, following: Row | None) -> Row:
         """A key change is a delete and a create of the same place in the log: each names the other's key."""
-        if event["op"] == "d" and following is not None:
-            self._old = form.row(event["key"])
+        if following is not None:
             return {"__debezium.newkey": form.row(following["key"])}
-        if event["op"] == "c" and event.get("__second"):
-            return {"__debezium.oldkey": self._old}
+        if event.get("previous_key") is not None:
+            return {"__debezium.oldkey": form.row(event["previous_key"])}
         return {}
 
     # -- schema changes -----------------------------------------------------------------------------------------------
@@ -160,19 +170,21 @@ class Renderer:
         if not manifest.config.get("include.schema.changes", True):
             return
         prefix = str(manifest.config.get("topic.prefix", manifest.connector))
-        databases: dict[str, list[TableChange]] = {}
+        databases: dict[tuple[str, str | None], list[TableChange]] = {}
         for change in record.changes:
-            databases.setdefault(change.id.namespace, []).append(change)
+            place = change.id.database, change.id.namespace if change.id.catalog else None
+            databases.setdefault(place, []).append(change)
         # the database of a statement is that of its tables, whichever the session was in
-        for database, changes in (databases or {record.database: []}).items():
+        for (database, namespace), changes in (databases or {(record.database, None): []}).items():
             source = {
                 "version": __version__, "connector": manifest.source, "name": prefix, "ts_ms": record.ts_us // 1000,
                 "snapshot": "true" if record.snapshot else "false", "db": database, "sequence": None,
-                "ts_us": record.ts_us, "ts_ns": record.ts_us * 1000, "table": changes[0].id.name if changes else "",
+                "ts_us": record.ts_us, "ts_ns": record.ts_us * 1000, **({"schema": namespace} if namespace else {}),
+                "table": changes[0].id.name if changes else "",
                 **record.source,
             }  # fmt: skip
             value = {
-                "source": source, "ts_ms": record.ts_us // 1000, "databaseName": database, "schemaName": None,
+                "source": source, "ts_ms": record.ts_us // 1000, "databaseName": database, "schemaName": namespace,
                 "ddl": record.ddl, "tableChanges": [_table_change(c) for c in changes],
             }  # fmt: skip
             yield Record(prefix, {"databaseName": database}, value)
@@ -199,7 +211,7 @@ class _Boundaries:
                 yield self._record("BEGIN", None, None)
         if id_ is not None:
             self._ts_ms = event["source"]["ts_ms"]
-            self._counts[str(form.schema.id)] += 1
+            self._counts[form.schema.id.full_name] += 1
 
     def end(self) -> Iterator[Record]:
         if self._id is not None:
@@ -222,23 +234,26 @@ def _with_next(
     current = next(events, None)
     while current is not None:
         following = next(events, None)
-        pair = None
-        if following is not None and _is_pair(current[0], following[0]):
-            pair = following[0]
-            pair["__second"] = True
-        yield (*current, pair)
+        pair = following is not None and current[0]["op"] == "d" and _is_second(following[0], current[0]["seq"])
+        yield (*current, following[0] if following is not None and pair else None)
         current = following
 
 
-def _is_pair(a: Row, b: Row) -> bool:
-    return bool(a["op"] == "d" and b["op"] == "c" and b["seq"] == a["seq"] + 1 and a["source"] == b["source"])
+def _is_second(event: Row, seq: int) -> bool:
+    """Whether an event is the create of the key change whose delete has the number ``seq``."""
+    return event.get("previous_key") is not None and event["seq"] == seq + 1
 
 
 def _table_change(change: TableChange) -> Row:
-    id_ = f'"{change.id.namespace}"."{change.id.name}"'
+    id_ = _quoted(change.id)
     if change.previous_id is not None and change.previous_id != change.id:
-        id_ = f'"{change.previous_id.namespace}"."{change.previous_id.name}",{id_}'
+        id_ = f"{_quoted(change.previous_id)},{id_}"
     return {"type": change.type, "id": id_, "table": None if change.table is None else _table(change.table)}
+
+
+def _quoted(table: TableId) -> str:
+    parts = (table.catalog, table.namespace, table.name)
+    return ".".join(f'"{part}"' for part in parts if part is not None)
 
 
 def _table(schema: TableSchema) -> Row:

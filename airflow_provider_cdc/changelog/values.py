@@ -1,7 +1,9 @@
 """Native values of the change log as the values of Debezium's JSON form, and the Connect schemas that describe them.
 
 The semantic name that a column carries decides (Debezium connector documents, "Data type mappings"): a date becomes days, a
-timestamp milliseconds or microseconds, a decimal the bytes of its unscaled value.
+timestamp milliseconds, microseconds or nanoseconds, a decimal the bytes of its unscaled value.
+
+Python's own datetimes end at microseconds: values of finer columns are whole nanoseconds since 1970 (:func:`as_integers`).
 """
 
 from __future__ import annotations
@@ -11,15 +13,22 @@ import datetime as dt
 import math
 import struct
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
+import pyarrow as pa
+
+from airflow_provider_cdc.core.config import BinaryHandling
 from airflow_provider_cdc.core.schema import GEOMETRY, Column
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_DAY = _EPOCH.date()
 _MICROSECOND = dt.timedelta(microseconds=1)
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+"""Decimals of any length, without rounding."""
+_TIMESTAMPS = ("timestamp[us]", "timestamp[ns]")
 
 Convert = Callable[[Any], Any]
 
@@ -30,11 +39,18 @@ def converter(column: Column) -> Convert:
     if column.semantic == _DECIMAL:
         scale = int(column.parameters["scale"])
         return lambda v: _unscaled(Decimal(v), scale)
+    if column.semantic == _VARIABLE_SCALE:
+        return lambda v: _variable_scale(Decimal(v))
     if column.type == "date32[day]":
         return lambda v: (v - _EPOCH_DAY).days
     if column.type == "timestamp[us]":
         unit = 1 if semantic == "MicroTimestamp" else 1000
         return lambda v: (v - _EPOCH) // _MICROSECOND // unit
+    if column.type == "timestamp[ns]":
+        nanos = {"NanoTimestamp": 1, "MicroTimestamp": 1000}.get(semantic, 1_000_000)
+        return lambda v: v // nanos
+    if column.type.startswith("timestamp[ns"):
+        return lambda v: _zoned_nanos(v, 9 if column.declared.length is None else column.declared.length)
     if column.type.startswith("timestamp["):
         digits = column.declared.length or 0
         return lambda v: _zoned(v, digits)
@@ -44,6 +60,18 @@ def converter(column: Column) -> Convert:
         return lambda v: v // 1000
     simple: dict[str, Convert] = {"binary": _base64, "float": _float, "double": _double, "list<item: float>": _floats}
     return simple.get(column.type, _same)
+
+
+def as_integers(values: pa.Array) -> pa.Array:
+    """Timestamps of nanoseconds as whole numbers, inside of structs too; all others as they are."""
+    if pa.types.is_timestamp(values.type) and values.type.unit == "ns":
+        return values.view(pa.int64())
+    if not pa.types.is_struct(values.type):
+        return values
+    children = [as_integers(values.field(i)) for i in range(values.type.num_fields)]
+    if all(child.type == field.type for child, field in zip(children, values.type, strict=True)):
+        return values
+    return pa.StructArray.from_arrays(children, names=values.type.names, mask=values.is_null())
 
 
 def _same(value: Any) -> Any:
@@ -56,8 +84,21 @@ def _base64(value: bytes) -> str:
 
 def _unscaled(value: Decimal, scale: int) -> str:
     """Big-endian two's complement of the unscaled value, in base64."""
-    number = int(value.scaleb(scale))
+    number = int(value.scaleb(scale, _EXACT))
     return _base64(number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True))
+
+
+def _variable_scale(value: Decimal) -> dict[str, Any]:
+    """A decimal with its own scale, as many decimals as it has."""
+    scale = max(-int(value.as_tuple().exponent), 0)
+    return {"scale": scale, "value": _unscaled(value, scale)}
+
+
+def _zoned_nanos(value: int, digits: int) -> str:
+    """Like :func:`_zoned`, from nanoseconds since 1970."""
+    seconds, nanos = divmod(value, 10**9)
+    text = (_EPOCH + dt.timedelta(seconds=seconds)).isoformat()
+    return f"{text}.{nanos:09d}"[: len(text) + 1 + digits] + "Z" if digits else text + "Z"
 
 
 def _zoned(value: dt.datetime, digits: int) -> str:
@@ -96,15 +137,48 @@ def _point(value: dict[str, Any]) -> dict[str, Any]:
     return {"x": x, "y": y, **_geometry(value)}
 
 
+# -- values that the log does not have ------------------------------------------------------------------------------------
+
+PLACEHOLDER = "__debezium_unavailable_value"
+"""Default of ``unavailable.value.placeholder``."""
+_BINARY_JDBC_TYPES = {-2, -3, -4, 2004}
+_OF_BYTES: dict[str, Callable[[bytes], str]] = {
+    BinaryHandling.BASE64: _base64,
+    BinaryHandling.BASE64_URL_SAFE: lambda v: base64.urlsafe_b64encode(v).decode(),
+    BinaryHandling.HEX: bytes.hex,
+}
+
+
+def placeholder(column: Column, text: str = PLACEHOLDER, binary: str = BinaryHandling.BYTES) -> str | None:
+    """What stands for a value that the log does not have; ``None`` for types that have no place for it, such as numbers.
+
+    :param text: ``unavailable.value.placeholder``
+    :param binary: ``binary.handling.mode``: bytes that are texts here have the placeholder's bytes in the same form
+    """
+    literal = _literal(column)
+    if literal == "bytes" and column.semantic is None:
+        return _base64(text.encode())
+    if literal != "string":
+        return None
+    if column.declared.jdbc_type in _BINARY_JDBC_TYPES and binary in _OF_BYTES:
+        return _OF_BYTES[binary](text.encode())
+    return text
+
+
 # -- schemas ----------------------------------------------------------------------------------------------------------------------
 
 _LITERALS = {
     "bool": "boolean", "int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64", "float": "float",
-    "double": "double", "string": "string", "binary": "bytes", "date32[day]": "int32", "timestamp[us]": "int64",
+    "double": "double", "string": "string", "binary": "bytes", "date32[day]": "int32",
+    **dict.fromkeys(_TIMESTAMPS, "int64"),
 }  # fmt: skip
 _GEOMETRY_FIELDS = [
     {"type": "bytes", "optional": False, "field": "wkb"},
     {"type": "int32", "optional": True, "field": "srid"},
+]
+_VARIABLE_SCALE_FIELDS = [
+    {"type": "int32", "optional": False, "field": "scale"},
+    {"type": "bytes", "optional": False, "field": "value"},
 ]
 _POINT_FIELDS = [
     {"type": "double", "optional": False, "field": "x"},
@@ -121,6 +195,8 @@ def column_schema(column: Column, *, optional: bool | None = None) -> dict[str, 
         point = column.semantic is not None and column.semantic.endswith("Point")
         node["fields"] = _POINT_FIELDS if point else _GEOMETRY_FIELDS
         node["doc"] = "Geometry (POINT)" if point else "Geometry"
+    if column.semantic == _VARIABLE_SCALE:
+        node["fields"], node["doc"] = _VARIABLE_SCALE_FIELDS, "Variable scaled decimal"
     if node["type"] == "array":
         node["items"] = {"type": "float", "optional": False}
     if column.semantic is not None:
@@ -154,6 +230,8 @@ def _native(type_: str, text: str) -> Any:
             return dt.date.fromisoformat(text)
         if type_ == "timestamp[us]":
             return dt.datetime.fromisoformat(text)
+        if type_ == "timestamp[ns]":
+            return pa.array([text]).cast(pa.timestamp("ns")).view(pa.int64())[0].as_py()
     except (ValueError, ArithmeticError):
         return None
     return text if type_ == "string" else None
@@ -164,7 +242,7 @@ def _literal(column: Column) -> str:
         return "bytes"
     if column.semantic in ("org.apache.kafka.connect.data.Time", "io.debezium.time.Time"):
         return "int32"
-    if column.type == GEOMETRY:
+    if column.type == GEOMETRY or column.semantic == _VARIABLE_SCALE:
         return "struct"
     if column.type.startswith("list<"):
         return "array"

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from airflow_provider_cdc.changelog.storage import DurableFile, Storage
 from airflow_provider_cdc.core.envelope import EventBatch
 from airflow_provider_cdc.core.manifest import DataFile
+from airflow_provider_cdc.core.source import VARIED
 
 ROW_GROUP_ROWS = 131_072
 ROW_GROUP_BYTES = 32 << 20
@@ -40,6 +41,7 @@ class _Part:
     first_seq: int = 0
     last_seq: int = 0
     counts: dict[str, int] = field(default_factory=dict)
+    unavailable: set[str] = field(default_factory=set)
 
 
 class ParquetBatchWriter:
@@ -140,6 +142,7 @@ class ParquetBatchWriter:
         part.last_seq = batch.last_seq
         for letter, n in batch.counts.items():
             part.counts[letter] = part.counts.get(letter, 0) + n
+        part.unavailable |= batch.unavailable
         if part.waiting_rows >= ROW_GROUP_ROWS or part.waiting_bytes >= ROW_GROUP_BYTES:
             self._flush(part)
             if part.bytes >= FILE_BYTES:
@@ -197,18 +200,24 @@ class ParquetBatchWriter:
             first_seq=part.first_seq,
             last_seq=part.last_seq,
             counts=part.counts,
+            unavailable=sorted(part.unavailable),
         )
 
 
-def _leaves(schema: pa.Schema, *prefixes: str) -> list[str]:
-    """Dotted names of the leaf columns below some top-level columns."""
+def _leaves(schema: pa.Schema, *prefixes: str, varied: bool = True) -> list[str]:
+    """Dotted names of the leaf columns below some top-level columns.
+
+    :param varied: with those that no dictionary pays for
+    """
     names: list[str] = []
 
     def walk(column: pa.Field, path: str) -> None:
         if pa.types.is_struct(column.type):
             for child in column.type:
                 walk(child, f"{path}.{child.name}")
-        else:
+        elif pa.types.is_list(column.type):
+            names.append(f"{path}.list.{column.type.value_field.name}")
+        elif varied or (column.metadata or {}).items().isdisjoint(VARIED.items()):
             names.append(path)
 
     for column in schema:
@@ -219,5 +228,15 @@ def _leaves(schema: pa.Schema, *prefixes: str) -> list[str]:
 
 def _repetitive(schema: pa.Schema) -> list[str]:
     """Columns for which a dictionary pays: those of the envelope, not the rows' values."""
-    envelope = _leaves(schema, "op", "source", "transaction", "ts_ms", "ts_us", "ts_ns", "schema_version")
-    return [name for name in envelope if name not in ("source.query",)]
+    parts = (
+        "op",
+        "source",
+        "transaction",
+        "ts_ms",
+        "ts_us",
+        "ts_ns",
+        "unavailable",
+        "unavailable_before",
+        "schema_version",
+    )
+    return _leaves(schema, *parts, varied=False)

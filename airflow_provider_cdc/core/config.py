@@ -197,7 +197,8 @@ class ConnectorConfig(BaseModel):
     snapshot_mode: SnapshotMode = Field(
         SnapshotMode.INITIAL,
         alias="snapshot.mode",
-        description="When whole tables are read; see docs/operations.md for reading them again.",
+        description="When whole tables are read; see docs/operations.md for reading them again. schema_only and "
+        "schema_only_recovery are other names of no_data and recovery.",
     )
     snapshot_include_collection_list: Patterns = Field(
         (),
@@ -338,7 +339,7 @@ class ConnectorConfig(BaseModel):
     @classmethod
     def _deprecated_names(cls, data: Any) -> Any:
         if isinstance(data, dict) and (new := DEPRECATED_SNAPSHOT_MODES.get(str(data.get("snapshot.mode")))):
-            log.warning("snapshot.mode=%s is a deprecated name; use %s.", data["snapshot.mode"], new)
+            log.warning("snapshot.mode=%s is an older name of %s.", data["snapshot.mode"], new)
             data = {**data, "snapshot.mode": new}
         return data
 

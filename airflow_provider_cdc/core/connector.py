@@ -433,9 +433,10 @@ class _Run:
             selected[self.envelope.topic(change.id)] = self.envelope.selected(versioned.table)
             if change.previous_id is not None and change.previous_id != change.id:
                 reread.append(change.id)
-            elif change.type == "CREATE" and seen:
+                continue
+            if change.type == "CREATE" and seen:
                 emptied.append(change.id)
-            elif self._must_reread(before[change.id], versioned, item):
+            if self._must_reread(before[change.id], versioned, item):
                 reread.append(change.id)
         if applied:
             record = SchemaChangeRecord(
@@ -443,23 +444,28 @@ class _Run:
                 ts_us=item.ts_us, source=item.source, changes=applied,
             )  # fmt: skip
             self.batcher.add_change(record, selected)
+        wanted = self._readable(reread)
         for table in emptied:
-            self._truncate(table, item)
+            if table not in wanted:  # reading it again begins with that
+                self._truncate(table, item)
         if item.open:
             self.batcher.mark()
             self.open = True
         else:
             self._move(item.position)
         if reread:
-            self._read_again(reread, item)
+            self._read_again(reread, wanted, item)
 
-    def _read_again(self, tables: list[TableId], item: SchemaChange) -> None:
-        if self.capture._config.snapshot_mode in _DATA_MODES:
-            wanted = [t for t in tables if self.capture._filters.snapshot(t)]
-        else:
-            wanted = []
+    def _readable(self, tables: list[TableId]) -> list[TableId]:
+        """Those of some tables whose rows a snapshot would read."""
+        if self.capture._config.snapshot_mode not in _DATA_MODES:
+            return []
+        return [t for t in tables if self.capture._filters.snapshot(t)]
+
+    def _read_again(self, tables: list[TableId], wanted: list[TableId], item: SchemaChange) -> None:
         if not wanted:
-            log.warning("%s changed rows that were there before; they are not read again.", item.ddl)
+            names = ", ".join(map(str, tables))
+            log.warning("Rows of %s are not known from the log, and are not read again: %s", names, item.ddl)
             return
         log.info("Reading %s again after: %s", ", ".join(map(str, wanted)), item.ddl)
         self.offset = self._pended(wanted)

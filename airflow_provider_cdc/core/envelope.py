@@ -2,7 +2,9 @@
 
 The form is that of "Change event values" of the Debezium connector documents, with native types inside (``docs/change-log.md``
 has the columns). What Debezium splits is split here: an update that changes the key becomes a delete of the old key and a
-create of the new one.
+create of the new one, which has the old key beside it (``previous_key``).
+
+A value that the log does not have is null in its image and named in ``unavailable``: a null that is not named is one.
 """
 
 from __future__ import annotations
@@ -18,8 +20,18 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc import __version__
 from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.events import CREATE, DELETE, OPERATIONS, TRUNCATE, UPDATE, LogBlock, RowBlock
+from airflow_provider_cdc.core.events import OPERATIONS, TRUNCATE, UPDATE, LogBlock, RowBlock
 from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.rows import (
+    Selected,
+    check_keys,
+    image_of,
+    key_of,
+    lacking_columns,
+    split,
+    take,
+    unavailable_names,
+)
 from airflow_provider_cdc.core.schema import TableId, TableSchema, row_struct
 
 _CONSTANT = pa.dictionary(pa.int8(), pa.string())
@@ -37,6 +49,7 @@ class EventBatch:
 
     :param schema: the captured schema (see :meth:`Filters.select`)
     :param counts: operation letter → number of events
+    :param unavailable: columns whose value some event does not have, in either image
     """
 
     topic: str
@@ -45,18 +58,7 @@ class EventBatch:
     first_seq: int
     last_seq: int
     counts: dict[str, int]
-
-
-@dataclass(slots=True)
-class _Selected:
-    """What stays the same for all blocks of one table schema."""
-
-    topic: str
-    schema: TableSchema
-    images: tuple[int, ...] | None  # columns of the row images; None = all of them
-    key: tuple[int, ...]
-    image_type: pa.StructType
-    key_type: pa.StructType | None
+    unavailable: frozenset[str] = frozenset()
 
 
 class Envelope:
@@ -71,7 +73,7 @@ class Envelope:
     ) -> None:
         self._config, self._filters, self._connector = config, filters, connector
         self._extra = source_fields
-        self._selected: dict[int, tuple[TableSchema, _Selected]] = {}
+        self._selected: dict[int, tuple[TableSchema, Selected]] = {}
         self._open: Counter[str] = Counter()  # events so far of a transaction that goes on in the next block, "" = all
         self._skipped = np.zeros(len(OPERATIONS), np.bool_)
         for code, letter in enumerate(OPERATIONS):
@@ -91,7 +93,10 @@ class Envelope:
         :param seq: the last sequence number given out before
         :param snapshot: value of ``source.snapshot``
         :return: batches, and the last sequence number given out now
+        :raises SchemaConflict: the log does not have the key of a row
         """
+        for rows in block.rows:
+            check_keys(rows, self._select(rows.table), block)
         keep = [self._kept(rows) for rows in block.rows]
         moved = [self._key_changes(rows) for rows in block.rows]
         weights = np.zeros(block.row_count, np.int64)
@@ -147,27 +152,31 @@ class Envelope:
     ) -> list[EventBatch]:
         """``last`` is the sequence number of each row's last event."""
         selected = self._select(rows.table)
+        previous: pa.StructArray | None = None
         if changed is not None:
-            rows, last, kept, ordinals = _split(rows, last, kept, changed, ordinals)
+            rows, last, kept, ordinals, previous = split(rows, last, kept, changed, ordinals, selected)
         if kept is not None:
             index = np.flatnonzero(kept)
             if not len(index):
                 return []
-            rows, last = _take(rows, index), last[index]
+            rows, last = take(rows, index), last[index]
             ordinals = ordinals[index] if ordinals is not None else None
-        events = self._events(selected, rows, last, block.transactions.id, ordinals, snapshot)
+            previous = previous.take(pa.array(index)) if previous is not None else None
+        events = self._events(selected, rows, last, block.transactions.id, ordinals, snapshot, previous)
         counts = np.bincount(rows.op, minlength=len(OPERATIONS))
         by_letter = {OPERATIONS[code]: int(n) for code, n in enumerate(counts) if n}
-        return [EventBatch(selected.topic, selected.schema, events, int(last[0]), int(last[-1]), by_letter)]
+        lacking = lacking_columns(rows, selected)
+        return [EventBatch(selected.topic, selected.schema, events, int(last[0]), int(last[-1]), by_letter, lacking)]
 
     def _events(
         self,
-        selected: _Selected,
+        selected: Selected,
         rows: RowBlock,
         seq: npt.NDArray[np.int64],
         ids: pa.StringArray | None,
         ordinals: npt.NDArray[np.int64] | None,
         snapshot: str,
+        previous: pa.StructArray | None = None,
     ) -> pa.RecordBatch:
         n, now = len(rows), time.time_ns()
         columns: dict[str, pa.Array] = {
@@ -175,14 +184,15 @@ class Envelope:
             "op": pa.DictionaryArray.from_arrays(pa.array(rows.op), _OPERATIONS),
         }
         if selected.key_type is not None:
-            columns["key"] = _key(rows, selected)
-        columns["before"] = _image(rows.before, selected, n)
-        columns["after"] = _image(rows.after, selected, n)
+            columns["key"] = key_of(rows, selected)
+            columns["previous_key"] = pa.nulls(n, selected.key_type) if previous is None else previous
+        columns["before"] = image_of(rows.before, selected, n)
+        columns["after"] = image_of(rows.after, selected, n)
         columns["source"] = self._source(rows, selected.schema.id, snapshot)
         columns["transaction"] = self._transaction(rows, ids, ordinals, selected.topic)
         for name, unit in (("ts_ms", 1_000_000), ("ts_us", 1000), ("ts_ns", 1)):
             columns[name] = pa.array(np.full(n, now // unit, np.int64))
-        columns["unavailable"] = pa.nulls(n, pa.list_(pa.string()))
+        columns["unavailable"], columns["unavailable_before"] = unavailable_names(rows, selected)
         columns["schema_version"] = pa.array(np.full(n, selected.schema.version, np.int32))
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
@@ -195,7 +205,7 @@ class Envelope:
             "name": _constant(self._config.topic_prefix, n),
             "ts_ms": pa.array(rows.ts_us // 1000),
             "snapshot": _constant(snapshot, n),
-            "db": _constant(table.catalog or table.namespace, n),
+            "db": _constant(table.database, n),
             "sequence": pa.nulls(n, _CONSTANT),
             "ts_us": pa.array(rows.ts_us),
             "ts_ns": pa.array(rows.ts_us * 1000),
@@ -206,7 +216,11 @@ class Envelope:
         for own in self._extra:
             fields[own.name] = _repeated(rows.source[own.name] if own.name in rows.source else pa.nulls(n, own.type))
         required = _REQUIRED | {own.name for own in self._extra if not own.nullable}
-        typed = [pa.field(name, values.type, nullable=name not in required) for name, values in fields.items()]
+        described = {own.name: own.metadata for own in self._extra}
+        typed = [
+            pa.field(name, values.type, nullable=name not in required, metadata=described.get(name))
+            for name, values in fields.items()
+        ]
         return pa.StructArray.from_arrays(list(fields.values()), fields=typed)
 
     def _transaction(
@@ -261,18 +275,20 @@ class Envelope:
         changed &= rows.op == UPDATE
         return changed if changed.any() else None
 
-    def _select(self, schema: TableSchema) -> _Selected:
+    def _select(self, schema: TableSchema) -> Selected:
         known = self._selected.get(id(schema))
         if known is not None and known[0] is schema:
             return known[1]
         captured = self._filters.select(schema)
         position = {name: i for i, name in enumerate(schema.names)}
-        images = tuple(i for name, i in position.items() if self._filters.in_images(schema.id, name))
+        shown = {name for name in captured.names if self._filters.in_images(schema.id, name)}
+        images = tuple(i for name, i in position.items() if name in shown)
         full = row_struct(schema)
-        selected = _Selected(
+        selected = Selected(
             topic=self.topic(schema.id),
             schema=captured,
             images=None if len(images) == len(position) else images,
+            names=np.array([schema.names[i] for i in images]),
             key=tuple(position[name] for name in captured.key),
             image_type=full if len(images) == len(position) else pa.struct([full.field(i) for i in images]),
             key_type=row_struct(schema, only=captured.key) if captured.key else None,
@@ -307,72 +323,3 @@ def _owners(block: LogBlock) -> npt.NDArray[np.int32]:
         if rows.transaction is not None:
             owner[rows.order] = rows.transaction
     return owner
-
-
-def _image(image: pa.StructArray | None, selected: _Selected, n: int) -> pa.StructArray:
-    if image is None:
-        return pa.nulls(n, selected.image_type)
-    if selected.images is None:
-        return image
-    mask = image.is_null() if image.null_count else None
-    children = [image.field(i) for i in selected.images]
-    return pa.StructArray.from_arrays(children, fields=list(selected.image_type), mask=mask)
-
-
-def _key(rows: RowBlock, selected: _Selected) -> pa.StructArray:
-    """Key of the image that a row ends with, or of the image before for a delete. Null for a truncate."""
-    assert selected.key_type is not None
-    before, after = rows.before, rows.after
-    if before is None and after is None:
-        return pa.nulls(len(rows), selected.key_type)
-    deleted = pa.array(rows.op == DELETE) if before is not None and after is not None else None
-    children = []
-    for i in selected.key:
-        if deleted is not None and before is not None and after is not None:
-            children.append(pc.if_else(deleted, before.field(i), after.field(i)))
-        else:
-            image = after if after is not None else before
-            assert image is not None
-            children.append(image.field(i))
-    return pa.StructArray.from_arrays(children, fields=list(selected.key_type))
-
-
-def _take(rows: RowBlock, index: npt.NDArray[np.int64]) -> RowBlock:
-    picked = pa.array(index)
-    return RowBlock(
-        table=rows.table,
-        op=rows.op[index],
-        before=rows.before.take(picked) if rows.before is not None else None,
-        after=rows.after.take(picked) if rows.after is not None else None,
-        order=rows.order[index],
-        transaction=rows.transaction[index] if rows.transaction is not None else None,
-        ts_us=rows.ts_us[index],
-        source={name: column.take(picked) for name, column in rows.source.items()},
-    )
-
-
-def _split(
-    rows: RowBlock,
-    last: npt.NDArray[np.int64],
-    kept: npt.NDArray[np.bool_] | None,
-    changed: npt.NDArray[np.bool_],
-    ordinals: npt.NDArray[np.int64] | None,
-) -> tuple[RowBlock, npt.NDArray[np.int64], npt.NDArray[np.bool_] | None, npt.NDArray[np.int64] | None]:
-    """Each update that changes the key becomes two rows: a delete with the image before, a create with the image after."""
-    index = np.repeat(np.arange(len(rows)), np.where(changed, 2, 1))
-    pair = changed[index]
-    second = pair & (np.diff(index, prepend=-1) == 0)
-    first = pair & ~second
-    split = _take(rows, index)
-    split.op = np.where(first, DELETE, np.where(second, CREATE, split.op)).astype(np.int8)
-    # a key change was found by comparing the two images
-    assert split.before is not None
-    assert split.after is not None
-    split.before = pc.if_else(pa.array(second), pa.scalar(None, split.before.type), split.before)
-    split.after = pc.if_else(pa.array(first), pa.scalar(None, split.after.type), split.after)
-    return (
-        split,
-        last[index] - first,
-        kept[index] if kept is not None else None,
-        ordinals[index] - first if ordinals is not None else None,
-    )

@@ -41,6 +41,9 @@ class RowBlock:
     :param transaction: ``int32[n]``, the row's index into ``LogBlock.transactions``; ``None`` for snapshot rows
     :param ts_us: ``int64[n]``, when the change was made in the database, microseconds since the epoch
     :param source: the source's own fields of the ``source`` block, each an array of length n
+    :param unavailable_before: ``bool[column, row]`` over the schema's columns: values that the log does not have, which is not
+        the same as NULL. They are null in ``before``; ``None`` when there is none
+    :param unavailable_after: likewise, for ``after``. An update leaves such a value as it was
     """
 
     table: TableSchema
@@ -51,6 +54,8 @@ class RowBlock:
     transaction: npt.NDArray[np.int32] | None
     ts_us: npt.NDArray[np.int64]
     source: dict[str, pa.Array]
+    unavailable_before: npt.NDArray[np.bool_] | None = None
+    unavailable_after: npt.NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.op)

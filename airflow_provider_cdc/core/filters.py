@@ -1,7 +1,9 @@
 """Which tables and columns are captured, and what a table's key is.
 
 Patterns are anchored: they match the whole name, without regard to case, as Debezium's do (Debezium MySQL connector,
-``table.include.list``, ``column.include.list``, ``message.key.columns``).
+``table.include.list``, ``column.include.list``, ``message.key.columns``). Where tables have a level above the namespace, lists of
+columns, of keys and of what a snapshot reads match names with it and without it: the documents have both (Debezium Oracle
+connector, ``snapshot.include.collection.list``).
 
     >>> config = ConnectorConfig.parse({"topic.prefix": "shop", "table.include.list": "inventory.(orders|lines)"})
     >>> Filters(config).table(TableId(namespace="inventory", name="orders"))
@@ -15,7 +17,7 @@ from collections.abc import Sequence
 
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.schema import NOT_CAPTURED, TableId, TableSchema
 
 
 class _Names:
@@ -53,10 +55,11 @@ class Filters:
 
     def snapshot(self, table: TableId) -> bool:
         """Whether a captured table is read by an initial snapshot (``snapshot.include.collection.list``)."""
-        return self._snapshot is None or str(table) in self._snapshot
+        return self._snapshot is None or any(name in self._snapshot for name in _names(table))
 
     def select(self, schema: TableSchema) -> TableSchema:
-        """The schema of what is captured: excluded columns left out, the key replaced where the configuration says so.
+        """The schema of what is captured: excluded columns left out, and those that cannot be captured; the key replaced where
+        the configuration says so.
 
         Key columns are always part of it, even when a column list excludes them from the row images
         (:meth:`in_images`).
@@ -64,33 +67,44 @@ class Filters:
         :raises ConfigError: ``message.key.columns`` names a column that the table does not have, or the column lists
             leave none
         """
-        key = self.key(schema)
-        if not any(self.in_images(schema.id, name) for name in schema.names):
+        key, readable = self.key(schema), [c for c in schema.columns if c.type != NOT_CAPTURED]
+        if not any(self.in_images(schema.id, c.name) for c in readable):
             raise ConfigError(
-                f"column.include.list or column.exclude.list leaves no column of {schema.id}.",
-                where=f"columns of {schema.id}: {', '.join(schema.names)}",
+                f"column.include.list or column.exclude.list leaves no column of {schema.id} that can be captured.",
+                where=f"columns of {schema.id}: {', '.join(c.name for c in readable) or 'none of a type that can be captured'}",
                 remedy="name columns of each captured table in the list, as <database>.<table>.<column>, or leave the table out",
             )
-        columns = tuple(c for c in schema.columns if c.name in key or self.in_images(schema.id, c.name))
+        columns = tuple(c for c in readable if c.name in key or self.in_images(schema.id, c.name))
         return schema.model_copy(update={"columns": columns, "key": key})
 
     def in_images(self, table: TableId, column: str) -> bool:
-        """Whether a column appears in ``before`` and ``after``."""
-        return _wanted(f"{table}.{column}", *self._columns)
+        """Whether the column lists let a column appear in ``before`` and ``after``."""
+        include, exclude = self._columns
+        names = [f"{name}.{column}" for name in _names(table)]
+        if include is not None:
+            return any(name in include for name in names)
+        return exclude is None or not any(name in exclude for name in names)
 
     def key(self, schema: TableSchema) -> tuple[str, ...]:
-        """Names of the key columns: configured ones, else those of the table."""
+        """Names of the key columns: configured ones, else those of the table. A table whose key has a column that cannot be
+        captured has no key here: a part of it would take different rows for one."""
+        readable = {c.name for c in schema.columns if c.type != NOT_CAPTURED}
         for pattern, columns in self._keys:
-            if pattern.fullmatch(str(schema.id)):
-                by_lower = {name.lower(): name for name in schema.names}
+            if any(pattern.fullmatch(name) for name in _names(schema.id)):
+                by_lower = {name.lower(): name for name in schema.names if name in readable}
                 if missing := [c for c in columns if c.lower() not in by_lower]:
                     raise ConfigError(
-                        f"message.key.columns names {missing[0]!r}, which is not a column of {schema.id}.",
-                        where=f"columns of {schema.id}: {', '.join(schema.names)}",
+                        f"message.key.columns names {missing[0]!r}, which is not a column of {schema.id} that can be captured.",
+                        where=f"columns of {schema.id}: {', '.join(by_lower.values())}",
                         remedy="correct message.key.columns",
                     )
                 return tuple(by_lower[c.lower()] for c in columns)
-        return schema.key
+        return schema.key if readable.issuperset(schema.key) else ()
+
+
+def _names(table: TableId) -> tuple[str, ...]:
+    """The names that patterns may match."""
+    return (str(table),) if table.catalog is None else (str(table), table.full_name)
 
 
 def _wanted(name: str, include: _Names | None, exclude: _Names | None) -> bool:

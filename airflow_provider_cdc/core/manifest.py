@@ -27,6 +27,7 @@ class DataFile(_Model):
     :param path: relative to the connector's folder
     :param crc32: of the whole file
     :param counts: operation letter → events
+    :param unavailable: columns whose value some event does not have, in either image
     """
 
     topic: str
@@ -38,6 +39,7 @@ class DataFile(_Model):
     first_seq: int
     last_seq: int
     counts: dict[str, int]
+    unavailable: list[str] = Field(default_factory=list)
 
 
 class SchemaChangeRecord(_Model):

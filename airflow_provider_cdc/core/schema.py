@@ -40,6 +40,16 @@ class TableId(_Frozen):
     name: str
     catalog: str | None = None
 
+    @property
+    def database(self) -> str:
+        """What the documents call the database of a table: the highest level there is."""
+        return self.catalog or self.namespace
+
+    @property
+    def full_name(self) -> str:
+        """The dotted name with the catalog in front, where there is one: ``ORCLPDB1.DEBEZIUM.CUSTOMERS``."""
+        return f"{self.catalog}.{self}" if self.catalog else str(self)
+
     def __str__(self) -> str:
         return f"{self.namespace}.{self.name}"
 
@@ -70,7 +80,8 @@ class Declared(_Frozen):
 class Column(_Frozen):
     """One captured column.
 
-    :param type: Arrow type of its values in the change log (see :func:`arrow_type`)
+    :param type: Arrow type of its values in the change log (see :func:`arrow_type`); ``null`` for a column that is known
+        and cannot be captured: the schema history has it, keys, row images and manifests do not
     :param semantic: Debezium's semantic schema name for the JSON form, ``None`` for plain literals
     :param parameters: parameters of the semantic type (``scale``, ``length``, ``allowed``)
     """
@@ -149,7 +160,8 @@ def arrow_type(text: str) -> pa.DataType:
     """The Arrow type that ``Column.type`` names.
 
     Understands what sources declare: the fixed-width numbers, ``bool``, ``string``, ``binary``, ``date32[day]``,
-    ``timestamp[us]``, ``timestamp[us, tz=UTC]``, ``decimal128(12, 2)``, ``list<item: float>`` and the geometry struct.
+    ``timestamp[us]``, ``timestamp[ns, tz=UTC]``, ``decimal128(12, 2)``, ``list<item: float>``, the geometry struct, and
+    ``null`` for what cannot be captured.
     Raises ``ValueError`` for anything else.
 
         >>> arrow_type("decimal128(12, 2)")
@@ -158,6 +170,7 @@ def arrow_type(text: str) -> pa.DataType:
     import pyarrow as pa
 
     simple = {
+        NOT_CAPTURED: pa.null(),
         "bool": pa.bool_(),
         "int8": pa.int8(),
         "int16": pa.int16(),
@@ -183,6 +196,8 @@ def arrow_type(text: str) -> pa.DataType:
 
 GEOMETRY = "struct<wkb: binary, srid: int32>"
 """``Column.type`` of spatial columns."""
+NOT_CAPTURED = "null"
+"""``Column.type`` of columns that cannot be captured."""
 
 
 def row_struct(schema: TableSchema, *, only: tuple[str, ...] | None = None) -> pa.StructType:

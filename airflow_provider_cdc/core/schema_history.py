@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
-from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.schema import NOT_CAPTURED, Column, TableChange, TableId, TableSchema
 
 
 class SchemaHistory:
@@ -88,17 +88,22 @@ class CapturedTables:
 
 
 def rewrite_reason(old: TableSchema | None, change: TableChange) -> str | None:
-    """Why rows that were there before a change may hold values that nobody was told of; ``None`` when they do not.
+    """Why rows that are there after a change may hold values that nobody was told of; ``None`` when they do not.
 
     Widening a number, lengthening a text and adding a column with a known value leave nothing open: a target can do the same.
+    A table that is created with rows which the log does not show has them from the first.
     """
-    if change.table is None or old is None:
+    if change.table is None:
         return None
-    if not change.exact:
-        return "the statement may have changed values of existing rows"
+    if not change.exact and (change.type == "CREATE" or old is not None):
+        return "rows may hold values that the log does not show"
+    if old is None:
+        return None
     before = {c.name: c for c in old.columns}
     for column in change.table.columns:
         if column.name in change.added:
+            continue
+        if column.type == NOT_CAPTURED:
             continue
         previous = before.get(change.renamed.get(column.name, column.name))
         if previous is None:

@@ -134,7 +134,7 @@ class Snapshotter:
 
     def _record(self, session: SnapshotSession, table: TableId, change: TableChange) -> SchemaChangeRecord:
         return SchemaChangeRecord(
-            seq=self._batcher.seq + 1, ddl=session.ddl.get(table, ""), database=table.namespace,
+            seq=self._batcher.seq + 1, ddl=session.ddl.get(table, ""), database=table.database,
             position=session.position.to_json(), ts_us=session.ts_us, source=dict(session.source), changes=[change],
             snapshot=True,
         )  # fmt: skip

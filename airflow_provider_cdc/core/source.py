@@ -11,7 +11,7 @@ import abc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.events import LogItem, RowBlock
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import pyarrow as pa
+
+
+VARIED: Final = {b"cdc": b"varied"}
+"""Metadata of a field of the ``source`` block whose texts are seldom the same twice: no dictionary pays for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +172,8 @@ class Source(abc.ABC):
     def source_fields(self) -> list[pa.Field]:
         """The source's own fields of the ``source`` block, in their documented order, after the common ones.
 
-        Whether a field may be null is the document's "optional"; the JSON form's schemas say it again.
+        Whether a field may be null is the document's "optional"; the JSON form's schemas say it again. Texts of all kinds, such
+        as statements, have the metadata :data:`VARIED`.
         """
 
     @abc.abstractmethod

@@ -9,7 +9,7 @@ which schema version that is on its way to, so that the next run finds its way a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import holds, literal, quoted
-from spark_jobs.reduce import KEPT
+from spark_jobs.last import KEPT
 from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Target
 
 _TXN = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
@@ -166,7 +166,9 @@ class DeltaTarget(Target):
     def _merge_sql(self, merge: Merge) -> str:
         on = " AND ".join(f"t.{quoted(c)} {'<=>' if c in merge.nullable else '='} s.{quoted(c)}" for c in merge.key)
         kept = set(merge.types) - set(merge.key) if KEPT in merge.rows.columns else set()
-        sets = ", ".join(f"t.{quoted(c)} = {_kept(c) if c in kept else f's.{quoted(c)}'}" for c in merge.types)
+        sets = ", ".join(
+            f"t.{quoted(c)} = {_kept(c, merge.fills) if c in kept else f's.{quoted(c)}'}" for c in merge.types
+        )
         names = ", ".join(map(quoted, merge.types))
         values = ", ".join(f"s.{quoted(c)}" for c in merge.types)
         sql = (
@@ -230,9 +232,11 @@ def _properties(evolution: Evolution) -> str:
     return ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
 
 
-def _kept(column: str) -> str:
+def _kept(column: str, fills: Mapping[str, str]) -> str:
+    """The table's value where no event told one: what the fill makes of it, if there is one."""
     name = quoted(column)
-    return f"CASE WHEN array_contains(s.{KEPT}, {literal(column)}) THEN t.{name} ELSE s.{name} END"
+    there = fills.get(column, f"t.{name}")
+    return f"CASE WHEN array_contains(s.{KEPT}, {literal(column)}) THEN {there} ELSE s.{name} END"
 
 
 def _columns(rows: DataFrame) -> dict[str, str]:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.changelog.debezium import Record, Renderer
@@ -231,6 +232,81 @@ def test_a_drop_has_no_table_and_schema_changes_can_be_left_out(db: MemoryDataba
     assert change.value is not None
     assert change.value["tableChanges"] == [{"type": "DROP", "id": '"shop"."bag"', "table": None}]
     assert _new(without) == []
+
+
+# a level above the namespace
+
+
+def test_with_catalogs_records_name_database_schema_and_table(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    db = MemoryDatabase(request.node.nodeid, catalog="PDB1")
+    db.create_table("HR.EMP", {"ID": "int64!"}, key=("ID",))
+    connector = memory_connector(db, tmp_path, provide_transaction_metadata=True)
+    first, *_ = _new(connector)
+    with db.transaction() as t:
+        t.insert("HR.EMP", {"ID": 1})
+    db.add_column("HR.EMP", "PAY", "int32")
+    db.rename_tables(("HR.EMP", "HR.STAFF"))
+    begin, row, end, change, renamed, *_ = _new(connector)
+    for record in (first, change):
+        assert record.key == {"databaseName": "PDB1"}
+        assert record.value is not None
+        assert (record.value["databaseName"], record.value["schemaName"]) == ("PDB1", "HR")
+        assert [record.value["source"][n] for n in ("db", "schema", "table")] == ["PDB1", "HR", "EMP"]
+        assert record.value["tableChanges"][0]["id"] == '"PDB1"."HR"."EMP"'
+    assert renamed.value is not None
+    assert renamed.value["tableChanges"][0]["id"] == '"PDB1"."HR"."EMP","PDB1"."HR"."STAFF"'
+    assert row.topic == "test.HR.EMP"
+    assert row.value is not None
+    assert [row.value["source"][n] for n in ("db", "schema", "table")] == ["PDB1", "HR", "EMP"]
+    assert begin.value is not None
+    assert end.value is not None
+    assert (begin.value["event_count"], begin.value["data_collections"]) == (None, None)
+    assert end.value["data_collections"] == [{"data_collection": "PDB1.HR.EMP", "event_count": 1}]
+
+
+# values that the log does not have
+
+
+@pytest.mark.parametrize("text", ["__debezium_unavailable_value", "gone"])
+def test_a_placeholder_stands_for_a_value_that_the_log_does_not_have(
+    request: pytest.FixtureRequest, tmp_path: Path, text: str
+) -> None:
+    db = MemoryDatabase(request.node.nodeid)
+    columns = {"id": "int64!", "n": "int32", "note": "string", "photo": "binary", "size": "int32"}
+    db.create_table("s.t", columns, key=("id",), sparse=("note", "photo", "size"))
+    connector = memory_connector(db, tmp_path)
+    if text != "__debezium_unavailable_value":
+        connector.properties["unavailable.value.placeholder"] = text
+    connector.capture()
+    with db.transaction() as t:
+        t.insert("s.t", {"id": 1, "note": "a", "photo": b"p", "size": 3})
+        t.update("s.t", {"id": 1}, {"n": 5, "note": None})
+        t.update("s.t", {"id": 1}, {"id": 2})
+        t.delete("s.t", {"id": 2})
+    bytes_ = base64.b64encode(text.encode()).decode()
+    none = {"note": text, "photo": bytes_, "size": None}
+    assert [r for r in _short(_new(connector)) if r[2] is not None] == [
+        ("s.t", {"id": 1}, ("c", None, {"id": 1, "n": None, "note": "a", "photo": "cA==", "size": 3})),
+        ("s.t", {"id": 1}, ("u", {"id": 1, "n": None, **none}, {"id": 1, "n": 5, **none, "note": None})),
+        ("s.t", {"id": 1}, ("d", {"id": 1, "n": 5, **none}, None)),
+        ("s.t", {"id": 2}, ("c", None, {"id": 2, "n": 5, **none})),
+        ("s.t", {"id": 2}, ("d", {"id": 2, "n": 5, **none}, None)),
+    ]
+
+
+def test_nanoseconds_are_rendered_as_they_are(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    db = MemoryDatabase(request.node.nodeid)
+    db.create_table("s.t", {"at": "timestamp[ns]!", "utc": "timestamp[ns, tz=UTC]"}, key=("at",))
+    connector = _started(db, tmp_path)
+    nanos = 1_709_208_000_123_456_789
+    at, utc = (pa.scalar(nanos, pa.int64()).cast(pa.timestamp("ns", tz=zone)) for zone in (None, "UTC"))
+    with db.transaction() as t:
+        t.insert("s.t", {"at": at, "utc": utc})
+    ((_, key, (op, _, after)),) = _short(_new(connector))
+    # without a semantic name the unit is milliseconds, as for coarser timestamps
+    assert (key, op, after) == (
+        {"at": nanos // 10**6}, "c", {"at": nanos // 10**6, "utc": "2024-02-29T12:00:00.123456789Z"},
+    )  # fmt: skip
 
 
 # with schemas

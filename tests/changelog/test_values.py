@@ -10,11 +10,12 @@ import struct
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.changelog.values import column_schema, converter
+from airflow_provider_cdc.changelog.values import as_integers, column_schema, converter, placeholder
 from airflow_provider_cdc.core.schema import GEOMETRY, Column, Declared
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
@@ -146,3 +147,120 @@ def test_a_decimal_is_described_with_its_parameters() -> None:
     assert column_schema(column) | {"version": 1} == {
         "type": "bytes", "optional": True, "name": DECIMAL, "version": 1, "parameters": {"scale": "2"}, "field": "c",
     }  # fmt: skip
+
+
+# -- finer than Python's own datetimes, longer than Arrow's decimals -------------------------------------------------------------
+
+_NANOS = st.integers(-9_223_372_036_854_775_807, 9_223_372_036_854_775_807)
+
+
+@given(_NANOS)
+def test_nanoseconds_are_counted_from_1970_in_the_unit_of_the_semantic_type(nanos: int) -> None:
+    assert _convert(nanos, "timestamp[ns]", "io.debezium.time.NanoTimestamp") == nanos
+    assert _convert(nanos, "timestamp[ns]", "io.debezium.time.MicroTimestamp") == nanos // 1000
+    assert _convert(nanos, "timestamp[ns]", "org.apache.kafka.connect.data.Timestamp") == nanos // 10**6
+
+
+@given(_NANOS, st.integers(7, 9))
+def test_a_zoned_timestamp_of_nanoseconds_has_the_columns_decimals(nanos: int, digits: int) -> None:
+    declared = Declared(length=digits)
+    text = _convert(nanos, "timestamp[ns, tz=UTC]", "io.debezium.time.ZonedTimestamp", declared=declared)
+    whole, _, fraction = text.removesuffix("Z").partition(".")
+    assert fraction == f"{nanos % 10**9:09d}"[:digits]
+    assert (dt.datetime.fromisoformat(whole) - dt.datetime(1970, 1, 1)) // dt.timedelta(seconds=1) == nanos // 10**9
+
+
+@given(st.lists(st.none() | _NANOS), st.sampled_from([None, "UTC"]))
+def test_timestamps_of_nanoseconds_come_out_of_arrow_as_they_are(nanos: list[int | None], zone: str | None) -> None:
+    at = pa.array(nanos, pa.int64()).cast(pa.timestamp("ns", tz=zone))
+    rows = pa.StructArray.from_arrays([at, pa.array(["x"] * len(nanos))], names=["at", "note"])
+    assert as_integers(rows).to_pylist() == [{"at": n, "note": "x"} for n in nanos]
+    outer = pa.StructArray.from_arrays([rows], names=["row"], mask=pa.array([True] * len(nanos), pa.bool_()))
+    assert as_integers(outer).to_pylist() == [None] * len(nanos)
+
+
+@given(st.integers(-(10**60), 10**60), st.integers(0, 10))
+def test_a_decimal_of_any_length_is_exact(number: int, scale: int) -> None:
+    text = _text(number, scale)
+    raw = base64.b64decode(_convert(text, "string", DECIMAL, parameters={"scale": str(scale)}))
+    assert int.from_bytes(raw, "big", signed=True) == number
+
+
+def test_a_decimal_of_hundreds_has_its_negative_scale() -> None:
+    raw = base64.b64decode(_convert("-12300", "string", DECIMAL, parameters={"scale": "-2"}))
+    assert int.from_bytes(raw, "big", signed=True) == -123
+
+
+@given(st.integers(-(10**60), 10**60), st.integers(0, 20))
+def test_a_decimal_with_a_scale_of_its_own_says_it(number: int, scale: int) -> None:
+    value = _convert(_text(number, scale), "string", "io.debezium.data.VariableScaleDecimal")
+    assert value["scale"] == scale
+    assert int.from_bytes(base64.b64decode(value["value"]), "big", signed=True) == number
+
+
+def _text(number: int, scale: int) -> str:
+    digits = f"{abs(number):0{scale + 1}d}"
+    sign = "-" if number < 0 else ""
+    return sign + (f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "shown", "literal"),
+    [
+        (("int64", "io.debezium.time.MicroDuration"), 5_000_001, 5_000_001, "int64"),
+        (("string", "io.debezium.time.Interval"), "P1Y2M3DT4H5M6.78S", "P1Y2M3DT4H5M6.78S", "string"),
+        (("string", "io.debezium.time.ZonedTimestamp"), "2024-02-29T12:00:00.5+02:00", None, "string"),
+        (("string", "io.debezium.data.Xml"), "<a/>", "<a/>", "string"),
+        (("date32[day]", "org.apache.kafka.connect.data.Date"), dt.date(2021, 1, 2), 18629, "int32"),
+        (("timestamp[us]", "io.debezium.time.Timestamp"), dt.datetime(2021, 1, 2), 1_609_545_600_000, "int64"),
+        (("timestamp[ns]", "io.debezium.time.NanoTimestamp"), 7, 7, "int64"),
+        (("timestamp[ns, tz=UTC]", "io.debezium.time.ZonedTimestamp"), 7, "1970-01-01T00:00:00.000000007Z", "string"),
+        (("string", DECIMAL), "1", "AQ==", "bytes"),
+    ],
+)
+def test_semantic_types_of_all_sources(column: tuple[str, str], value: Any, shown: Any, literal: str) -> None:
+    made = Column(
+        name="c", type=column[0], semantic=column[1], parameters={"scale": "0"} if column[1] == DECIMAL else {}
+    )
+    assert converter(made)(value) == (value if shown is None else shown)
+    node = column_schema(made)
+    assert (node["type"], node["name"], node["version"], node["optional"]) == (literal, column[1], 1, True)
+
+
+def test_a_decimal_with_a_scale_of_its_own_is_a_struct() -> None:
+    column = Column(name="c", type="string", semantic="io.debezium.data.VariableScaleDecimal", nullable=False)
+    assert column_schema(column) == {
+        "type": "struct", "optional": False, "name": "io.debezium.data.VariableScaleDecimal", "version": 1,
+        "doc": "Variable scaled decimal", "field": "c",
+        "fields": [
+            {"type": "int32", "optional": False, "field": "scale"},
+            {"type": "bytes", "optional": False, "field": "value"},
+        ],
+    }  # fmt: skip
+
+
+def test_a_default_of_nanoseconds_is_a_number() -> None:
+    declared = Declared(default="1970-01-01 00:00:01.000000007")
+    column = Column(name="c", type="timestamp[ns]", semantic="io.debezium.time.NanoTimestamp", declared=declared)
+    assert column_schema(column)["default"] == 1_000_000_007
+
+
+@pytest.mark.parametrize(
+    ("column", "mode", "shown"),
+    [
+        ({"type": "string"}, "bytes", "gone"),
+        ({"type": "string"}, "hex", "gone"),
+        ({"type": "string", "semantic": "io.debezium.data.Xml"}, "bytes", "gone"),
+        ({"type": "binary"}, "bytes", "Z29uZQ=="),
+        ({"type": "string", "declared": Declared(jdbc_type=2004)}, "base64", "Z29uZQ=="),
+        ({"type": "string", "declared": Declared(jdbc_type=-3)}, "base64-url-safe", "Z29uZQ=="),
+        ({"type": "string", "declared": Declared(jdbc_type=2004)}, "hex", "676f6e65"),
+        ({"type": "int64"}, "bytes", None),
+        ({"type": "timestamp[ns]"}, "bytes", None),
+        ({"type": "decimal128(5, 2)", "semantic": DECIMAL}, "bytes", None),
+        ({"type": "string", "semantic": DECIMAL}, "bytes", None),
+        ({"type": "string", "semantic": "io.debezium.data.VariableScaleDecimal"}, "bytes", None),
+    ],
+)
+def test_the_placeholder_has_the_form_of_the_column(column: dict[str, Any], mode: str, shown: str | None) -> None:
+    assert placeholder(Column(name="c", **column), "gone", mode) == shown

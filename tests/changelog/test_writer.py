@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,6 +27,7 @@ from airflow_provider_cdc.core.events import CREATE, LogBlock, RowBlock, Transac
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.manifest import DataFile
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema, row_struct
+from airflow_provider_cdc.core.source import VARIED
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 
 FOLDER = ("c", "data", "000000000001")
@@ -41,16 +43,18 @@ CONFIG = ConnectorConfig.parse({"topic.prefix": "p"})
 ENVELOPE = Envelope(CONFIG, Filters(CONFIG), "memory", [pa.field("file", pa.string())])
 
 
-def _events(which: tuple[str, int], seq: int, n: int, text: str = "x") -> EventBatch:
-    import numpy as np
-
+def _block(which: tuple[str, int], seq: int, n: int, text: str = "x") -> tuple[LogBlock, int]:
     schema = SCHEMAS[which]
     rows = [{"id": seq + i, **{f"v{j}": text for j in range(which[1])}} for i in range(n)]
     block = RowBlock(
         schema, np.full(n, CREATE, np.int8), None, pa.array(rows, row_struct(schema)), np.arange(n), np.zeros(n, np.int32),
         np.zeros(n, np.int64), {"file": pa.array([f"f{seq}"] * n)},
     )  # fmt: skip
-    log = LogBlock([block], Transactions(pa.array(["t"]), np.zeros(1, np.int64)), MemoryPosition(0))
+    return LogBlock([block], Transactions(pa.array(["t"]), np.zeros(1, np.int64)), MemoryPosition(0)), n
+
+
+def _events(which: tuple[str, int], seq: int, n: int, text: str = "x") -> EventBatch:
+    log, _ = _block(which, seq, n, text)
     ((batch,), _) = ENVELOPE.encode(log, seq)
     return batch
 
@@ -239,3 +243,42 @@ def test_a_rollback_after_an_error_does_not_hide_it(storage: Storage, monkeypatc
     with pytest.raises(StorageFull):
         writer.finish()
     writer.abandon()
+
+
+def test_texts_that_are_seldom_the_same_have_no_dictionary(writer: ParquetBatchWriter, storage: Storage) -> None:
+    """Which fields those are is told by the source, not by their names."""
+    fields = [pa.field("file", pa.string()), pa.field("statement", pa.string(), metadata=VARIED)]
+    log, n = _block(("a", 1), 0, 100)
+    log.rows[0].source["statement"] = pa.array([f"insert {i}" for i in range(n)])
+    ((batch,), _) = Envelope(CONFIG, Filters(CONFIG), "memory", fields).encode(log, 0)
+    writer.write(batch)
+    (file,) = writer.finish()
+    data = storage.read(storage.path("c", file.path))
+    assert data is not None
+    group = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0)
+    columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
+    assert "RLE_DICTIONARY" in columns["source.file"].encodings
+    assert "RLE_DICTIONARY" not in columns["source.statement"].encodings
+
+
+def test_a_file_has_the_same_schema_whether_or_not_values_are_unavailable(storage: Storage) -> None:
+    found = []
+    for lacking in (False, True):
+        log, n = _block(("a", 2), 0, 50)
+        if lacking:
+            log.rows[0].unavailable_after = np.zeros((3, n), np.bool_)
+            log.rows[0].unavailable_after[1, ::2] = True
+        writer = ParquetBatchWriter(storage, FOLDER, f"run-{lacking}")
+        plain, _ = _block(("a", 2), n, 50)
+        for part in (plain, log):
+            ((batch,), _) = ENVELOPE.encode(part, 0)
+            writer.write(batch)
+        (file,) = writer.finish()
+        data = storage.read(storage.path("c", file.path))
+        assert data is not None
+        table = pq.ParquetFile(pa.BufferReader(data)).read()
+        found.append((table.schema, file.unavailable, table["unavailable"].to_pylist()))
+    assert found[0][0] == found[1][0]
+    assert [names for _, names, _ in found] == [[], ["v0"]]
+    assert found[0][2] == [None] * 100
+    assert found[1][2] == [None] * 50 + [["v0"], None] * 25

@@ -246,12 +246,12 @@ def test_a_source_keeps_the_tables_of_its_base() -> None:
 
 
 @pytest.mark.parametrize(("old", "new"), [("schema_only", "no_data"), ("schema_only_recovery", "recovery")])
-def test_a_deprecated_snapshot_mode_is_translated_with_a_warning(
+def test_an_older_name_of_a_snapshot_mode_is_translated_with_a_warning(
     old: str, new: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
         assert ConnectorConfig.parse({**MINIMAL, "snapshot.mode": old}).snapshot_mode == new
-    assert f"snapshot.mode={old} is a deprecated name; use {new}." in caplog.text
+    assert f"snapshot.mode={old} is an older name of {new}." in caplog.text
 
 
 # lists

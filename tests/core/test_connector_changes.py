@@ -202,3 +202,29 @@ def test_a_truncated_table_is_empty_and_a_skipped_truncate_is_not_seen(db: Memor
     assert operations(connector, connector.capture()) == {"a": {"t": 1, "c": 1}}
     equal(connector, db)
     assert operations(skipping, skipping.capture()) == {"a": {"c": 1}}
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_table_created_with_rows_that_the_log_lacks_is_read(db: MemoryDatabase, tmp_path: Path, before: bool) -> None:
+    connector = memory_connector(db, tmp_path)
+    if before:
+        db.create_table("shop.copy", KEYED, key=("id",))
+        insert(db, "shop.copy", 7)
+    connector.capture()
+    if before:
+        db.drop_table("shop.copy")
+    db.create_table("shop.copy", KEYED, key=("id",), rows=[{"id": 1}, {"id": 2}])
+    insert(db, "shop.copy", 3)
+    found = operations(connector, connector.capture())
+    assert found["copy"]["r"] == 3
+    equal(connector, db)
+
+
+def test_a_table_created_with_rows_that_the_log_lacks_stops_the_run_if_told_so(
+    db: MemoryDatabase, tmp_path: Path
+) -> None:
+    connector = memory_connector(db, tmp_path, schema_change_rewrite_mode="fail")
+    connector.capture()
+    db.create_table("shop.copy", KEYED, key=("id",), rows=[{"id": 1}])
+    with pytest.raises(SchemaConflict, match="rows may hold values that the log does not show"):
+        connector.capture()

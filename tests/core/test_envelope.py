@@ -15,13 +15,17 @@ from hypothesis import strategies as st
 from airflow_provider_cdc import __version__
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.envelope import Envelope, EventBatch
+from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.events import CREATE, DELETE, OPERATIONS, READ, UPDATE, LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema, row_struct
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 
 Row = dict[str, Any]
-COLUMNS = (Column(name="a", type="int64"), Column(name="b", type="string"), Column(name="c", type="int64"))
+COLUMNS = (
+    Column(name="a", type="int64"), Column(name="b", type="string"), Column(name="c", type="int64"),
+    Column(name="d", type="int64"),
+)  # fmt: skip
 ORDERS = TableSchema(id=TableId(namespace="shop", name="orders"), columns=COLUMNS, key=("a",), version=3)
 LINES = TableSchema(id=TableId(namespace="shop", name="lines"), columns=COLUMNS, key=("b", "a"))
 BAG = TableSchema(id=TableId(namespace="shop", name="bag"), columns=COLUMNS)
@@ -37,6 +41,8 @@ class Change:
     op: int
     before: Row | None
     after: Row | None
+    lacks_before: frozenset[str] = frozenset()
+    lacks_after: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -62,16 +68,25 @@ def _rows(table: TableSchema, mine: list[tuple[int, int, Change]]) -> RowBlock:
     def images(values: list[Row | None]) -> pa.StructArray | None:
         return pa.array(values, row_struct(table)) if any(v is not None for v in values) else None
 
+    def masks(lacking: list[frozenset[str]]) -> Any:
+        return np.array([[n in names for names in lacking] for n in table.names], np.bool_) if any(lacking) else None
+
     return RowBlock(
         table=table,
         op=np.array([c.op for _, _, c in mine], np.int8),
-        before=images([c.before for _, _, c in mine]),
-        after=images([c.after for _, _, c in mine]),
+        before=images([_without(c.before, c.lacks_before) for _, _, c in mine]),
+        after=images([_without(c.after, c.lacks_after) for _, _, c in mine]),
+        unavailable_before=masks([c.lacks_before for _, _, c in mine]),
+        unavailable_after=masks([c.lacks_after for _, _, c in mine]),
         order=np.array([order for order, _, _ in mine], np.int64),
         transaction=np.array([n for _, n, _ in mine], np.int32),
         ts_us=np.array([1_000_000 + order for order, _, _ in mine], np.int64),
         source={"entry": pa.array([order for order, _, _ in mine], pa.int64())},
     )
+
+
+def _without(row: Row | None, columns: frozenset[str]) -> Row | None:
+    return None if row is None else {n: None if n in columns else v for n, v in row.items()}
 
 
 def _envelope(**properties: Any) -> Envelope:
@@ -87,6 +102,8 @@ def _events(batches: list[EventBatch]) -> list[Row]:
         assert (rows[0]["seq"], rows[-1]["seq"]) == (batch.first_seq, batch.last_seq)
         assert [r["seq"] for r in rows] == sorted(r["seq"] for r in rows)
         assert Counter(r["op"] for r in rows) == batch.counts
+        lists = (r[name] or [] for r in rows for name in ("unavailable", "unavailable_before"))
+        assert {name for names in lists for name in names} == batch.unavailable
         events += [r | {"topic": batch.topic} for r in rows]
     return sorted(events, key=lambda e: e["seq"])
 
@@ -124,7 +141,7 @@ class Model:
         if change.op == UPDATE and key and old != new:
             return [
                 self.event(change, "d", old, change.before, None),
-                self.event(change, "c", new, None, change.after),
+                self.event(change, "c", new, None, change.after) | {"previous_key": old},
             ]
         return [
             self.event(change, OPERATIONS[change.op], old if change.op == DELETE else new, change.before, change.after)
@@ -138,10 +155,17 @@ class Model:
         transaction = {
             "id": self.transaction, "total_order": self.total, "data_collection_order": self.of_topic[topic],
         }  # fmt: skip
+        told, old = self.image(_without(after, change.lacks_after)), self.image(_without(before, change.lacks_before))
+        lacking, before_lacks = self.names(change.lacks_after, after), self.names(change.lacks_before, before)
         return {
-            "topic": topic, "seq": self.seq, "op": op, "key": key, "before": self.image(before), "after": self.image(after),
-            "transaction": transaction,
+            "topic": topic, "seq": self.seq, "op": op, "key": key, "before": old, "after": told, "transaction": transaction,
+            "previous_key": None, "unavailable": before_lacks if op == "d" else lacking,
+            "unavailable_before": None if op == "d" else before_lacks,
         }  # fmt: skip
+
+    def names(self, lacking: frozenset[str], image: Row | None) -> list[str] | None:
+        shown = sorted(lacking & set(self.image(image) or {}))
+        return shown or None
 
     def key(self, row: Row | None, names: tuple[str, ...]) -> Row | None:
         return {n: row[n] for n in names} if row is not None and names else None
@@ -155,16 +179,22 @@ _row = st.fixed_dictionaries(
         "a": st.none() | st.integers(0, 2),
         "b": st.sampled_from([None, "", "x", "ö"]),
         "c": st.none() | st.integers(0, 9),
+        "d": st.none() | st.integers(0, 9),
     }
 )
+_lacks = st.sampled_from(
+    [frozenset[str](), frozenset[str](), frozenset({"c"}), frozenset({"d"}), frozenset({"c", "d"})]
+)
 _change = st.builds(
-    lambda table, op, before, after: Change(
-        table, op, None if op == CREATE else before, None if op == DELETE else after
+    lambda table, op, before, after, *lacking: Change(
+        table, op, None if op == CREATE else before, None if op == DELETE else after, *lacking
     ),
     st.sampled_from(TABLES),
     st.sampled_from([CREATE, UPDATE, UPDATE, DELETE]),
     _row,
     _row,
+    _lacks,
+    _lacks,
 )
 _cut = st.lists(st.lists(_change, max_size=4), min_size=1, max_size=3)
 
@@ -189,7 +219,7 @@ _excluded: dict[str, tuple[str, ...]] = {"": (), r"shop\..*\.c": ("c",), r"shop\
 _keys: dict[str, dict[str, tuple[str, ...]]] = {
     "": {},
     "shop.bag:a": {"bag": ("a",)},
-    "shop.(.*):c,b": {t.id.name: ("c", "b") for t in TABLES},
+    "shop.(.*):b": {t.id.name: ("b",) for t in TABLES},
 }
 
 
@@ -239,14 +269,14 @@ def _one(change: Change, envelope: Envelope | None = None, **options: Any) -> Ro
     return event
 
 
-A, B = {"a": 1, "b": "x", "c": 1}, {"a": 2, "b": "x", "c": 1}
+A, B = {"a": 1, "b": "x", "c": 1, "d": 1}, {"a": 2, "b": "x", "c": 1, "d": 1}
 
 
 def test_the_envelope_has_the_documented_fields() -> None:
     event = _one(Change(ORDERS, UPDATE, A, A | {"c": 9}))
     assert [n for n in event if n != "topic"] == [
-        "seq", "op", "key", "before", "after", "source", "transaction", "ts_ms", "ts_us", "ts_ns", "unavailable",
-        "schema_version",
+        "seq", "op", "key", "previous_key", "before", "after", "source", "transaction", "ts_ms", "ts_us", "ts_ns",
+        "unavailable", "unavailable_before", "schema_version",
     ]  # fmt: skip
     assert event["schema_version"] == 3
     assert event["ts_ms"] == event["ts_us"] // 1000 == event["ts_ns"] // 10**6
@@ -283,8 +313,8 @@ def test_the_topic_has_the_configured_delimiter() -> None:
 def test_an_excluded_key_column_is_in_the_key_and_not_in_the_images() -> None:
     event = _one(Change(ORDERS, UPDATE, A, A | {"c": 5}), _envelope(column_exclude_list="shop.orders.a"))
     assert event["key"] == {"a": 1}
-    assert event["before"] == {"b": "x", "c": 1}
-    assert event["after"] == {"b": "x", "c": 5}
+    assert event["before"] == {"b": "x", "c": 1, "d": 1}
+    assert event["after"] == {"b": "x", "c": 5, "d": 1}
 
 
 @pytest.mark.parametrize(("old", "new"), [(None, 1), (1, None)])
@@ -325,6 +355,8 @@ def test_all_blocks_of_a_topic_have_one_arrow_schema() -> None:
         [Change(ORDERS, DELETE, A, None)],
         [Change(ORDERS, UPDATE, A, B)],
         [Change(ORDERS, UPDATE, A, A), Change(ORDERS, CREATE, None, B)],
+        [Change(ORDERS, UPDATE, A, A, frozenset("cd"), frozenset("d"))],
+        [Change(ORDERS, UPDATE, A, B, frozenset("d"), frozenset("d")), Change(ORDERS, DELETE, A, None, frozenset("c"))],
     ]
     schemas = [b.events.schema for c in changes for b in envelope.encode(_block(Piece([("x", c)])), 0)[0]]
     schemas.append(envelope.truncate(ORDERS, 1, 0, {"entry": 1}).events.schema)
@@ -372,3 +404,55 @@ def test_rows_that_are_not_taken_are_not_counted_in_the_transaction() -> None:
     events = _events(envelope.encode(_block(Piece([("t", changes)])), 0)[0])
     assert [(e["seq"], e["transaction"]["total_order"]) for e in events] == [(1, 1), (2, 2)]
     assert [e["transaction"]["data_collection_order"] for e in events] == [1, 1]
+
+
+# values that the log does not have
+
+
+def test_the_create_of_a_key_change_names_the_old_key_and_what_it_lacks() -> None:
+    change = Change(ORDERS, UPDATE, A, B, frozenset({"c", "d"}), frozenset({"d"}))
+    deleted, created = _events(_envelope().encode(_block(Piece([("t", [change])])), 0)[0])
+    assert (deleted["previous_key"], deleted["unavailable"], deleted["unavailable_before"]) == (None, ["c", "d"], None)
+    assert (created["previous_key"], created["unavailable"], created["unavailable_before"]) == ({"a": 1}, ["d"], None)
+    assert (deleted["before"]["c"], created["after"]["c"], created["after"]["d"]) == (None, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("op", "before", "after"), [(CREATE, "", "a"), (UPDATE, "", "a"), (UPDATE, "a", ""), (DELETE, "a", "")]
+)
+def test_a_key_that_the_log_does_not_have_is_an_error_with_its_place(op: int, before: str, after: str) -> None:
+    images = (None if op == CREATE else A, None if op == DELETE else A)
+    lacking = Change(ORDERS, op, *images, frozenset(before), frozenset(after))
+    block = _block(Piece([("t", [Change(ORDERS, CREATE, None, B), lacking])]))
+    with pytest.raises(SchemaConflict, match=r"key column a[\s\S]*shop\.orders, before entry 0: entry 1[\s\S]*Repair"):
+        _envelope().encode(block, 0)
+
+
+def test_what_an_image_lacks_that_a_row_does_not_have_does_not_matter() -> None:
+    event = _one(Change(ORDERS, DELETE, A, None, frozenset(), frozenset("ad")))
+    assert (event["key"], event["unavailable"]) == ({"a": 1}, None)
+
+
+def test_columns_that_are_left_out_lack_nothing() -> None:
+    event = _one(
+        Change(ORDERS, UPDATE, A, A, frozenset("cd"), frozenset("cd")), _envelope(column_exclude_list="shop.orders.c")
+    )
+    assert (event["unavailable"], event["unavailable_before"]) == (["d"], ["d"])
+
+
+def test_a_column_that_cannot_be_captured_is_in_no_event() -> None:
+    columns = (*COLUMNS, Column(name="photo", type="null"))
+    table = TableSchema(id=TableId(namespace="s", name="t"), columns=columns, key=("a",))
+    changes = [
+        Change(table, CREATE, None, A, frozenset(), frozenset({"photo"})),
+        Change(table, UPDATE, A, B, frozenset({"photo"}), frozenset({"photo"})),
+    ]
+    block = LogBlock(
+        [_rows(table, [(i, 0, c) for i, c in enumerate(changes)])], Transactions(pa.array(["x"]), np.zeros(1, np.int64)),
+        MemoryPosition(0),
+    )  # fmt: skip
+    envelope = _envelope()
+    events = _events(envelope.encode(block, 0)[0])
+    assert [e["op"] for e in events] == ["c", "d", "c"]
+    assert all("photo" not in (e["after"] or e["before"]) and e["unavailable"] is None for e in events)
+    assert "photo" not in envelope.selected(table).names

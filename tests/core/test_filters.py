@@ -158,3 +158,51 @@ def test_a_rule_that_names_a_missing_column_is_refused_with_those_there_are() ->
     with pytest.raises(ConfigError, match=r"'nope', which is not a column of shop\.orders") as caught:
         _filters(message_key_columns="shop.orders:id,nope").select(ORDERS)
     assert "Id, line, n, note" in (caught.value.where or "")
+
+
+# tables with a level above the namespace
+
+EMPLOYEES = TableSchema(
+    id=TableId(namespace="HR", name="EMP", catalog="PDB1"),
+    columns=tuple(Column(name=n, type="int64") for n in ("ID", "BADGE", "PAY")),
+    key=("ID",),
+)
+
+
+@pytest.mark.parametrize("name", [r"HR\.EMP", r"PDB1\.HR\.EMP"])
+def test_lists_match_names_with_the_catalog_and_without(name: str) -> None:
+    assert _filters(snapshot_include_collection_list=name).snapshot(EMPLOYEES.id)
+    assert _filters(message_key_columns=f"{name}:BADGE").select(EMPLOYEES).key == ("BADGE",)
+    assert _filters(column_exclude_list=rf"{name}\.PAY").select(EMPLOYEES).names == ("ID", "BADGE")
+    assert _filters(column_include_list=rf"{name}\.PAY").select(EMPLOYEES).names == ("ID", "PAY")
+
+
+@pytest.mark.parametrize("name", [r"PDB2\.HR\.EMP", r"PDB1\.EMP", "EMP"])
+def test_lists_do_not_match_another_catalog_or_parts_of_the_name(name: str) -> None:
+    assert not _filters(snapshot_include_collection_list=name).snapshot(EMPLOYEES.id)
+    assert _filters(message_key_columns=f"{name}:BADGE").select(EMPLOYEES).key == ("ID",)
+    assert _filters(column_exclude_list=rf"{name}\.PAY").select(EMPLOYEES).names == EMPLOYEES.names
+
+
+# columns that cannot be captured
+
+
+def _with_photo(*key: str) -> TableSchema:
+    return ORDERS.model_copy(update={"columns": (*ORDERS.columns, Column(name="photo", type="null")), "key": key})
+
+
+def test_a_column_that_cannot_be_captured_is_not_in_the_captured_schema() -> None:
+    assert _filters().select(_with_photo("Id")) == ORDERS
+    assert _filters(column_include_list=r"shop\.orders\.(photo|n)").select(_with_photo("Id")).names == ("Id", "n")
+
+
+def test_a_key_with_a_column_that_cannot_be_captured_is_no_key() -> None:
+    assert _filters().select(_with_photo("Id", "photo")).key == ()
+    with pytest.raises(ConfigError, match=r"'photo', which is not a column of shop.orders that can be captured"):
+        _filters(message_key_columns="shop.orders:Id,photo").select(_with_photo("Id"))
+
+
+def test_a_table_without_a_column_that_can_be_captured_is_refused() -> None:
+    table = ORDERS.model_copy(update={"columns": (Column(name="photo", type="null"),), "key": ()})
+    with pytest.raises(ConfigError, match="none of a type that can be captured"):
+        _filters().select(table)

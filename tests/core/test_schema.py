@@ -91,6 +91,13 @@ def test_the_catalog_is_not_part_of_a_tables_name() -> None:
     assert hash(table) == hash(TableId(namespace="hr", name="emp"))
 
 
+def test_the_database_of_a_table_is_its_highest_level() -> None:
+    assert TableId(namespace="HR", name="EMP", catalog="PDB1").database == "PDB1"
+    assert TableId(namespace="HR", name="EMP", catalog="PDB1").full_name == "PDB1.HR.EMP"
+    assert TableId(namespace="shop", name="orders").database == "shop"
+    assert TableId(namespace="shop", name="orders").full_name == "shop.orders"
+
+
 def test_schemas_are_frozen_and_know_no_other_fields() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         T.version = 2  # type: ignore[misc]

@@ -181,7 +181,20 @@ def test_a_renamed_column_keeps_its_values_unless_its_type_changes_too() -> None
 
 def test_an_inexact_change_is_in_doubt_whatever_the_structure() -> None:
     reason = rewrite_reason(_table(a="int64"), _change(table=_table(a="int64"), exact=False))
-    assert reason == "the statement may have changed values of existing rows"
+    assert reason == "rows may hold values that the log does not show"
+
+
+def test_a_table_created_with_rows_that_the_log_may_lack_is_in_doubt_from_the_first() -> None:
+    change = _change("CREATE", table=_table(a="int64"), exact=False)
+    assert rewrite_reason(None, change) == "rows may hold values that the log does not show"
+    assert rewrite_reason(_table(a="int64"), change) is not None
+
+
+def test_a_column_that_cannot_be_captured_leaves_nothing_in_doubt() -> None:
+    old, new = _table(a="int64"), _table(a="int64", photo="null")
+    assert rewrite_reason(old, _change(table=new)) is None
+    assert rewrite_reason(new, _change(table=_table(a="int64", picture="null"))) is None
+    assert rewrite_reason(new, _change(table=_table(a="int64", photo="string")))
 
 
 def test_a_drop_and_a_first_structure_leave_nothing_in_doubt() -> None:

@@ -114,6 +114,15 @@ class Adapter(abc.ABC):
     def small_blocks(self) -> AbstractContextManager[dict[str, Any]]:
         """While this is open, 3000 rows are more than a log block holds; gives properties for the connector."""
 
+    def create_sparse(
+        self, table: str, columns: Mapping[str, str], key: tuple[str, ...], sparse: tuple[str, ...]
+    ) -> bool:
+        """Create a table whose log has the values of some ``TEXT`` columns only where a statement sets them.
+
+        ``False``: this database logs all values.
+        """
+        return False
+
     def spoil(self) -> AbstractContextManager[str] | None:
         """Break a prerequisite and mend it at the end; gives what the finding's fix must name. ``None``: there is none."""
         return None
@@ -142,6 +151,31 @@ class SourceSuite:
         return db
 
     # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def test_values_that_the_log_leaves_out_stay_as_they_were(self, db: Adapter, tmp_path: Path) -> None:
+        if not db.create_sparse("t", {"id": INT, "n": INT, "big": TEXT}, ("id",), ("big",)):
+            pytest.skip("this database logs all values")
+        with db.transaction() as t:
+            t.insert("t", *({"id": i, "n": i, "big": f"long {i}"} for i in range(1, 6)))
+        connector = db.connector(tmp_path)
+        connector.capture()
+        with db.transaction() as t:
+            t.insert("t", {"id": 6, "n": 6, "big": "long 6"})
+            t.update("t", {"id": 1}, {"n": 10})
+            t.update("t", {"id": 2}, {"big": None})
+            t.update("t", {"id": 2}, {"n": 20})
+            t.update("t", {"id": 3}, {"id": 30})
+            t.update("t", {"id": 30}, {"n": 30})
+            t.delete("t", {"id": 4})
+            t.update("t", {"id": 6}, {"n": 60})
+        found = events(connector, connector.capture())
+        equal(connector, db, "t")
+        lists = [(e["op"], e["unavailable"], e["unavailable_before"]) for e in found]
+        big = ["big"]
+        assert lists == [
+            ("c", None, None), ("u", big, big), ("u", None, big), ("u", big, big), ("d", big, None), ("c", big, None),
+            ("u", big, big), ("d", big, None), ("u", big, big),
+        ]  # fmt: skip
 
     def test_snapshot_then_stream(self, ready: Adapter, tmp_path: Path) -> None:
         connector = ready.connector(tmp_path)

@@ -108,6 +108,7 @@ class Database(MemoryDatabase):
             columns = tuple(c.model_copy(update={"name": renamed.get(c.name, c.name)}) for c in schema.columns)
             key = tuple(renamed.get(name, name) for name in schema.key)
             schema = schema.model_copy(update={"columns": columns, "key": key})
+            self._sparse[schema.id] = frozenset(renamed.get(name, name) for name in self._sparse[schema.id])
             self._rows[schema.id] = [{renamed.get(k, k): v for k, v in row.items()} for row in self._rows[schema.id]]
             names = {new: old for old, new in renamed.items()}
             self._alter(schema, _altered(schema, renamed=names), f"RENAME {renamed}")

@@ -422,10 +422,10 @@ def test_two_tables_in_one_place_are_refused(lake: Lake) -> None:
 # -- random -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_random_work_ends_equal(lake: Lake, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "sparse"), [(0, ()), (1, ()), (2, ("note",)), (3, ("note", "n"))])
+def test_random_work_ends_equal(lake: Lake, seed: int, sparse: tuple[str, ...]) -> None:
     r = random.Random(seed)
-    work = Workload(lake.connector.database)
+    work = Workload(lake.connector.database, sparse=sparse)
     for _ in range(4):
         for _ in range(r.choice((5, 40, 80))):
             work.step(r)

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.core.connector import Capture
-from airflow_provider_cdc.core.envelope import EventBatch
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.seams import BatchWriter
-from airflow_provider_cdc.runtime import open_source, parse_config
-from spark_jobs import reduce
+from spark_jobs import last
 from spark_jobs.datatypes import common, holds
 from spark_jobs.targets.delta import _PROPERTIES
 from tests.spark.lake import Lake
@@ -42,96 +35,120 @@ def test_of_each_key_the_event_with_the_highest_number_is_left(spark: SparkSessi
         }
         for seq in r.sample(range(10_000), 300)
     ]  # fmt: skip
-    last: dict[Any, Row] = {}
+    final: dict[Any, Row] = {}
     for event in sorted(events, key=lambda e: e["seq"]):
-        last[event["a"], event["b"]] = {k: v for k, v in event.items() if k != "seq"}
+        final[event["a"], event["b"]] = {k: v for k, v in event.items() if k != "seq"}
     frame = spark.createDataFrame(pa.Table.from_pylist(events))
-    assert _rows(reduce.last_per_key(frame, ("a", "b"))) == sorted(last.values(), key=repr)
+    assert _rows(last.last_per_key(frame, ("a", "b"))) == sorted(final.values(), key=repr)
 
 
+class _Model:
+    """Rows with names of their own, in a table and in events that leave values out: what reduced rows have to say."""
+
+    COLUMNS = ("v", "w")
+
+    def __init__(self, r: random.Random, *, moves: bool) -> None:
+        self.r, self.moves = r, moves
+        self.table = {k: {"k": k, "v": 1000 + k, "w": f"table {k}"} for k in range(1, 7)}
+        self.rows = {k: dict(row) for k, row in self.table.items()}
+        self.events: list[Row] = []
+        self.touched: set[int] = set()
+
+    def event(self, op: str, k: int, values: Row, told: Iterable[str], previous: int | None = None) -> None:
+        lacking = [] if op == "d" else [c for c in self.COLUMNS if c not in told]
+        shown = {c: values[c] if c in told else None for c in self.COLUMNS}
+        from_ = None if previous is None else {"k": previous}
+        seq = len(self.events) + 1
+        self.events.append({"seq": seq, "__op": op, "k": k, **shown, "__kept": lacking, "__from": from_})
+        self.touched.add(k)
+
+    def step(self) -> None:
+        r, kind = self.r, self.r.choice(["insert", "update", "update", "update", "delete", "move", "move", "swap"])
+        told = [c for c in self.COLUMNS if r.random() < 0.5]
+        values = {"v": r.choice([None, r.randrange(100)]), "w": r.choice([None, "", f"w{len(self.events)}"])}
+        free = [k for k in range(1, 11) if k not in self.rows]
+        if kind == "insert" and free:
+            k = r.choice(free)
+            self.event(r.choice("cr"), k, values, told)
+            self.rows[k] = {"k": k, **{c: values[c] if c in told else None for c in self.COLUMNS}}
+        elif kind == "update" and self.rows:
+            k = r.choice(sorted(self.rows))
+            self.event("u", k, values, told)
+            self.rows[k] |= {c: values[c] for c in told}
+        elif kind == "delete" and self.rows:
+            k = r.choice(sorted(self.rows))
+            self.event("d", k, {}, ())
+            del self.rows[k]
+        elif kind == "move" and self.moves and self.rows and free:
+            self.move(r.choice(sorted(self.rows)), r.choice(free), values, told)
+        elif kind == "swap" and self.moves and len(self.rows) > 1:
+            a, b = r.sample(sorted(self.rows), 2)
+            for old, new in ((a, 99), (b, a), (99, b)):
+                self.move(old, new, {}, ())
+
+    def move(self, old: int, new: int, values: Row, told: Iterable[str]) -> None:
+        # what the image before of a delete says does not count: here it says nothing at all
+        self.event("d", old, {}, ())
+        self.event("c", new, values, told, previous=old)
+        self.rows[new] = self.rows.pop(old) | {"k": new} | {c: values[c] for c in told}
+
+    def frame(self, spark: SparkSession) -> Any:
+        schema = pa.schema(
+            [("seq", pa.int64()), ("__op", pa.string()), ("k", pa.int64()), ("v", pa.int64()), ("w", pa.string()),
+             ("__kept", pa.list_(pa.string())), ("__from", pa.struct([("k", pa.int64())]))]
+        )  # fmt: skip
+        shuffled = self.r.sample(self.events, len(self.events))
+        frame = spark.createDataFrame(pa.Table.from_pylist(shuffled, schema=schema))
+        return frame if self.moves else frame.drop("__from")
+
+
+@pytest.mark.parametrize("moves", [False, True])
 @pytest.mark.parametrize("seed", range(6))
-def test_a_value_left_out_is_the_last_one_told_or_stays_the_tables(spark: SparkSession, seed: int) -> None:
-    r, columns = random.Random(seed), ("v", "w")
-    schema = pa.schema(
-        [("seq", pa.int64()), ("__op", pa.string()), ("k", pa.int64()), ("v", pa.int64()), ("w", pa.string())]
-    ).append(pa.field("__kept", pa.list_(pa.string())))
-    events = []
-    for seq in range(1, 200):
-        op = r.choice("cuuuuud")
-        kept = [c for c in columns if op == "u" and r.random() < 0.6]
-        values = {"v": r.choice([None, seq]), "w": r.choice([None, f"w{seq}"])}
-        event = {"seq": seq, "__op": op, "k": r.randrange(12), **values, "__kept": kept}
-        events.append(event | dict.fromkeys(kept))
-    expected: dict[int, Row] = {}
-    for event in events:
-        told = {c: event[c] for c in columns if c not in event["__kept"]}
-        row = expected.setdefault(event["k"], {"k": event["k"], "told": {}})
-        row["told"] |= told
-        row["__op"] = event["__op"]
-    wanted = [
-        {"__op": e["__op"], "k": k, **{c: e["told"].get(c) for c in columns},
-         "__kept": [c for c in columns if c not in e["told"]]}
-        for k, e in expected.items()
-    ]  # fmt: skip
-    r.shuffle(events)
-    frame = spark.createDataFrame(pa.Table.from_pylist(events, schema=schema))
-    assert _rows(reduce.last_per_key(frame, ("k",))) == sorted(wanted, key=repr)
+def test_a_value_left_out_is_that_of_the_same_row_before(spark: SparkSession, seed: int, moves: bool) -> None:
+    model = _Model(random.Random(seed), moves=moves)
+    for _ in range(60):
+        model.step()
+    there = spark.createDataFrame(pa.Table.from_pylist(list(model.table.values())))
+    rows = last.last_per_key(model.frame(spark), ("k",), model.COLUMNS)
+    if moves:
+        rows = last.inherited(rows, there, ("k",), model.COLUMNS)
+    merged = {k: dict(row) for k, row in model.table.items()}
+    found = _rows(rows)
+    assert {row["k"] for row in found} == model.touched
+    for row in found:
+        old = merged.pop(row["k"], None)
+        if row["__op"] != "d":
+            kept = {c: old[c] if old is not None else None for c in row["__kept"]}
+            merged[row["k"]] = {c: row[c] for c in ("k", *model.COLUMNS)} | kept
+    assert merged == model.rows
+
+
+def test_a_row_may_change_its_key_any_number_of_times(spark: SparkSession) -> None:
+    model = _Model(random.Random(0), moves=True)
+    for old in range(100, 140):
+        model.move(1 if old == 100 else old, old + 1, {"v": 7}, ("v",) if old == 120 else ())
+    rows = last.last_per_key(model.frame(spark), ("k",), model.COLUMNS)
+    there = spark.createDataFrame(pa.Table.from_pylist(list(model.table.values())))
+    (row,) = [r for r in _rows(last.inherited(rows, there, ("k",), model.COLUMNS)) if r["__op"] != "d"]
+    assert (row["k"], row["v"], row["w"], row["__kept"]) == (140, 7, "table 1", [])
 
 
 # -- through the whole job --------------------------------------------------------------------------------------------
 
 
-class _LeavesOut:
-    """Writes events as a source does whose log lacks what an update did not touch: such values are absent, and named."""
-
-    def __init__(self, writer: BatchWriter, column: str) -> None:
-        self._writer, self._column = writer, column
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._writer, name)
-
-    def write(self, batch: EventBatch) -> None:
-        events, before = batch.events, batch.events["before"]
-        after = events["after"]
-        if self._column in after.type.names:
-            same = pc.equal(pc.struct_field(before, self._column), pc.struct_field(after, self._column))
-            lacking = pc.and_(pc.equal(events["op"].cast(pa.string()), "u"), pc.coalesce(same, pa.scalar(False)))
-            names = pa.array([[self._column] if x else None for x in lacking.to_pylist()], pa.list_(pa.string()))
-            events = events.set_column(events.schema.names.index("after"), "after", self._without(after, lacking))
-            batch.events = events.set_column(events.schema.names.index("unavailable"), "unavailable", names)
-        self._writer.write(batch)
-
-    def _without(self, image: pa.StructArray, lacking: pa.Array) -> pa.StructArray:
-        fields = [
-            pc.if_else(lacking, pa.scalar(None, f.type), image.field(i)) if f.name == self._column else image.field(i)
-            for i, f in enumerate(image.type)
-        ]
-        return pa.StructArray.from_arrays(fields, fields=list(image.type), mask=image.is_null())
-
-
-class _Log(ChangeLog):
-    column = "big"
-
-    def writer(self, *arguments: Any) -> Any:
-        return _LeavesOut(super().writer(*arguments), self.column)
-
-
-def _capture(lake: Lake) -> None:
-    connector = lake.connector
-    definition = connector.definition()
-    config = parse_config(definition)
-    with open_source(definition) as source:
-        log = _Log(definition.changelog)
-        Capture(connector.name, source, config, Filters(config), connector.store, log).run()
-
-
 def _big(lake: Lake, key: tuple[str, ...] = ("id",)) -> None:
-    lake.connector.database.create_table("s.t", {"id": "int64!", "n": "int32", "big": "string"}, key=key)
+    columns = {"id": "int64!", "n": "int32", "big": "string"}
+    lake.connector.database.create_table("s.t", columns, key=key, sparse=("big",))
     with lake.connector.database.transaction() as t:
         for i in range(5):
             t.insert("s.t", {"id": i, "n": i, "big": "long " * i})
-    _capture(lake)
-    lake.apply()
+    lake.follow()
+
+
+def _equal(lake: Lake) -> None:
+    db = lake.connector.database
+    names = db.view()[1].popitem()[1].names
+    assert lake.rows("s.t", *names) == sorted(db.rows("s.t"), key=repr)
 
 
 def test_a_value_that_the_log_does_not_hold_is_kept(lake: Lake) -> None:
@@ -145,39 +162,123 @@ def test_a_value_that_the_log_does_not_hold_is_kept(lake: Lake) -> None:
         t.delete("s.t", {"id": 4})
         t.insert("s.t", {"id": 4})
         t.update("s.t", {"id": 4}, {"n": 40})
-    _capture(lake)
-    lake.apply()
-    assert lake.rows("s.t") == sorted(lake.connector.database.rows("s.t"), key=repr)
+    lake.follow()
+    _equal(lake)
 
 
-@pytest.mark.parametrize("other", ["renamed", "rewritten"])
+def test_a_row_takes_the_value_that_the_log_does_not_hold_along_to_its_new_key(lake: Lake) -> None:
+    _big(lake)
+    with lake.connector.database.transaction() as t:
+        t.update("s.t", {"id": 1}, {"id": 100})
+        for old, new in ((2, -1), (3, 2), (-1, 3)):  # two rows exchange their keys
+            t.update("s.t", {"id": old}, {"id": new})
+        t.delete("s.t", {"id": 4})
+        t.update("s.t", {"id": 0}, {"id": 4, "n": 44})  # to a key that another row had
+        t.update("s.t", {"id": 4}, {"n": 45})
+    lake.follow()
+    _equal(lake)
+    lake.check()
+
+
+@pytest.mark.parametrize("other", ["renamed", "rewritten", "key renamed"])
 def test_a_value_that_the_log_does_not_hold_is_kept_while_columns_change(lake: Lake, other: str) -> None:
     _big(lake)
     db = lake.connector.database
     with db.transaction() as t:
         t.update("s.t", {"id": 1}, {"n": 10})
+        t.update("s.t", {"id": 3}, {"id": 300})
     if other == "renamed":
         db.rename_columns("s.t", big="bigger")
+    elif other == "key renamed":
+        db.rename_columns("s.t", id="number")
     else:
         db.drop_column("s.t", "n")
         db.add_column("s.t", "n", "string", "x")
+    key = "number" if other == "key renamed" else "id"
     with db.transaction() as t:
-        t.update("s.t", {"id": 2}, {"n": 20 if other == "renamed" else "20"})
-    _capture(lake)
-    lake.apply()
-    names = db.view()[1].popitem()[1].names
-    assert lake.rows("s.t", *names) == sorted(db.rows("s.t"), key=repr)
+        t.update("s.t", {key: 2}, {"n": "20" if other == "rewritten" else 20})
+        t.update("s.t", {key: 300}, {key: 301})
+    lake.follow()
+    _equal(lake)
 
 
-def test_values_left_out_of_a_table_without_a_key_are_an_error(lake: Lake) -> None:
+def test_a_new_column_that_updates_leave_out_has_its_default(lake: Lake) -> None:
+    _big(lake)
+    db = lake.connector.database
+    db.add_column("s.t", "more", "string", "default")
+    db.make_sparse("s.t", "more")
+    with db.transaction() as t:
+        t.update("s.t", {"id": 1}, {"n": 10})
+        t.update("s.t", {"id": 2}, {"id": 200})
+    lake.follow()
+    _equal(lake)
+
+
+def test_a_row_that_begins_without_a_value_inherits_none(lake: Lake) -> None:
+    _big(lake)
+    db = lake.connector.database
+    with db.transaction() as t:
+        t.delete("s.t", {"id": 1})
+        t.insert("s.t", {"id": 1, "n": 1, "big": "not in the log"}, logged=("id", "n"))
+    lake.follow()
+    assert lake.rows("s.t")[1] == {"id": 1, "n": 1, "big": None}
+
+
+@pytest.mark.parametrize("change", ["update", "delete"])
+def test_values_left_out_of_a_table_without_a_key_are_an_error(lake: Lake, change: str) -> None:
     _big(lake, key=())
     before = lake.rows("s.t")
     with lake.connector.database.transaction() as t:
-        t.update("s.t", {"id": 1}, {"n": 10})
-    _capture(lake)
-    with pytest.raises(TargetError, match=r"lack values of columns[\s\S]*message\.key\.columns"):
+        if change == "update":
+            t.update("s.t", {"id": 1}, {"n": 10})
+        else:
+            t.delete("s.t", {"id": 1})
+    lake.connector.capture()
+    with pytest.raises(TargetError, match=r"lack values of columns \(big\)[\s\S]*message\.key\.columns"):
         lake.apply()
     assert lake.rows("s.t") == before
+
+
+def test_nanoseconds_are_exact_texts_in_the_order_of_time(lake: Lake) -> None:
+    db = lake.connector.database
+    db.create_table("s.t", {"at": "timestamp[ns]!", "utc": "timestamp[ns, tz=UTC]"}, key=("at",))
+    nanos = [0, -1, 999, 1_709_208_000_123_456_789, -9_223_372_036_854_775_807, 9_223_372_036_854_775_807]
+    with db.transaction() as t:
+        for n in nanos:
+            t.insert("s.t", {"at": _nanos(n), "utc": _nanos(n, "UTC")})
+    lake.follow()
+    db.add_column("s.t", "then", "timestamp[ns]", _nanos(1_709_208_000_500_000_000), text="2024-02-29 12:00:00.5")
+    with db.transaction() as t:
+        t.update("s.t", {"at": _nanos(0)}, {"utc": None})
+        t.update("s.t", {"at": _nanos(999)}, {"at": _nanos(1000)})
+    lake.follow()
+    rows = lake.frame("s.t").orderBy("at").toArrow().to_pylist()
+    assert [row["at"] for row in rows] == [
+        "1677-09-21 00:12:43.145224193", "1969-12-31 23:59:59.999999999", "1970-01-01 00:00:00.000000000",
+        "1970-01-01 00:00:00.000001000", "2024-02-29 12:00:00.123456789", "2262-04-11 23:47:16.854775807",
+    ]  # fmt: skip
+    assert [row["utc"] for row in rows[1:5]] == [
+        "1969-12-31 23:59:59.999999999Z", None, "1970-01-01 00:00:00.000000999Z", "2024-02-29 12:00:00.123456789Z",
+    ]  # fmt: skip
+    assert {row["then"] for row in rows} == {"2024-02-29 12:00:00.500000000"}
+
+
+def _nanos(n: int, zone: str | None = None) -> pa.Scalar:
+    return pa.scalar(n, pa.int64()).cast(pa.timestamp("ns", tz=zone))
+
+
+def test_a_column_that_cannot_be_captured_is_in_no_table(lake: Lake) -> None:
+    db = lake.connector.database
+    db.create_table("s.t", {"id": "int64!", "photo": "null", "note": "string"}, key=("id",), sparse=("photo",))
+    with db.transaction() as t:
+        t.insert("s.t", {"id": 1, "note": "a"})
+    lake.follow()
+    with db.transaction() as t:
+        t.update("s.t", {"id": 1}, {"id": 2})
+        t.insert("s.t", {"id": 3})
+        t.delete("s.t", {"id": 3})
+    lake.follow()
+    assert lake.rows("s.t") == [{"id": 2, "note": "a"}]
 
 
 def test_a_key_that_may_be_null_is_one_key(make_lake: Callable[..., Lake], tmp_path: Path) -> None:

@@ -21,10 +21,11 @@ class Workload:
     """Changes of every kind to a few small tables. One of them has no key; tables come and go, columns too.
 
     :param ddl: how likely a step is a DDL statement instead of a transaction
+    :param sparse: columns of the tables with a key whose values the log has only where a statement sets them
     """
 
-    def __init__(self, database: MemoryDatabase, *, ddl: float = 0.15) -> None:
-        self.db, self._ddl = database, ddl
+    def __init__(self, database: MemoryDatabase, *, ddl: float = 0.15, sparse: tuple[str, ...] = ()) -> None:
+        self.db, self._ddl, self._sparse = database, ddl, sparse
         self._ids = 0
         self._columns = 0
         for name in TABLES:
@@ -106,7 +107,9 @@ class Workload:
     # -- structure ----------------------------------------------------------------------------------------------------
 
     def _create(self, name: str) -> None:
-        self.db.create_table(f"{NAMESPACE}.{name}", COLUMNS, key=() if name == KEYLESS else ("id",))
+        keyless = name == KEYLESS
+        sparse = () if keyless else self._sparse
+        self.db.create_table(f"{NAMESPACE}.{name}", COLUMNS, key=() if keyless else ("id",), sparse=sparse)
 
     def _statement(self, r: Random) -> None:
         if not self.tables:

@@ -2,6 +2,9 @@
 
 A create must meet an absent key, an update and a delete must find exactly the row that their ``before`` says, sequence numbers
 must be dense. Whoever loses, repeats, reorders or garbles an event is found at that event, not at the end.
+
+A value that an event leaves out (``unavailable``) stays as it was, also where the row gets another key; what a create or a read
+leaves out is NULL.
 """
 
 from __future__ import annotations
@@ -51,6 +54,7 @@ class Replay:
         self.seq = 0
         self.batch = 0
         self.operations: Counter[str] = Counter()
+        self._gone: dict[str, tuple[int, Row]] = {}
         self.transactions: dict[str, list[int]] = {}
         """Transaction id → ``total_order`` of its events, with ``provide.transaction.metadata``."""
 
@@ -103,13 +107,34 @@ class Replay:
             raise Illegal(f"{op} of {key} in {event['topic']}, which is there already: {event['seq']}")
         if op in ("u", "d") and there is None:
             raise Illegal(f"{op} of {key} in {event['topic']}, which is not there: {event['seq']}")
-        if op in ("u", "d") and not _equal(before, there):
+        lacking = event["unavailable"] or []
+        not_told = lacking if op == "d" else event["unavailable_before"] or []
+        if op in ("u", "d") and not _equal(_without(before, not_told), _without(there, not_told)):
             raise Illegal(f"{op} of {key} in {event['topic']} at {event['seq']}: before is {before}, there is {there}")
+        if any(
+            image is not None and image[c] is not None
+            for image, names in ((before, not_told), (after, lacking if after else []))
+            for c in names
+        ):
+            raise Illegal(
+                f"{op} of {key} in {event['topic']} at {event['seq']} has a value that is said to be unavailable"
+            )
         if op == "d":
-            del table.rows[key]
+            self._gone[event["topic"]] = event["seq"], table.rows.pop(key)
         else:
             assert after is not None
-            table.rows[key] = after
+            table.rows[key] = after | {c: self._before(event, table, there)[c] for c in lacking}
+
+    def _before(self, event: Row, table: Table, there: Row | None) -> Row:
+        """The row as it was before an event, with NULL for what begins with it."""
+        if there is not None:
+            return there
+        if event["previous_key"] is None:
+            return dict.fromkeys(table.schema.names)
+        seq, row = self._gone[event["topic"]]
+        if seq != event["seq"] - 1 or any(row[c] != v for c, v in event["previous_key"].items()):
+            raise Illegal(f"the row of {event['previous_key']} in {event['topic']} did not end before {event['seq']}")
+        return row
 
     def _bag(self, table: Table, event: Row, before: Row | None, after: Row | None) -> None:
         if before is not None:
@@ -175,6 +200,10 @@ def _cast(text: str | None, type_: str) -> Any:
 
 def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else tuple(value.items()) if isinstance(value, dict) else value
+
+
+def _without(row: Row | None, columns: list[str]) -> Row | None:
+    return None if row is None else {c: v for c, v in row.items() if c not in columns}
 
 
 def _equal(a: Row | None, b: Row | None) -> bool:

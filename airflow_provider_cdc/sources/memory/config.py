@@ -21,6 +21,12 @@ class MemoryConfig(ConnectorConfig):
         description="Rows per log block and snapshot block; small values test more.",
     )
 
+    unavailable_value_placeholder: str = Field(
+        "__debezium_unavailable_value",
+        alias="unavailable.value.placeholder",
+        description="In the Debezium JSON form, stands for a value that the log does not have.",
+    )
+
     FORM: ClassVar[ConnectionForm] = ConnectionForm(
         labels={"host": "Database of this process"}, hidden=("schema", "login", "password", "port", "extra")
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class RowChange:
-    """One row of a transaction, as logged."""
+    """One row of a transaction, as logged. An image lacks the columns whose values the log does not have."""
 
     table: TableSchema
     op: int
@@ -50,14 +50,18 @@ class Entry:
 
 
 class MemoryDatabase:
-    """Tables by name, a log from entry ``oldest`` on. Thread-safe."""
+    """Tables by name, a log from entry ``oldest`` on. Thread-safe.
 
-    def __init__(self, name: str) -> None:
-        self.name, self.lock = name, threading.RLock()
+    :param catalog: the level above the namespace of all tables
+    """
+
+    def __init__(self, name: str, *, catalog: str | None = None) -> None:
+        self.name, self.catalog, self.lock = name, catalog, threading.RLock()
         self.log: list[Entry] = []
         self.oldest = 0
         self._schemas: dict[TableId, TableSchema] = {}
         self._rows: dict[TableId, list[Row]] = {}
+        self._sparse: dict[TableId, frozenset[str]] = {}
         self.clock: Callable[[], int] = _now_us
         DATABASES[name] = self
 
@@ -66,7 +70,7 @@ class MemoryDatabase:
     def rows(self, table: str) -> list[Row]:
         """A copy of a table's rows."""
         with self.lock:
-            return [dict(row) for row in self._rows[_id(table)]]
+            return [dict(row) for row in self._rows[self.id(table)]]
 
     def view(self) -> tuple[int, dict[TableId, TableSchema], dict[TableId, list[Row]]]:
         """End of the log, structures and rows, consistent with each other."""
@@ -75,27 +79,52 @@ class MemoryDatabase:
 
     # -- structure ----------------------------------------------------------------------------------------------------
 
-    def create_table(self, table: str, columns: Mapping[str, str], key: tuple[str, ...] = ()) -> None:
-        """:param columns: name → change log type; a ``!`` at the end makes it not nullable"""
+    def id(self, table: str) -> TableId:
+        """The id of a table that is called ``namespace.name``."""
+        namespace, _, name = table.partition(".")
+        return TableId(namespace=namespace, name=name, catalog=self.catalog)
+
+    def create_table(
+        self,
+        table: str,
+        columns: Mapping[str, str],
+        key: tuple[str, ...] = (),
+        *,
+        sparse: Iterable[str] = (),
+        rows: Iterable[Row] = (),
+    ) -> None:
+        """
+        :param columns: name → change log type; a ``!`` at the end makes it not nullable
+        :param sparse: columns whose values the log has only where a statement sets them, as databases do with large ones
+        :param rows: what the table begins with, of which the log knows nothing (``CREATE TABLE … AS SELECT``)
+        """
         with self.lock:
             made = tuple(Column(name=n, type=t.rstrip("!"), nullable=not t.endswith("!")) for n, t in columns.items())
-            schema = TableSchema(id=_id(table), columns=made, key=key)
-            self._schemas[schema.id], self._rows[schema.id] = schema, []
-            self._ddl(f"CREATE TABLE {table}", TableChange(type="CREATE", id=schema.id, table=schema))
+            schema = TableSchema(id=self.id(table), columns=made, key=key)
+            hidden = [{name: row.get(name) for name in schema.names} for row in rows]
+            self._schemas[schema.id], self._rows[schema.id] = schema, hidden
+            self._sparse[schema.id] = frozenset(sparse)
+            change = TableChange(type="CREATE", id=schema.id, table=schema, exact=not hidden)
+            self._ddl(f"CREATE TABLE {table}", change)
 
-    def add_column(self, table: str, name: str, type_: str, value: Any = None) -> None:
-        """Add a column; existing rows get ``value``."""
+    def add_column(self, table: str, name: str, type_: str, value: Any = None, *, text: str | None = None) -> None:
+        """Add a column; existing rows get ``value``, which is ``text`` in the statement."""
         with self.lock:
-            schema = self._schemas[_id(table)]
+            schema = self._schemas[self.id(table)]
             schema = schema.model_copy(update={"columns": (*schema.columns, Column(name=name, type=type_))})
             for row in self._own(schema.id):
                 row[name] = value
-            fill = {name: None if value is None else str(value)}
+            fill = {name: None if value is None else text or str(value)}
             self._alter(schema, TableChange(type="ALTER", id=schema.id, table=schema, added=fill), f"ADD COLUMN {name}")
+
+    def make_sparse(self, table: str, *columns: str) -> None:
+        """From now on the log has values of these columns only where a statement sets them."""
+        with self.lock:
+            self._sparse[self.id(table)] |= set(columns)
 
     def drop_column(self, table: str, name: str) -> None:
         with self.lock:
-            schema = self._schemas[_id(table)]
+            schema = self._schemas[self.id(table)]
             schema = schema.model_copy(update={"columns": tuple(c for c in schema.columns if c.name != name)})
             for row in self._own(schema.id):
                 del row[name]
@@ -103,19 +132,20 @@ class MemoryDatabase:
 
     def rename_column(self, table: str, old: str, new: str) -> None:
         with self.lock:
-            schema = self._schemas[_id(table)]
+            schema = self._schemas[self.id(table)]
             columns = tuple(c.model_copy(update={"name": new}) if c.name == old else c for c in schema.columns)
             key = tuple(new if name == old else name for name in schema.key)
             schema = schema.model_copy(update={"columns": columns, "key": key})
             for row in self._own(schema.id):
                 row[new] = row.pop(old)
+            self._sparse[schema.id] = frozenset(new if name == old else name for name in self._sparse[schema.id])
             change = TableChange(type="ALTER", id=schema.id, table=schema, renamed={new: old})
             self._alter(schema, change, f"RENAME COLUMN {old} TO {new}")
 
     def change_column(self, table: str, name: str, type_: str, convert: Any) -> None:
         """Give a column another type; ``convert`` is called with each existing value that is not ``None``."""
         with self.lock:
-            schema = self._schemas[_id(table)]
+            schema = self._schemas[self.id(table)]
             columns = tuple(c.model_copy(update={"type": type_}) if c.name == name else c for c in schema.columns)
             schema = schema.model_copy(update={"columns": columns})
             for row in self._own(schema.id):
@@ -125,23 +155,25 @@ class MemoryDatabase:
     def rename_tables(self, *pairs: tuple[str, str]) -> None:
         """Give tables new names in one statement: ``("shop.a", "shop.b"), ("shop.b", "shop.a")`` swaps two."""
         with self.lock:
-            moved = [(_id(old), _id(new), self._schemas.pop(_id(old)), self._rows.pop(_id(old))) for old, new in pairs]
+            ids = [(self.id(old), self.id(new)) for old, new in pairs]
+            moved = [(a, b, self._schemas.pop(a), self._rows.pop(a), self._sparse.pop(a)) for a, b in ids]
             changes = []
-            for old, new, schema, rows in moved:
-                self._schemas[new], self._rows[new] = schema.model_copy(update={"id": new}), rows
-                changes.append(TableChange(type="ALTER", id=new, previous_id=old, table=self._schemas[new]))
+            for before, after, schema, rows, sparse in moved:
+                self._schemas[after], self._rows[after] = schema.model_copy(update={"id": after}), rows
+                self._sparse[after] = sparse
+                changes.append(TableChange(type="ALTER", id=after, previous_id=before, table=self._schemas[after]))
             self._ddl("RENAME TABLE " + ", ".join(f"{old} TO {new}" for old, new in pairs), *changes)
 
     def drop_table(self, table: str) -> None:
         with self.lock:
-            schema = self._schemas.pop(_id(table))
+            schema = self._schemas.pop(self.id(table))
             del self._rows[schema.id]
             self._ddl(f"DROP TABLE {table}", TableChange(type="DROP", id=schema.id))
 
     def truncate(self, table: str) -> None:
         with self.lock:
-            self._rows[_id(table)] = []
-            self.log.append(Entry(self.clock(), ddl=f"TRUNCATE TABLE {table}", truncated=_id(table)))
+            self._rows[self.id(table)] = []
+            self.log.append(Entry(self.clock(), ddl=f"TRUNCATE TABLE {table}", truncated=self.id(table)))
 
     def purge(self, upto: int | None = None) -> None:
         """Forget log entries, as a server does with old log files."""
@@ -185,30 +217,33 @@ class Transaction:
         self.changes: list[RowChange] = []
         self.void = 0
 
-    def insert(self, table: str, row: Row) -> None:
-        schema = self._db._schemas[_id(table)]
+    def insert(self, table: str, row: Row, *, logged: Iterable[str] | None = None) -> None:
+        """:param logged: columns whose values the log has; by default all"""
+        schema = self._db._schemas[self._db.id(table)]
         full = {name: row.get(name) for name in schema.names}
         self._db._rows[schema.id].append(full)
-        self.changes.append(RowChange(schema, CREATE, None, full))
+        left_out = set() if logged is None else set(full) - set(logged)
+        self.changes.append(RowChange(schema, CREATE, None, _without(full, left_out)))
 
     def update(self, table: str, where: Row, values: Row) -> int:
         """Change the rows that equal ``where``; returns how many."""
-        schema = self._db._schemas[_id(table)]
-        rows, n = self._db._rows[schema.id], 0
+        schema = self._db._schemas[self._db.id(table)]
+        rows, sparse, n = self._db._rows[schema.id], self._db._sparse[schema.id], 0
         for i, row in enumerate(rows):
             if _matches(row, where):
                 rows[i] = {**row, **values}
-                self.changes.append(RowChange(schema, UPDATE, row, rows[i]))
+                before, after = _without(row, sparse), _without(rows[i], sparse - values.keys())
+                self.changes.append(RowChange(schema, UPDATE, before, after))
                 n += 1
         return n
 
     def delete(self, table: str, where: Row) -> int:
         """Remove the rows that equal ``where``; returns how many."""
-        schema = self._db._schemas[_id(table)]
+        schema = self._db._schemas[self._db.id(table)]
         kept, n = [], 0
         for row in self._db._rows[schema.id]:
             if _matches(row, where):
-                self.changes.append(RowChange(schema, DELETE, row, None))
+                self.changes.append(RowChange(schema, DELETE, _without(row, self._db._sparse[schema.id]), None))
                 n += 1
             else:
                 kept.append(row)
@@ -217,7 +252,7 @@ class Transaction:
 
     def log_void(self, table: str, row: Row) -> None:
         """Log an insert that the same transaction has taken back, as a log with partial rollbacks has it."""
-        schema = self._db._schemas[_id(table)]
+        schema = self._db._schemas[self._db.id(table)]
         full = {name: row.get(name) for name in schema.names}
         self.changes.insert(self.void, RowChange(schema, CREATE, None, full))
         self.void += 1
@@ -227,10 +262,9 @@ def _now_us() -> int:
     return time.time_ns() // 1000
 
 
-def _id(name: str) -> TableId:
-    namespace, _, table = name.partition(".")
-    return TableId(namespace=namespace, name=table)
-
-
 def _matches(row: Row, where: Row) -> bool:
     return all(row[name] == value for name, value in where.items())
+
+
+def _without(row: Row, columns: Set[str]) -> Row:
+    return {name: value for name, value in row.items() if name not in columns}

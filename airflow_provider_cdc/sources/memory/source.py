@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.config import ConnectorConfig
@@ -95,7 +96,7 @@ class MemorySource(Source):
         after = MemoryPosition(at + 1)
         if entry.changes:
             origin: dict[str, object] = {"entry": at, "row": 0}
-            yield SchemaChange(entry.ddl, entry.changes[0].id.namespace, entry.changes, after, entry.ts_us, origin)
+            yield SchemaChange(entry.ddl, entry.changes[0].id.database, entry.changes, after, entry.ts_us, origin)
         elif entry.truncated is not None:
             yield Truncate([entry.truncated], after, entry.ts_us, source={"entry": at, "row": 0})
         else:
@@ -121,7 +122,7 @@ class MemorySource(Source):
                     remedy="read the table again: snapshot.mode=always for one run",
                 )
             change = TableChange(type="CREATE" if known is None else "ALTER", id=table, table=present, exact=False)
-            yield SchemaChange("", table.namespace, [change], MemoryPosition(at), entry.ts_us, {"entry": at, "row": 0})
+            yield SchemaChange("", table.database, [change], MemoryPosition(at), entry.ts_us, {"entry": at, "row": 0})
 
     def _rows(self, entry: Entry, at: int, tables: Tables, lo: int, hi: int, *, closed: bool) -> Iterator[LogBlock]:
         """Rows ``lo`` to ``hi`` of a transaction, in blocks; the last one ends the transaction if ``closed``."""
@@ -152,6 +153,8 @@ class MemorySource(Source):
             transaction=np.zeros(n, np.int32),
             ts_us=np.full(n, entry.ts_us, np.int64),
             source={"entry": pa.array([at] * n, pa.int64()), "row": pa.array([i for _, i, _ in mine], pa.int32())},
+            unavailable_before=_lacking([c.before for _, _, c in mine], schema),
+            unavailable_after=_lacking([c.after for _, _, c in mine], schema),
         )
 
 
@@ -206,3 +209,9 @@ def _images(rows: Sequence[Row | None], schema: TableSchema) -> pa.StructArray |
     if all(row is None for row in rows):
         return None
     return pa.array(rows, row_struct(schema))
+
+
+def _lacking(rows: Sequence[Row | None], schema: TableSchema) -> npt.NDArray[np.bool_] | None:
+    """``[column, row]``: values that the log does not have."""
+    mask = np.array([[row is not None and name not in row for row in rows] for name in schema.names], np.bool_)
+    return mask if mask.any() else None

@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.events import LogItem
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableId, TableSchema
-from airflow_provider_cdc.core.source import Finding, SnapshotSession, Source, Tables
+from airflow_provider_cdc.core.source import VARIED, Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.catalogue import Catalogue
@@ -128,7 +128,7 @@ class MySqlSource(Source):
             pa.field("pos", pa.int64(), nullable=False),
             pa.field("row", pa.int32(), nullable=False),
             pa.field("thread", pa.int64()),
-            pa.field("query", pa.string()),
+            pa.field("query", pa.string(), metadata=VARIED),
         ]
 
     # -- connections --------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.mysql.kernels.jit import jit
+from airflow_provider_cdc.sources.jit import jit
 
 _CRC_TABLES: Final = 16
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.mysql.kernels.jit import jit
+from airflow_provider_cdc.sources.jit import jit
 
 
 @jit

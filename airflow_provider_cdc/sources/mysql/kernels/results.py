@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.mysql.kernels.jit import jit
+from airflow_provider_cdc.sources.jit import jit
 from airflow_provider_cdc.sources.mysql.kernels.numbers import days, is_date, little
 
 # kinds of this protocol, besides those of the log's kernel that mean the same

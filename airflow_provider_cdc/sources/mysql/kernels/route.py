@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.mysql.kernels.jit import jit
+from airflow_provider_cdc.sources.jit import jit
 from airflow_provider_cdc.sources.mysql.kernels.numbers import big, little, u32
 from airflow_provider_cdc.sources.mysql.kernels.split import (
     EV_LENGTH,

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.mysql.kernels.jit import jit
+from airflow_provider_cdc.sources.jit import jit
 from airflow_provider_cdc.sources.mysql.kernels.numbers import big, days, is_date, little, micros
 from airflow_provider_cdc.sources.mysql.kernels.split import EV_LENGTH, EV_START, EV_TYPE, HEADER
 

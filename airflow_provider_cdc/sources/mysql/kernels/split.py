@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from airflow_provider_cdc.sources.jit import jit
 from airflow_provider_cdc.sources.mysql.kernels.crc import crc32
-from airflow_provider_cdc.sources.mysql.kernels.jit import jit
 from airflow_provider_cdc.sources.mysql.kernels.numbers import u32
 
 EV_START: Final = 0  # of the event's header in the buffer

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from airflow_provider_cdc.sources.jit import jit
 from airflow_provider_cdc.sources.oracle.kernels import literals as li
-from airflow_provider_cdc.sources.oracle.kernels.jit import jit
 from airflow_provider_cdc.sources.oracle.kernels.numbers import (
     day_to_second,
     decimal,

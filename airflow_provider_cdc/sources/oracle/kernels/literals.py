@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.oracle.kernels.jit import jit
+from airflow_provider_cdc.sources.jit import jit
 
 # -- kinds of literals; ABSENT stands for a column that the statement does not name ------------------------------------------
 ABSENT: Final = 0

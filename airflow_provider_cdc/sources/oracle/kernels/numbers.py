@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.oracle.kernels.jit import jit
+from airflow_provider_cdc.sources.jit import jit
 
 MINUS: Final = 45
 PLUS: Final = 43
@@ -195,11 +195,14 @@ def float_text(buf: npt.NDArray[np.uint8], p: int, end: int, out: npt.NDArray[np
             q += 1
         return q
     digits = 0
+    exponent = 0
     seen = 0  # 1 = the point, 2 = the exponent
     while i < end:
         c = buf[i]
         if c >= 48 and c <= 57:
             digits += 1
+            if seen == 2:
+                exponent = min(exponent * 10 + c - 48, 999)
         elif c == POINT and seen == 0:
             seen = 1
             if digits == 0:
@@ -222,7 +225,8 @@ def float_text(buf: npt.NDArray[np.uint8], p: int, end: int, out: npt.NDArray[np
         out[q] = c
         q += 1
         i += 1
-    return q if digits > 0 else -1
+    # beyond this a value may be too large or too small for its column: the plain path looks
+    return q if digits > 0 and exponent < 30 else -1
 
 
 # -- dates ------------------------------------------------------------------------------------------------------------------------
@@ -361,7 +365,8 @@ def year_to_month(buf: npt.NDArray[np.uint8], p: int, end: int) -> tuple[bool, i
     year, p = digits(buf, p, end)
     if year < 0 or year > 99_999 or p >= end or buf[p] != MINUS:
         return False, 0
-    month, p = digits(buf, p + 1, end)
-    if month < 0 or month > 11 or p != end:
+    first = p + 1
+    month, p = digits(buf, first, end)
+    if month < 0 or month > 11 or p != end or p - first > 2:
         return False, 0
     return True, sign * (year * 12 + month) * 2_629_800_000_000

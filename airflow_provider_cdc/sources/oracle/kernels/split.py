@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.oracle.kernels.jit import jit
+from airflow_provider_cdc.sources.jit import jit
 from airflow_provider_cdc.sources.oracle.kernels.literals import ABSENT, NULL, UNKNOWN, as_bytes, begins, literal
 
 INSERT: Final = 1

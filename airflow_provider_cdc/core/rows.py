@@ -1,0 +1,184 @@
+"""Row blocks as events have them: images, keys, rows that are taken, updates that become two rows, and what the log left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc.core.errors import SchemaConflict
+from airflow_provider_cdc.core.events import CREATE, DELETE, READ, TRUNCATE, UPDATE, LogBlock, RowBlock
+from airflow_provider_cdc.core.schema import TableSchema
+
+Mask = npt.NDArray[np.bool_]
+
+NAMES = pa.list_(pa.dictionary(pa.int16(), pa.string()))
+"""Names of columns: for many events the same few."""
+
+
+@dataclass(slots=True)
+class Selected:
+    """What stays the same for all blocks of one table schema."""
+
+    topic: str
+    schema: TableSchema
+    images: tuple[int, ...] | None  # columns of the row images; None = all of them
+    names: npt.NDArray[np.str_]  # of the columns of the row images
+    key: tuple[int, ...]
+    image_type: pa.StructType
+    key_type: pa.StructType | None
+
+
+def image_of(image: pa.StructArray | None, selected: Selected, n: int) -> pa.StructArray:
+    """An image with the captured columns."""
+    if image is None:
+        return pa.nulls(n, selected.image_type)
+    if selected.images is None:
+        return image
+    mask = image.is_null() if image.null_count else None
+    children = [image.field(i) for i in selected.images]
+    return pa.StructArray.from_arrays(children, fields=list(selected.image_type), mask=mask)
+
+
+def key_of(rows: RowBlock, selected: Selected) -> pa.StructArray:
+    """Key of the image that a row ends with, or of the image before for a delete. Null for a truncate."""
+    assert selected.key_type is not None
+    before, after = rows.before, rows.after
+    if before is None and after is None:
+        return pa.nulls(len(rows), selected.key_type)
+    deleted = pa.array(rows.op == DELETE) if before is not None and after is not None else None
+    children = []
+    for i in selected.key:
+        if deleted is not None and before is not None and after is not None:
+            children.append(pc.if_else(deleted, before.field(i), after.field(i)))
+        else:
+            image = after if after is not None else before
+            assert image is not None
+            children.append(image.field(i))
+    return pa.StructArray.from_arrays(children, fields=list(selected.key_type))
+
+
+def take(rows: RowBlock, index: npt.NDArray[np.int64]) -> RowBlock:
+    """Some rows of a block."""
+    picked = pa.array(index)
+    before, after = rows.unavailable_before, rows.unavailable_after
+    return RowBlock(
+        table=rows.table,
+        op=rows.op[index],
+        before=rows.before.take(picked) if rows.before is not None else None,
+        after=rows.after.take(picked) if rows.after is not None else None,
+        order=rows.order[index],
+        transaction=rows.transaction[index] if rows.transaction is not None else None,
+        ts_us=rows.ts_us[index],
+        source={name: column.take(picked) for name, column in rows.source.items()},
+        unavailable_before=before[:, index] if before is not None else None,
+        unavailable_after=after[:, index] if after is not None else None,
+    )
+
+
+def split(
+    rows: RowBlock,
+    last: npt.NDArray[np.int64],
+    kept: Mask | None,
+    changed: Mask,
+    ordinals: npt.NDArray[np.int64] | None,
+    selected: Selected,
+) -> tuple[RowBlock, npt.NDArray[np.int64], Mask | None, npt.NDArray[np.int64] | None, pa.StructArray]:
+    """Each update that changes the key becomes two rows: a delete with the image before, a create with the image after.
+
+    The last of what is returned is ``previous_key``.
+    """
+    index = np.repeat(np.arange(len(rows)), np.where(changed, 2, 1))
+    pair = changed[index]
+    second = pair & (np.diff(index, prepend=-1) == 0)
+    first = pair & ~second
+    made = take(rows, index)
+    made.op = np.where(first, DELETE, np.where(second, CREATE, made.op)).astype(np.int8)
+    # a key change was found by comparing the two images
+    assert made.before is not None
+    assert made.after is not None
+    old = [made.before.field(i) for i in selected.key]
+    previous = pa.StructArray.from_arrays(old, fields=list(selected.key_type or ()), mask=pa.array(~second))
+    made.before = pc.if_else(pa.array(second), pa.scalar(None, made.before.type), made.before)
+    made.after = pc.if_else(pa.array(first), pa.scalar(None, made.after.type), made.after)
+    return (
+        made,
+        last[index] - first,
+        kept[index] if kept is not None else None,
+        ordinals[index] - first if ordinals is not None else None,
+        previous,
+    )
+
+
+# -- values that the log does not have --------------------------------------------------------------------------------
+
+
+def _masks(rows: RowBlock, selected: Selected) -> tuple[Mask | None, Mask | None]:
+    """``unavailable_before`` and ``unavailable_after``, of the columns that images have and the rows that have the image."""
+    found = []
+    for mask, operations in (
+        (rows.unavailable_before, (UPDATE, DELETE)),
+        (rows.unavailable_after, (READ, CREATE, UPDATE)),
+    ):
+        if mask is not None:
+            mask = (mask if selected.images is None else mask[list(selected.images)]) & np.isin(rows.op, operations)
+        found.append(mask if mask is not None and mask.any() else None)
+    return found[0], found[1]
+
+
+def lacking_columns(rows: RowBlock, selected: Selected) -> frozenset[str]:
+    """Columns of which any value is unavailable."""
+    masks = [mask.any(axis=1) for mask in _masks(rows, selected) if mask is not None]
+    return frozenset(str(name) for mask in masks for name in selected.names[mask])
+
+
+def unavailable_names(rows: RowBlock, selected: Selected) -> tuple[pa.ListArray, pa.ListArray]:
+    """``unavailable``, of the row that an event is about, and ``unavailable_before``, of an update's image before."""
+    before, after = _masks(rows, selected)
+    if before is None:
+        return _names(after, selected, len(rows)), pa.nulls(len(rows), NAMES)
+    gone = rows.op == DELETE
+    about = before & gone if after is None else np.where(gone, before, after)
+    return _names(about, selected, len(rows)), _names(before & ~gone, selected, len(rows))
+
+
+def _names(mask: Mask | None, selected: Selected, n: int) -> pa.ListArray:
+    """The names of a mask's columns, row by row; null for a row of which all values are there."""
+    if mask is None or not mask.any():
+        return pa.nulls(n, NAMES)
+    of_row = mask.sum(axis=0, dtype=np.int32)
+    ends = np.zeros(n + 1, np.int32)
+    np.cumsum(of_row, out=ends[1:])
+    columns = np.nonzero(mask.T)[1].astype(np.int16)
+    values = pa.DictionaryArray.from_arrays(pa.array(columns), pa.array(selected.names, pa.string()))
+    return pa.ListArray.from_arrays(pa.array(ends), values, type=NAMES, mask=pa.array(of_row == 0))
+
+
+def check_keys(rows: RowBlock, selected: Selected, block: LogBlock) -> None:
+    """A row without its whole key is an event of no row: nobody could say which one.
+
+    :raises SchemaConflict: the log does not have it
+    """
+    if rows.unavailable_before is None and rows.unavailable_after is None:
+        return
+    for mask, without in ((rows.unavailable_before, (READ, CREATE)), (rows.unavailable_after, (DELETE,))):
+        for i in selected.key if mask is not None else ():
+            assert mask is not None
+            missing = np.flatnonzero(mask[i] & ~np.isin(rows.op, (*without, TRUNCATE)))
+            if len(missing):
+                raise _no_key(rows, block, int(missing[0]), rows.table.names[i])
+
+
+def _no_key(rows: RowBlock, block: LogBlock, row: int, column: str) -> SchemaConflict:
+    place = {name: values[row].as_py() for name, values in rows.source.items()}
+    shown = ", ".join(f"{name} {value}" for name, value in place.items() if value is not None)
+    return SchemaConflict(
+        f"The log does not have the value of key column {column} for a change of {rows.table.id}.",
+        where=f"{rows.table.id}, before {block.position}: {shown}",
+        safe="Everything before this block is captured; no event was written under a wrong key.",
+        remedy="let the database log all columns of the table, or name logged columns as its key with message.key.columns; "
+        "then read it again with snapshot.mode=always for one run",
+    )

@@ -1,0 +1,47 @@
+"""How the kernels of all sources are compiled."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba as nb
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_HERE = Path(__file__)
+_MARK = b"import jit\n"
+
+
+def jit(function: _F) -> _F:
+    """Compile without the GIL, keep the result on disk until the source of any kernel of the same database changes.
+
+    ``NUMBA_BOUNDSCHECK=1`` turns the checks of indices on; give it a ``NUMBA_CACHE_DIR`` of its own.
+    """
+    compiled: Any = nb.njit(cache=True, nogil=True)(function)
+    if compiled is function:  # NUMBA_DISABLE_JIT=1
+        return function
+    file: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if not hasattr(file, "_source_stamp"):
+        return cast(_F, nb.njit(nogil=True)(function))
+    file._source_stamp = (file._source_stamp, stamp(_folder(Path(function.__code__.co_filename))))
+    return cast(_F, compiled)
+
+
+@cache
+def stamp(folder: Path) -> str:
+    """Stands for the sources of all kernels below a folder, and for how they are compiled.
+
+    numba compiles a kernel's helpers into it, yet keeps the result as long as the kernel's own file is the same: after an
+    upgrade that changed only a helper, the old machine code would go on running.
+    """
+    texts = [path.read_bytes() for path in sorted(folder.rglob("*.py"))]
+    return hashlib.sha256(b"".join([_HERE.read_bytes(), *(text for text in texts if _MARK in text)])).hexdigest()
+
+
+def _folder(file: Path) -> Path:
+    """The database's folder that a file is in; a file elsewhere stands for its own folder."""
+    above = [folder for folder in file.parents if folder.parent == _HERE.parent]
+    return above[0] if above else file.parent
