@@ -24,7 +24,7 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 AnyServer = TypeVar("AnyServer", bound=Server)
 
-SERVER_FIXTURES = {"mariadb", "mariadb_factory", "database", "postgres", "s3"}
+SERVER_FIXTURES = {"mariadb", "mariadb_factory", "database", "postgres", "s3", "oracle", "schema"}
 MYSQL_FIXTURES = {"mysql97", "mysql80", "mysql_factory"}
 SLOWNESS = ("server", "mysql", "airflow", "spark", "crash", "slow")
 

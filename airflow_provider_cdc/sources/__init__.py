@@ -18,6 +18,7 @@ SOURCES = {
     "memory": "airflow_provider_cdc.sources.memory.source:MemorySource",
     "mysql": "airflow_provider_cdc.sources.mysql.source:MySqlSource",
     "mariadb": "airflow_provider_cdc.sources.mysql.source:MariaDbSource",
+    "oracle": "airflow_provider_cdc.sources.oracle.source:OracleSource",
 }
 """Kind, as connector definitions spell it → class."""
 

@@ -1,4 +1,4 @@
-"""``dev/bench capture | snapshot | apply``."""
+"""``dev/bench capture | snapshot | apply | oracle``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from dev import paths
-from dev.benchmarks import apply, debezium, figures, machine
+from dev.benchmarks import apply, debezium, figures, machine, oracle
 from dev.benchmarks.figures import Bar
 from dev.benchmarks.ours import Ours
+from dev.benchmarks.runs import measured, measured_runs
 from dev.benchmarks.workload import DATABASE, Work
-from dev.bootstrap.report import Problem, Report, Step
+from dev.bootstrap.report import Problem, Report
 from dev.servers import MariaDb, MySql
 from dev.servers.mysql_family import MySqlFamily
 
@@ -34,9 +35,12 @@ def main() -> int:
     options = _arguments()
     folder = Path(tempfile.mkdtemp(prefix="cdc-bench-", dir=_scratch()))
     try:
-        with _server(options.server) as server:
-            bench = {"capture": _capture, "snapshot": _snapshot, "apply": apply.run}[options.what]
-            document, bars = bench(options, server, folder)
+        if options.what == "oracle":
+            document, bars = oracle.run(options, folder)
+        else:
+            with _server(options.server) as server:
+                bench = {"capture": _capture, "snapshot": _snapshot, "apply": apply.run}[options.what]
+                document, bars = bench(options, server, folder)
     except Problem as problem:
         print(f"\n{problem}", file=sys.stderr)
         return 1
@@ -56,7 +60,7 @@ def _capture(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> 
     """Row events that are in the binary log already."""
     table, rival = f"{DATABASE}.stream", not options.skip_debezium
     report = Report(4 + 3 * rival)
-    ours = Ours(server, options.server, table, folder / "ours")
+    ours = Ours.mysql(server, options.server, table, folder / "ours")
     other = debezium.Debezium(server, options.server, table, folder / "debezium")
     if rival:
         with report.step("Debezium") as step:
@@ -71,11 +75,11 @@ def _capture(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> 
                 other.run(0, step.progress, idle_s=8)
         with report.step(f"{options.rows:,} row events into the binary log") as step:
             Work(connection, step.progress).stream("stream", options.rows)
-    runs = _runs(options, report, ours, folder)
+    runs = measured_runs(options, report, ours, folder)
     theirs = None
     if rival:
         with report.step("Debezium captures") as step:
-            theirs = figures.summed_up([_measured(other.run(options.rows, step.progress), step)], "events")
+            theirs = figures.summed_up([measured(other.run(options.rows, step.progress), step)], "events")
     return _document(options, runs, theirs, "events"), CAPTURE_BARS
 
 
@@ -94,38 +98,13 @@ def _snapshot(options: argparse.Namespace, server: MySqlFamily, folder: Path) ->
         work.prepare("whole")
         work.fill("whole", options.rows)
         connection.cursor().execute(f"ANALYZE TABLE {table}")
-    runs = _runs(options, report, Ours(server, options.server, table, folder / "ours"), folder)
+    runs = measured_runs(options, report, Ours.mysql(server, options.server, table, folder / "ours"), folder)
     theirs = None
     if rival:
         other = debezium.Debezium(server, options.server, table, folder / "debezium")
         with report.step("Debezium reads the table") as step:
-            theirs = figures.summed_up([_measured(other.run(options.rows, step.progress), step)], "rows")
+            theirs = figures.summed_up([measured(other.run(options.rows, step.progress), step)], "rows")
     return _document(options, runs, theirs, "rows"), SNAPSHOT_BARS
-
-
-def _runs(options: argparse.Namespace, report: Report, ours: Ours, folder: Path) -> list[dict[str, Any]]:
-    """A first run that compiles what has to be compiled and watches the stages, then those that count."""
-    with report.step("ours, with stopwatches (compiles the kernels if need be)") as step:
-        ours.at(folder / "warm").run(step.progress)
-        watched = ours.at(folder / "watched").run(step.progress, stages=True)
-        _measured(watched, step)
-    runs = []
-    with report.step("ours captures") as step:
-        for _ in range(options.repeat):
-            run = ours.at(folder / "run")
-            runs.append(_measured(run.run(step.progress), step))
-    for run in (watched, *runs):
-        if run["events"] != options.rows:
-            raise Problem(
-                f"{run['events']:,} events were captured instead of {options.rows:,}: the figures mean nothing."
-            )
-    runs[0]["stages"] = figures.shares(watched["stages"], watched["cpu_s"])
-    return runs
-
-
-def _measured(run: dict[str, Any], step: Step) -> dict[str, Any]:
-    step.done(f"{run['events'] / run['seconds']:,.0f} a second, {run['cpu_s']:.1f} CPU s, {run['peak_rss_mb']:,.0f} MB")
-    return run
 
 
 def _document(
@@ -159,7 +138,7 @@ def _scratch() -> Path:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dev/bench", description=__doc__)
-    parser.add_argument("what", choices=["capture", "snapshot", "apply"])
+    parser.add_argument("what", choices=["capture", "snapshot", "apply", "oracle"])
     parser.add_argument("--rows", type=int, help="row events or rows (1,000,000)", default=1_000_000)
     parser.add_argument("--server", choices=["mariadb", "mysql"], default="mariadb")
     parser.add_argument("--repeat", type=int, default=3, help="runs of ours, of which the median counts (3)")

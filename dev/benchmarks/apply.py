@@ -20,7 +20,7 @@ def run(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple
     """Fill, capture, apply; then change a tenth of the rows, capture, and apply again, as often as asked."""
     changed = options.rows // 10
     report = Report(3 + options.repeat)
-    ours = Ours(server, options.server, f"{DATABASE}.lake", folder / "ours")
+    ours = Ours.mysql(server, options.server, f"{DATABASE}.lake", folder / "ours")
     with server.connect(autocommit=False) as connection:
         with report.step(f"a table of {options.rows:,} rows, captured") as step:
             work = Work(connection, step.progress)

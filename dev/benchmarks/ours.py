@@ -13,27 +13,32 @@ from typing import Any
 
 from dev import paths
 from dev.bootstrap.report import Problem
+from dev.servers import Server
 from dev.servers.mysql_family import MySqlFamily
 
 
 class Ours:
-    """One connector of ours, with its state and change log in ``folder``."""
+    """One connector of ours, with its state and change log in ``folder``.
 
-    def __init__(self, server: MySqlFamily, kind: str, table: str, folder: Path) -> None:
+    :param properties: of the source, besides the table and where the server is
+    """
+
+    def __init__(self, server: Server, kind: str, table: str, folder: Path, **properties: Any) -> None:
         self.folder = folder
         self._kind = kind
-        self._properties = {
-            "topic.prefix": "bench",
-            "database.include.list": table.split(".")[0],
-            "table.include.list": table,
-            "database.server.id": 5402,
-        }
+        self._properties = {"topic.prefix": "bench", "table.include.list": table} | properties
         self._secrets = {
             "database.hostname": server.host,
             "database.port": server.port,
             "database.user": server.user,
             "database.password": server.password,
         }
+
+    @classmethod
+    def mysql(cls, server: MySqlFamily, kind: str, table: str, folder: Path) -> Ours:
+        """A connector of MySQL or MariaDB."""
+        properties = {"database.include.list": table.split(".")[0], "database.server.id": 5402}
+        return cls(server, kind, table, folder, **properties)
 
     @property
     def changelog(self) -> Path:

@@ -24,7 +24,7 @@ def main() -> int:
 
     stages = Stages()
     if given["stages"]:
-        watch_capture(stages)
+        watch_capture(stages, given["source"])
     StateStore(given["state"]).create_tables()
     definition = ConnectorDefinition("bench", given["source"], given["changelog"], given["properties"])
     load_source(definition.source)  # imports belong to the start, as a JVM's classes do

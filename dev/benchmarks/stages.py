@@ -79,26 +79,44 @@ class Stages:
         self._local.last = now
 
 
-def watch_capture(stages: Stages) -> None:
-    """Put stopwatches on everything that a capture from MySQL or MariaDB goes through."""
+def watch_capture(stages: Stages, kind: str) -> None:
+    """Put stopwatches on everything that a capture goes through.
+
+    :param kind: of source
+    """
     from airflow_provider_cdc.changelog.writer import ParquetBatchWriter
     from airflow_provider_cdc.core.envelope import Envelope
+    from airflow_provider_cdc.sources import load_source
+    from airflow_provider_cdc.state.store import StateStore
+
+    (_watch_oracle if kind == "oracle" else _watch_mysql)(stages)
+    source = load_source(kind)
+    stages.generator(source, "stream", "decode")
+    for name in ("check", "discover", "verify_position", "current_position"):
+        stages.function(source, name, "catalogue")
+    stages.function(Envelope, "encode", "envelope")
+    stages.function(ParquetBatchWriter, "_handle", "parquet")
+    for name in ("load", "commit", "confirm", "advance", "schema_history", "verify"):
+        stages.function(StateStore, name, "state")
+
+
+def _watch_mysql(stages: Stages) -> None:
     from airflow_provider_cdc.sources.mysql.resultset import ResultReader, _Packets
     from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot
-    from airflow_provider_cdc.sources.mysql.source import MySqlSource
     from airflow_provider_cdc.sources.mysql.wire import BinlogConnection
-    from airflow_provider_cdc.state.store import StateStore
 
     for owner in (BinlogConnection, _Packets):
         stages.function(owner, "_receive", "socket")
     stages.function(BinlogConnection, "_ask", "socket")
     stages.function(ResultReader, "_execute", "socket")
-    stages.generator(MySqlSource, "stream", "decode")
     stages.generator(ResultReader, "read", "decode")
-    stages.function(Envelope, "encode", "envelope")
-    stages.function(ParquetBatchWriter, "_handle", "parquet")
-    for name in ("check", "discover", "verify_position", "current_position"):
-        stages.function(MySqlSource, name, "catalogue")
     stages.function(MySqlSnapshot, "_open", "catalogue")
-    for name in ("load", "commit", "confirm", "advance", "schema_history", "verify"):
-        stages.function(StateStore, name, "state")
+
+
+def _watch_oracle(stages: Stages) -> None:
+    from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
+    from airflow_provider_cdc.sources.oracle.session import MiningSession
+
+    stages.generator(MiningSession, "rows", "fetch")
+    stages.function(MiningSession, "open", "catalogue")
+    stages.function(RedoReader, "read", "redo")

@@ -39,6 +39,15 @@ def test_ours_is_measured_with_the_shares_of_its_stages(tmp_path: Path, what: st
     assert sum(stage["share"] for stage in ours["stages"].values()) == pytest.approx(1, abs=0.02)
 
 
+@pytest.mark.slow
+def test_capture_of_logminer_rows_is_measured_beside_the_driver_and_the_parser_alone(tmp_path: Path) -> None:
+    document = _bench(tmp_path, "oracle")
+    ours = document["ours"]
+    assert ours["events"] == ROWS
+    assert all(ours[name] > 0 for name in ("rows_per_s", "rows_per_cpu_s", "parser_rows_per_s", "fetch_rows_per_s"))
+    assert {"fetch", "redo", "decode", "envelope", "parquet", "state", "other"} <= set(ours["stages"])
+
+
 def test_the_document_has_both_sides_and_their_ratio() -> None:
     run = {"events": 1000, "seconds": 1.0, "cpu_s": 2.0, "cpu_s_total": 3.0, "peak_rss_mb": 100.0}
     ours = summed_up([run, {**run, "seconds": 0.5, "peak_rss_mb": 200.0}, {**run, "seconds": 4.0}], "events")

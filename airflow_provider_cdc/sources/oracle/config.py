@@ -192,6 +192,17 @@ class OracleConfig(ConnectorConfig):
         alias="log.mining.buffer.type",
         description="Where changes wait for their commit: in memory, and on disk beyond a bound.",
     )
+    log_mining_buffer_memory_max_bytes: int = Field(
+        256 << 20,
+        alias="log.mining.buffer.memory.max.bytes",
+        ge=0,
+        description="How much of the changes that wait for their commit is in memory; what is beyond waits in files.",
+    )
+    log_mining_buffer_spill_folder: str | None = Field(
+        None,
+        alias="log.mining.buffer.spill.folder",
+        description="Folder of these files; by default the system's folder for temporary files. They have no names, and are gone with the process.",
+    )
     log_mining_buffer_transaction_events_threshold: int = Field(
         0,
         alias="log.mining.buffer.transaction.events.threshold",

@@ -10,6 +10,8 @@ get lost without a word:
 * ``TIMESTAMP(7..9)`` has nanoseconds, which reach from 1678 to 2261: a value outside is an error;
   ``time.precision.mode=connect`` keeps microseconds and every year.
 * ``DATE`` has a time of day and stays a timestamp; only ``time.precision.mode=connect`` cuts it off.
+* A column whose values are not in the log in a form that can be read is always NULL: its type is ``null``. It stays in the
+  table's structure, so that the log's rows fit, and ``declared`` says what it is.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from airflow_provider_cdc.core.schema import Column, Declared, TableId
 from airflow_provider_cdc.sources.oracle.config import IntervalHandling, OracleConfig
 
 MAX_DECIMAL_DIGITS = 38
+NULL = "null"
+"""``Column.type`` of columns that are not captured."""
 TEXTS = {"CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2", "ROWID"}
 LOBS = {"CLOB", "NCLOB", "BLOB", "XMLTYPE"}
 """Types whose values LogMiner gives in rows of their own, and leaves out of ``where``."""
@@ -42,9 +46,12 @@ _SYNONYMS: dict[str, tuple[str, int | None, int | None]] = {
     "NCHAR": ("NCHAR", 1, None), "NATIONAL CHARACTER": ("NCHAR", 1, None), "CHARACTER VARYING": ("VARCHAR2", None, None),
     "TIMESTAMP": ("TIMESTAMP", 6, None), "TIMESTAMP WITH TIME ZONE": ("TIMESTAMP WITH TIME ZONE", 6, None),
     "TIMESTAMP WITH LOCAL TIME ZONE": ("TIMESTAMP WITH LOCAL TIME ZONE", 6, None), "SYS.XMLTYPE": ("XMLTYPE", None, None),
+    "PUBLIC.XMLTYPE": ("XMLTYPE", None, None), "INTERVAL YEAR TO MONTH": ("INTERVAL YEAR TO MONTH", 2, None),
+    "INTERVAL DAY TO SECOND": ("INTERVAL DAY TO SECOND", 6, None),
 }  # fmt: skip
 """Other spellings, and what a type means without parameters."""
 
+_SIZED = {"CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2", "RAW", "UROWID"}
 _PARAMETERS = re.compile(r"\(\s*(\*|\d+)\s*(?:BYTE|CHAR)?\s*(?:,\s*(-?\d+|\*)\s*)?\)")
 
 
@@ -92,7 +99,10 @@ class ColumnType:
     def of_dictionary(
         cls, data_type: str, data_length: int | None, data_precision: int | None, data_scale: int | None
     ) -> ColumnType:
-        """From the columns of the same names of ``ALL_TAB_COLUMNS``; lengths of texts are ``CHAR_LENGTH``."""
+        """From the columns of the same names of ``ALL_TAB_COLUMNS``; lengths of texts are ``CHAR_LENGTH``.
+
+        Equal to what :meth:`parse` makes of the same column's DDL.
+        """
         t = cls.parse(data_type)
         if t.base == "NUMBER":
             if data_precision is None:
@@ -100,9 +110,7 @@ class ColumnType:
             return cls("NUMBER", data_precision, data_scale)
         if t.base == "FLOAT":
             return cls("FLOAT", data_precision or 126)
-        return (
-            t if "(" in data_type or t.base.startswith("TIMESTAMP") else cls(t.base, data_length or t.length, t.scale)
-        )
+        return cls(t.base, data_length, None) if t.base in _SIZED and "(" not in data_type else t
 
     @classmethod
     def of(cls, column: Column) -> ColumnType:
@@ -137,16 +145,18 @@ def make_column(
     default: str | None = None,
     default_is_expression: bool = False,
     generated: bool = False,
-) -> Column | None:
-    """The change log column for a declared one; ``None`` for a type that cannot be captured."""
-    mapped = _converted(table, name, type_, config) or _map(type_, config)
-    if mapped is None:
-        return None
-    arrow, semantic, parameters = mapped
+    auto_incremented: bool = False,
+) -> Column:
+    """The change log column for a declared one; of type ``null`` when its values cannot be captured.
+
+    :param generated: a virtual column, whose values are computed when they are read and are not in the log
+    """
+    mapped = None if generated else _converted(table, name, type_, config) or _map(type_, config)
+    arrow, semantic, parameters = mapped or (NULL, None, {})
     return Column(
         name=name,
         type=arrow,
-        nullable=nullable,
+        nullable=nullable or arrow == NULL,
         semantic=semantic,
         parameters=parameters,
         declared=Declared(
@@ -155,6 +165,7 @@ def make_column(
             type_expression=type_.expression,
             length=type_.length,
             scale=type_.scale,
+            auto_incremented=auto_incremented,
             generated=generated,
             default=default,
             default_is_expression=default_is_expression,

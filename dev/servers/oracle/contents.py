@@ -119,8 +119,11 @@ class Renderer:
             return self._row_change(facts, writer, op, content, row_id, undo=undo)
         if op == redo.INTERNAL:
             return facts
-        column_id, part, lead = content
-        facts |= {"ROW_ID": rowids.EMPTY, "RS_ID": rs_id(facts["SEQUENCE#"], lead)}
+        column_id, part, lead, *in_place = content
+        facts |= {
+            "ROW_ID": row_id if in_place and op == lobs.SELECT_LOCATOR else rowids.EMPTY,
+            "RS_ID": rs_id(facts["SEQUENCE#"], lead),
+        }
         column = _column(writer, column_id)
         if op in (lobs.XML_BEGIN, lobs.XML_WRITE, lobs.XML_END):
             facts |= {"STATUS": MAY_NOT_RUN, "INFO": NOT_RUNNABLE}

@@ -56,6 +56,8 @@ class Database:
         self.flush_timer = True
         self.partial_xids = False
         self.binary_xml = False
+        self.dictionary_files: dict[str, int] = {}
+        """Dictionaries in files of the server, by path, and the SCN whose structures they know."""
         self.unsupported: set[str] = set()
         self.bench: bench.Plan | None = None
         self._sessions: dict[int, Session] = {}
@@ -148,6 +150,19 @@ class Database:
         """Switch the log of a thread; returns the sequence of the new one."""
         with self.engine.writing():
             return self.engine.redo.switch(thread).sequence
+
+    def close_thread(self, thread: int) -> int:
+        """Shut an instance of a cluster down, as an administrator would; returns the SCN at which its redo ends."""
+        with self.engine.writing():
+            self.engine.redo.flush(thread)
+            self.engine.redo.closed[thread] = scn = self.engine.redo.tick()
+            return scn
+
+    def open_thread(self, thread: int) -> None:
+        """Start that instance again: it goes on in a new log."""
+        with self.engine.writing():
+            self.engine.redo.closed.pop(thread)
+            self.engine.redo.switch(thread)
 
     def hold_archiving(self) -> None:
         """From now, logs that are switched away from wait for being archived."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
-from dev.servers.oracle import moments
+from dev.servers.oracle import moments, rowids
 from dev.servers.oracle.errors import OraError
 
 LONGEST_STRING = 32767
@@ -176,7 +176,7 @@ def _rounded(value: Any, column: DataType) -> int | float | str:
     if not (isinstance(kept, int) and scale >= 0):
         wide = Context(prec=80, rounding="ROUND_HALF_UP")
         kept = number(decimal(kept).quantize(Decimal(1).scaleb(-scale), context=wide))
-    if column.precision is not None and abs(decimal(kept)) >= Decimal(10) ** (column.precision - scale):
+    if column.precision is not None and decimal(kept).copy_abs() >= Decimal(10) ** (column.precision - scale):
         raise OraError(1438)
     return kept
 
@@ -206,6 +206,8 @@ def store(value: Any, column: DataType, name: str, nls: "moments.Nls") -> Any:
         if kind == "RAW" and len(data) > (column.length or 0):
             raise OraError(12899, name, len(data), column.length)
         return data
+    if kind == "ROWID" and isinstance(value, bytes):
+        return rowids.to_text(value)
     if kind == "INTERVAL_DS":
         return moments.day_second(str(value), column.precision or 2, column.scale or 0)
     if kind == "INTERVAL_YM":
@@ -231,14 +233,14 @@ def text_of(value: Any) -> str:
     return value.hex().upper() if isinstance(value, bytes) else str(value)
 
 
-def number_text(value: int | float | str) -> str:
-    """A number as Oracle writes it: no zero before the point, at most 40 characters."""
+def number_text(value: int | float | str, longest: int = 40) -> str:
+    """A number as Oracle writes it: no zero before the point, at most 40 characters, or 64 in the format TM9."""
     text = _plain(decimal(value))
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
     if digits.startswith("0."):
         digits = digits[1:]
-    if len(digits) > 40:
-        mantissa, exponent = f"{decimal(value):.33E}".split("E")
+    if len(digits) > longest:
+        mantissa, exponent = f"{decimal(value):.{longest - 7}E}".split("E")
         digits = f"{mantissa.lstrip('-').rstrip('0').rstrip('.')}E{int(exponent):+03d}"
     return sign + digits
 

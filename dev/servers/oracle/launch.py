@@ -149,6 +149,14 @@ class Oracle(Server):
         """Switch the log of a thread; returns the sequence of the new one."""
         return int(self.control("switch_log", thread=thread))
 
+    def close_thread(self, thread: int) -> int:
+        """Shut one instance of a cluster down; returns the SCN at which its redo ends."""
+        return int(self.control("close_thread", thread=thread))
+
+    def open_thread(self, thread: int) -> None:
+        """Start that instance again."""
+        self.control("open_thread", thread=thread)
+
     def hold_archiving(self) -> None:
         """Logs stay unarchived from now."""
         self.control("hold_archiving")

@@ -3,7 +3,7 @@
 A CLOB, NCLOB or BLOB up to :data:`INLINE` bytes stays in the row: the insert shows ``EMPTY_CLOB()`` and an update with
 the value follows. A longer one follows as a locator and fragments, an XML document as begin, writes and end, a string of
 more than 4,000 bytes as an extended string; these and the first row carry the empty row id, and the record that ends the
-sequence the real one.
+sequence the real one. What DBMS_LOB changes in place begins with a locator that has the real row id.
 """
 
 from collections.abc import Iterator
@@ -22,6 +22,8 @@ EXTENDED = 4000
 XML_BEGIN, XML_WRITE, XML_END = 68, 70, 71
 STRING_BEGIN, STRING_WRITE, STRING_END = 91, 92, 93
 SELECT_LOCATOR = 9
+IN_PLACE = True
+"""Marks the records of DBMS_LOB calls: their locator has the row's own row id."""
 
 
 def is_long(column: Column, value: Any) -> bool:
@@ -144,5 +146,5 @@ def change(
     lead = transaction.undo[-1].record
     for op, part in records:
         content = _identity(table, values) if op == SELECT_LOCATOR else part
-        engine.record(transaction, op, table=table, row=row, body=[column.id, content, lead])
+        engine.record(transaction, op, table=table, row=row, body=[column.id, content, lead, IN_PLACE])
     engine.record(transaction, log.INTERNAL, table=table, row=row, body=None)

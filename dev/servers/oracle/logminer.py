@@ -65,7 +65,7 @@ class Miner:
             raise OraError(1290, name)
         del self.files[name]
 
-    def start(self, start: int = 0, end: int = 0, options: int = 0) -> None:
+    def start(self, start: int = 0, end: int = 0, options: int = 0, file: str | None = None) -> None:
         """START_LOGMNR: checks that nothing is missing, then makes the rows."""
         self._need_root()
         session = self._session
@@ -80,7 +80,7 @@ class Miner:
             last = end or redo.NEVER
             self._check_files()
             self._check_coverage(start or min(log.first for log in self.files.values()), last)
-            dictionary = self._dictionary(options)
+            dictionary = self._dictionary(options) if file is None else self._dictionary_file(file)
             self.parameters = {"start": start, "end": end, "options": options}
             if session.database.bench is not None:
                 return
@@ -128,6 +128,11 @@ class Miner:
         """With no end, mining stops where the list ends; what follows is not missing."""
         newest = max((one.sequence for one in self.files.values() if one.thread == log.thread), default=0)
         return end == redo.NEVER and newest > 0 and log.sequence > newest
+
+    def _dictionary_file(self, path: str) -> int:
+        if path not in self._session.database.dictionary_files:
+            raise OraError(1284, path)
+        return self._session.database.dictionary_files[path]
 
     def _dictionary(self, options: int) -> int | None:
         """None for the online catalogue; -1 to know every version; else the SCN whose dictionary is used."""

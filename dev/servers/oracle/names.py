@@ -27,6 +27,8 @@ class Names:
             return Source("(SELECT 'X' AS `DUMMY`)", [("DUMMY", DataType("VARCHAR2", length=1))])
         view = views.find(path)
         if view is not None:
+            if as_of is not None and self._session.user.name != "SYS":
+                raise OraError(1031)
             return self._view(view)
         table = self.table(path, "SELECT")
         if as_of is None:

@@ -188,9 +188,14 @@ class Block:
         self.session.privileges.need_package("DBMS_LOGMNR")
         names = ("STARTSCN", "ENDSCN", "STARTTIME", "ENDTIME", "DICTFILENAME", "OPTIONS")
         values = _arguments(names, positional, given)
-        if values["STARTTIME"] or values["ENDTIME"] or values["DICTFILENAME"]:
-            raise unknown(self.sql, "START_LOGMNR with times or a dictionary file")
-        self.session.miner.start(int(values["STARTSCN"] or 0), int(values["ENDSCN"] or 0), int(values["OPTIONS"] or 0))
+        if values["STARTTIME"] or values["ENDTIME"]:
+            raise unknown(self.sql, "START_LOGMNR with times")
+        self.session.miner.start(
+            int(values["STARTSCN"] or 0),
+            int(values["ENDSCN"] or 0),
+            int(values["OPTIONS"] or 0),
+            values["DICTFILENAME"],
+        )
 
     def _end(self, positional: list[Any], given: dict[str, Any]) -> None:
         self.session.privileges.need_package("DBMS_LOGMNR")
@@ -198,6 +203,13 @@ class Block:
 
     def _build(self, positional: list[Any], given: dict[str, Any]) -> None:
         self.session.privileges.need_package("DBMS_LOGMNR_D")
+        self.session.need_writable()
+        names = ("DICTIONARY_FILENAME", "DICTIONARY_LOCATION", "OPTIONS")
+        values = _arguments(names, positional, given)
+        if values["DICTIONARY_FILENAME"]:
+            path = f"{values['DICTIONARY_LOCATION']}/{values['DICTIONARY_FILENAME']}"
+            self.session.database.dictionary_files[path] = self.session.engine.snapshot_scn()
+            return
         self.session.database.build_dictionary()
 
     # LOBs

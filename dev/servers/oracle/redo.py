@@ -84,6 +84,8 @@ class Redo:
         self._connection = connection
         self.threads = threads
         self.archiving_held = False
+        self.closed: dict[int, int] = {}
+        """Threads whose instances are down, and the SCN at which they were closed."""
         self.resetlogs = 0
         self.switch_every = 0
         """Records after which a log is switched by itself; 0 for never."""

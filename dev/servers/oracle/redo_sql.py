@@ -5,16 +5,23 @@ make the same mistake.
 """
 
 import datetime
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dev.servers.oracle import datatypes, moments
+from dev.servers.oracle import datatypes, moments, rowids
 from dev.servers.oracle.catalog import Column, Table
 from dev.servers.oracle.datatypes import LOB_KINDS, NATIONAL_KINDS, qualified
 from dev.servers.oracle.lobs import is_long
 from dev.servers.oracle.moments import Nls
-from dev.servers.oracle.wire.codecs import encode_float, encode_moment, encode_number
+from dev.servers.oracle.wire.codecs import (
+    encode_day_second,
+    encode_float,
+    encode_moment,
+    encode_number,
+    encode_year_month,
+)
 
 LONGEST_TEXT = 4000
 UNISTR_PART = 1000
@@ -65,7 +72,12 @@ class Writer:
         return [column for column in source.columns if column.id in values] if source else []
 
     def _names(self, column: Column) -> str:
-        return f'"COL {column.id}"' if self._raw else f'"{column.name}"'
+        return f'"COL {self._place(column)}"' if self._raw else f'"{column.name}"'
+
+    def _place(self, column: Column) -> int:
+        """Its place in the stored row: dropping a column moves those behind it, setting it unused does not."""
+        columns = self.logged.columns if self.logged else []
+        return next(place for place, one in enumerate(columns, 1) if one.id == column.id)
 
     def _end(self) -> str:
         return "" if NO_DELIMITER in self.options else ";"
@@ -246,8 +258,14 @@ def _day_second(value: str, column: Column) -> str:
 def raw(column: Column, value: Any) -> bytes:
     """A value as it lies in a block: what is shown when the dictionary does not fit."""
     kind = column.type.kind
+    if kind == "ROWID":
+        return stored_row_id(value)
     if isinstance(value, bytes):
         return value
+    if kind == "INTERVAL_DS":
+        return encode_day_second(value)
+    if kind == "INTERVAL_YM":
+        return encode_year_month(value)
     if kind in ("NUMBER", "FLOAT"):
         return encode_number(value)
     if kind in ("DATE", "TIMESTAMP", "TIMESTAMP_TZ", "TIMESTAMP_LTZ"):
@@ -255,6 +273,12 @@ def raw(column: Column, value: Any) -> bytes:
     if kind in ("BINARY_FLOAT", "BINARY_DOUBLE"):
         return encode_float(value, ">f" if kind == "BINARY_FLOAT" else ">d")
     return str(value).encode("utf-16-be" if kind in NATIONAL_KINDS else "utf-8")
+
+
+def stored_row_id(value: bytes | str) -> bytes:
+    """The ten bytes of a ROWID column: object, then ten bits of the file and 22 of the block, then the row."""
+    object_id, file, block, slot = rowids.parts(value)
+    return struct.pack(">IIH", object_id, file << 22 | block, slot)
 
 
 def pieces(text: str) -> Iterator[tuple[str, int]]:

@@ -18,6 +18,7 @@ from dev.servers.oracle.wire.session import Session as WireSession
 LOG = logging.getLogger("oracle.server")
 CONTROLS = frozenset(
     {"switch_log", "hold_archiving", "release_archiving", "purge", "scn", "jump_scn", "flush", "inject", "internal_ddl"}
+    | {"close_thread", "open_thread"}
     | {"build_dictionary", "reset_logs", "expire_undo", "configure", "serve_rows", "table_at"}
 )
 """Methods of the database that the channel may call."""

@@ -18,7 +18,7 @@ BOOLEAN = "io.debezium.connector.oracle.converters.NumberOneToBooleanConverter"
 ZERO_SCALE = "io.debezium.connector.oracle.converters.NumberToZeroScaleConverter"
 
 
-def column(type_: str, **properties: Any) -> Column | None:
+def column(type_: str, **properties: Any) -> Column:
     return make_column(PARTS, "C", ColumnType.parse(type_), config(**properties), nullable=True)
 
 
@@ -55,7 +55,6 @@ def column(type_: str, **properties: Any) -> Column | None:
 )  # fmt: skip
 def test_type_in_the_default_modes(type_: str, arrow: str, semantic: str | None) -> None:
     made = column(type_)
-    assert made is not None
     assert (made.type, made.semantic) == (arrow, semantic)
     arrow_type(made.type)
 
@@ -63,8 +62,33 @@ def test_type_in_the_default_modes(type_: str, arrow: str, semantic: str | None)
 @pytest.mark.parametrize(
     "type_", ["BFILE", "LONG", "LONG RAW", "UROWID", "SDO_GEOMETRY", "ANYDATA", "SHOP.ADDRESS_T", "BOOLEAN", "JSON"]
 )
-def test_type_that_cannot_be_captured_has_no_column(type_: str) -> None:
-    assert column(type_) is None
+def test_type_that_cannot_be_captured_is_always_null_and_says_what_it_is(type_: str) -> None:
+    made = column(type_)
+    assert (made.type, made.semantic, made.nullable) == ("null", None, True)
+    assert made.declared.type_name == type_
+
+
+def test_virtual_column_is_always_null() -> None:
+    virtual = make_column(PARTS, "C", ColumnType.parse("NUMBER(5)"), config(), nullable=False, generated=True)
+    assert (virtual.type, virtual.nullable, virtual.declared.generated) == ("null", True, True)
+    assert virtual.declared.type_expression == "NUMBER(5,0)"
+
+
+@pytest.mark.parametrize(
+    ("ddl", "dictionary"),
+    [
+        ("DATE", ("DATE", 7, None, None)), ("CLOB", ("CLOB", 4000, None, None)), ("BINARY_DOUBLE", ("BINARY_DOUBLE", 8, None, None)),
+        ("VARCHAR2(40 CHAR)", ("VARCHAR2", 40, None, None)), ("RAW(16)", ("RAW", 16, None, None)), ("ROWID", ("ROWID", 10, None, None)),
+        ("INTEGER", ("NUMBER", 22, None, 0)), ("NUMBER", ("NUMBER", 22, None, None)), ("FLOAT", ("FLOAT", 22, 126, None)),
+        ("TIMESTAMP", ("TIMESTAMP(6)", 11, None, 6)), ("INTERVAL DAY TO SECOND", ("INTERVAL DAY(2) TO SECOND(6)", 11, 2, 6)),
+        ("INTERVAL YEAR TO MONTH", ("INTERVAL YEAR(2) TO MONTH", 5, 2, 0)), ("SYS.XMLTYPE", ("PUBLIC.XMLTYPE", 2000, None, None)),
+        ("TIMESTAMP WITH TIME ZONE", ("TIMESTAMP(6) WITH TIME ZONE", 13, None, 6)), ("LONG", ("LONG", 0, None, None)),
+    ],
+)  # fmt: skip
+def test_type_of_the_ddl_and_of_the_dictionary_are_one(
+    ddl: str, dictionary: tuple[str, int, int | None, int | None]
+) -> None:
+    assert ColumnType.parse(ddl) == ColumnType.of_dictionary(*dictionary)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +122,6 @@ def test_type_that_cannot_be_captured_has_no_column(type_: str) -> None:
 )  # fmt: skip
 def test_type_in_another_mode(type_: str, properties: dict[str, Any], arrow: str, semantic: str | None) -> None:
     made = column(type_, **properties)
-    assert made is not None
     assert (made.type, made.semantic) == (arrow, semantic)
 
 
@@ -106,9 +129,6 @@ def test_parameters_of_decimals_tell_scale_and_precision() -> None:
     made = column("NUMBER(12,2)")
     negative = column("NUMBER(20,-2)")
     zero = column("NUMBER(20,-2)", converters="z", **{"z.type": ZERO_SCALE})
-    assert made is not None
-    assert negative is not None
-    assert zero is not None
     assert made.parameters == {"scale": "2", "connect.decimal.precision": "12"}
     assert negative.parameters == {"scale": "-2", "connect.decimal.precision": "20"}
     assert zero.parameters["scale"] == "0"
@@ -119,8 +139,6 @@ def test_selector_of_a_converter_may_name_the_pluggable_database() -> None:
     number = ColumnType.parse("NUMBER(1)")
     there = make_column(TableId(catalog="PDB1", namespace="SHOP", name="PARTS"), "C", number, given, nullable=True)
     elsewhere = make_column(TableId(catalog="PDB2", namespace="SHOP", name="PARTS"), "C", number, given, nullable=True)
-    assert there is not None
-    assert elsewhere is not None
     assert (there.type, elsewhere.type) == ("bool", "int8")
 
 
@@ -136,7 +154,7 @@ def test_selector_of_a_converter_may_name_the_pluggable_database() -> None:
         (("VARCHAR2", 40, None, None), ColumnType("VARCHAR2", 40)),
         (("CHAR", 6, None, None), ColumnType("CHAR", 6)),
         (("RAW", 16, None, None), ColumnType("RAW", 16)),
-        (("DATE", 7, None, None), ColumnType("DATE", 7)),
+        (("DATE", 7, None, None), ColumnType("DATE")),
         (("TIMESTAMP(6)", 11, None, 6), ColumnType("TIMESTAMP", 6)),
         (("TIMESTAMP(9) WITH LOCAL TIME ZONE", 11, None, 9), ColumnType("TIMESTAMP WITH LOCAL TIME ZONE", 9)),
         (("INTERVAL DAY(2) TO SECOND(6)", 11, 2, 6), ColumnType("INTERVAL DAY TO SECOND", 6)),
@@ -156,6 +174,5 @@ def test_type_of_the_dictionary(dictionary: tuple[str, int, int | None, int | No
 )  # fmt: skip
 def test_declared_type_says_what_was_declared(type_: str, expression: str) -> None:
     made = column(type_)
-    assert made is not None
     assert made.declared.type_expression == expression
     assert ColumnType.of(made) == ColumnType.parse(type_)

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.config import BinaryHandling, TimePrecision
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.schema import Column, TableSchema, arrow_type, row_struct
+from airflow_provider_cdc.core.schema import NOT_CAPTURED, Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels import literals as li
 from airflow_provider_cdc.sources.oracle.redo.values import duration_text
-from airflow_provider_cdc.sources.oracle.types import LOBS, TEXTS, ColumnType
+from airflow_provider_cdc.sources.oracle.types import LOBS, NULL, TEXTS, ColumnType
 
 Finish = Callable[[pa.Array], pa.Array]
 
@@ -80,8 +80,12 @@ def column_read(column: Column, where: str, config: OracleConfig) -> ColumnRead:
 
     :raises SchemaConflict: its declared type is not one of Oracle's
     """
+    if column.type == NOT_CAPTURED:
+        return ColumnRead(k.NOT_READ, 0, 0, arrow_type(column.type), _same)
     t = ColumnType.of(column)
     type_ = arrow_type(column.type)
+    if column.type == NULL:
+        return ColumnRead(k.NOT_READ, 0, 0, type_, _same)
     if t.base in LOBS and not config.lob_enabled:
         return ColumnRead(k.NOT_READ, 0, 0, type_, _same)
     if t.base in TEXTS or t.base in ("CLOB", "NCLOB", "XMLTYPE"):
@@ -89,7 +93,7 @@ def column_read(column: Column, where: str, config: OracleConfig) -> ColumnRead:
     if t.base in ("RAW", "BLOB"):
         return ColumnRead(k.BYTES, int(t.base == "BLOB"), 0, pa.binary(), _binaries(config.binary_handling_mode))
     if t.base in ("BINARY_FLOAT", "BINARY_DOUBLE"):
-        return ColumnRead(k.FLOAT_TEXT, 0, 0, pa.string(), _cast(type_))
+        return ColumnRead(k.FLOAT_TEXT, int(t.base == "BINARY_FLOAT"), 0, pa.string(), _cast(type_))
     if t.base in ("NUMBER", "FLOAT"):
         return _number(t, type_)
     if t.base.startswith("INTERVAL "):

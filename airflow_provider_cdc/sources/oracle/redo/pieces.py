@@ -1,8 +1,8 @@
 """Values that come in rows of their own: LOBs, XML documents, strings of more than 4,000 bytes.
 
 A value begins with a statement that names its row and column (``SELECT_LOB_LOCATOR``, ``XML DOC BEGIN``, the ``Stmt`` of a long
-string), and goes on with writes, trims and erasures until something else begins. These functions read one text each; putting the
-pieces together, which may come out of order and may overlap, is the transaction's work.
+string), and goes on with writes, trims and erasures until something else begins. These functions read one text each; :mod:`.lobs`
+puts the pieces together.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ XML_BEGIN, XML_WRITE, XML_END = 68, 70, 71
 STRING_BEGIN, STRING_WRITE, STRING_END = 91, 92, 93
 """``OPERATION_CODE`` of the texts that are read here."""
 
-_LOCATOR = re.compile(r"\bBEGIN\s+(?=select\s)", re.IGNORECASE)
+LOB_CODES = (SELECT_LOB_LOCATOR, LOB_WRITE, LOB_TRIM, LOB_ERASE)
+XML_CODES = (XML_BEGIN, XML_WRITE, XML_END)
+STRING_CODES = (STRING_BEGIN, STRING_WRITE, STRING_END)
+
 _VARIABLES = {"LOC_C": "CLOB", "LOC_NC": "NCLOB", "LOC_B": "BLOB"}
-_WRITE = re.compile(r"\s*dbms_lob\.write\s*\(\s*loc_\w+\s*,\s*(\d+)\s*,\s*(\d+)\s*,\s*buf_\w+\s*\)", re.IGNORECASE)
-_TRIM = re.compile(r"dbms_lob\.trim\s*\(\s*loc_\w+\s*,\s*(\d+)\s*\)", re.IGNORECASE)
-_ERASE = re.compile(r"dbms_lob\.erase\s*\(\s*loc_\w+\s*,\s*(\d+)\s*,\s*(\d+)\s*\)", re.IGNORECASE)
-_BUFFER = re.compile(r"\bbuf_\w+\s*:=", re.IGNORECASE)
+_WHOLE = re.compile(r"\d{1,18}(?![\w.])")
 _XML_BEGIN = re.compile(r"\s*XML DOC BEGIN:\s*", re.IGNORECASE)
 _ASSIGNED = re.compile(r"\s*\w+\s*:=\s*")
-_HEX = re.compile(r"HEXTORAW\('([0-9A-Fa-f]*)'\)\s*(?::\s*(\d+))?\s*;?\s*", re.IGNORECASE)
+_STATEMENT = re.compile(r"(?:\A|\s)Stmt\s*:=\s*", re.IGNORECASE)
 _TEXT_LENGTH = re.compile(r":\s*(\d+)\s*;?\s*\Z")
+_QUOTED_LENGTH = re.compile(r"\s*(?:amount\s*)?:\s*(\d+)\s*;?\s*\Z", re.IGNORECASE)
+_APPEND = re.compile(r"\s*;\s*dbms_lob\.writeappend\s*\(\s*\w+\s*,\s*(\d+)\s*,\s*\w+\s*\)\s*;?\s*\Z", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,13 @@ class Write:
     :param data: characters of a text, bytes of a BLOB or of binary XML, ``None`` for an XML document that is NULL
     :param offset: from 1, in characters or bytes; ``None`` = after the piece before
     :param length: in the same unit, as the log says
+    :param kind: ``CLOB``, ``NCLOB`` or ``BLOB``, where the text says it
     """
 
     data: str | bytes | None
     offset: int | None = None
     length: int | None = None
+    kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class Trim:
     """The value ends after ``length`` characters or bytes."""
 
     length: int
+    kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +79,24 @@ class Erase:
 
     offset: int
     length: int
+    kind: str | None = None
 
 
 Piece = Begin | Write | Trim | Erase
 
 
-def read_piece_text(code: int, text: str) -> Piece | None:
-    """What a redo text of one of the operations above says; ``None`` for the ones that only end a value.
+def read_pieces(code: int, text: str) -> list[Piece]:
+    """What a redo text of one of the operations above says; nothing for the ones that only end a value.
+
+    Some versions put the locator and what is done with it into one text.
 
     :raises Unreadable: it is not what the operation's texts are
     """
     if code in (XML_END, STRING_END):
-        return None
+        return []
+    if code in LOB_CODES:
+        return _Block(text).read(code)
     readers: dict[int, Callable[[str], Piece]] = {
-        SELECT_LOB_LOCATOR: _locator,
-        LOB_WRITE: _lob_write,
-        LOB_TRIM: _lob_trim,
-        LOB_ERASE: _lob_erase,
         XML_BEGIN: _xml_begin,
         XML_WRITE: _assigned,
         STRING_BEGIN: _string_begin,
@@ -98,13 +104,144 @@ def read_piece_text(code: int, text: str) -> Piece | None:
     }
     if code not in readers:
         raise Unreadable(f"operation code {code} has no pieces of values")
-    return readers[code](text)
+    return [readers[code](text)]
+
+
+def read_piece_text(code: int, text: str) -> Piece | None:
+    """The one piece of a text, ``None`` when it has none. Raises like :func:`read_pieces`, and when there are several."""
+    found = read_pieces(code, text)
+    if len(found) > 1:
+        raise Unreadable(f"the text has {len(found)} pieces")
+    return found[0] if found else None
+
+
+class _Block(Cursor):
+    """Reads ``[DECLARE .. BEGIN] select .. for update; buf_c := ..; dbms_lob.write(..); [END;]``, any part of it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.variables: dict[str, Literal] = {}
+
+    def read(self, code: int) -> list[Piece]:
+        self._declarations()
+        found: list[Piece] = []
+        while not self.done() and not self.keyword("end"):
+            piece = self._locator() if self.keyword("select") else self._statement()
+            found += [piece] if piece is not None else []
+        self.sign(";")
+        if not self.done():
+            raise self.fail("the end of the statement")
+        if self.variables:
+            raise Unreadable(f"nothing is done with {', '.join(self.variables).lower()}")
+        wanted: dict[int, tuple[type, ...]] = {LOB_TRIM: (Trim, Begin), LOB_WRITE: (Write,), LOB_ERASE: (Erase,)}
+        if not any(isinstance(piece, wanted.get(code, (Begin,))) for piece in found):
+            raise Unreadable(f"the text has none of what operation code {code} says")
+        return found
+
+    def _declarations(self) -> None:
+        if self.keyword("declare"):
+            while not self.keyword("begin"):
+                self.identifier()
+                self.identifier()
+                if self.sign("("):
+                    self._whole()
+                    self.expect(")")
+                self.expect(";")
+        else:
+            self.keyword("begin")
+
+    def _whole(self) -> int:
+        self.blank()
+        found = _WHOLE.match(self.text, self.at)
+        if found is None:
+            raise self.fail("a whole number")
+        self.at = found.end()
+        return int(found[0])
+
+    def _locator(self) -> Begin:
+        column, variable = _selected(self)
+        if variable not in _VARIABLES:
+            raise Unreadable(
+                f"the LOB locator is put in {variable!r}, which is none of {', '.join(_VARIABLES).lower()}"
+            )
+        owner, table, where = _row(self)
+        if not self.keyword("for", "update"):
+            raise self.fail("for update")
+        self.sign(";")
+        return Begin(_VARIABLES[variable], owner, table, column, where)
+
+    def _statement(self) -> Piece | None:
+        """An assignment, which is remembered, or a call."""
+        name = self.identifier()
+        if self.sign(":="):
+            self.variables[name] = self.value()
+            self.expect(";")
+            return None
+        if name != "DBMS_LOB":
+            raise self.fail(f"what is done with {name!r}")
+        self.expect(".")
+        call = self.identifier()
+        self.expect("(")
+        locator = self.identifier()
+        self.expect(",")
+        if locator not in _VARIABLES:
+            raise Unreadable(f"{locator.lower()} is no variable of a LOB")
+        pieces: dict[str, Callable[[str], Piece]] = {"WRITE": self._write, "TRIM": self._trim, "ERASE": self._erase}
+        if call not in pieces:
+            raise Unreadable(f"dbms_lob.{call.lower()} is not known")
+        piece = pieces[call](locator)
+        self.expect(")")
+        self.expect(";")
+        return piece
+
+    def _write(self, locator: str) -> Write:
+        length = self._whole()
+        self.expect(",")
+        offset = self._whole()
+        self.expect(",")
+        buffer = self.identifier()
+        if buffer not in self.variables or buffer[4:] != locator[4:]:
+            raise Unreadable(f"dbms_lob.write takes {buffer.lower()}, which the text does not set")
+        data = _data(self.variables.pop(buffer))
+        if offset < 1 or not _fits(data, length):
+            raise Unreadable(f"a LOB write of {length} from {offset} has {len(data)} characters or bytes")
+        return Write(data, offset, length, _VARIABLES[locator])
+
+    def _trim(self, locator: str) -> Trim:
+        return Trim(self._whole(), _VARIABLES[locator])
+
+    def _erase(self, locator: str) -> Erase:
+        self.blank()
+        if _WHOLE.match(self.text, self.at):
+            length = self._whole()
+        else:
+            amount = self.variables.pop(self.identifier(), None)
+            if amount is None or not _WHOLE.fullmatch(amount.text):
+                raise Unreadable("dbms_lob.erase has no amount")
+            length = int(amount.text)
+        self.expect(",")
+        offset = self._whole()
+        if offset < 1:
+            raise Unreadable("dbms_lob.erase begins before the value")
+        return Erase(offset, length, _VARIABLES[locator])
+
+
+def _data(literal: Literal) -> str | bytes:
+    if literal.kind is Kind.CALL and literal.name == "HEXTORAW" and len(literal.text) % 2:
+        raise Unreadable("a piece has an odd number of hexadecimal digits")
+    return read_piece(literal)
+
+
+def _fits(data: str | bytes, length: int) -> bool:
+    """Whether a piece has the length that is told, in bytes or characters.
+
+    Characters beyond the basic plane count as two where the database keeps UTF-16, which it mostly does.
+    """
+    return length == len(data) or (isinstance(data, str) and length == len(data.encode("utf-16-le")) // 2)
 
 
 def _selected(cursor: Cursor) -> tuple[str, str]:
-    """``select "C" [into loc_c]``: the column, and the variable."""
-    if not cursor.keyword("select"):
-        raise cursor.fail("select")
+    """``"C" [into loc_c] from``, after ``select``: the column, and the variable."""
     column = cursor.column()
     variable = cursor.identifier() if cursor.keyword("into") else ""
     if not cursor.keyword("from"):
@@ -113,61 +250,11 @@ def _selected(cursor: Cursor) -> tuple[str, str]:
 
 
 def _row(cursor: Cursor) -> tuple[str | None, str, dict[str, Literal]]:
-    """``"O"."T" [alias] where ..``."""
+    """``"O"."T" [alias] [where ..]``."""
     owner, table = cursor.table()
-    if not cursor.keyword("where"):
+    if not cursor.sees("where") and not cursor.sees("for") and not cursor.done() and not cursor.sees(";"):
         cursor.identifier()
-        if not cursor.keyword("where"):
-            raise cursor.fail("where")
-    return owner, table, cursor.conditions()
-
-
-def _locator(text: str) -> Begin:
-    found = _LOCATOR.search(text)
-    if found is None:
-        raise Unreadable("a LOB locator is expected, with BEGIN select")
-    cursor = Cursor(text)
-    cursor.at = found.end()
-    column, variable = _selected(cursor)
-    if variable not in _VARIABLES:
-        raise Unreadable(f"the LOB locator is put in {variable!r}, which is none of {', '.join(_VARIABLES).lower()}")
-    owner, table, where = _row(cursor)
-    if not cursor.keyword("for", "update"):
-        raise cursor.fail("for update")
-    return Begin(_VARIABLES[variable], owner, table, column, where)
-
-
-def _lob_write(text: str) -> Write:
-    found = _BUFFER.search(text)
-    if found is None:
-        raise Unreadable("a LOB write is expected, with buf_.. := ..")
-    cursor = Cursor(text)
-    cursor.at = found.end()
-    data = read_piece(cursor.value())
-    cursor.expect(";")
-    call = _WRITE.match(text, cursor.at)
-    if call is None:
-        raise cursor.fail("dbms_lob.write(..)")
-    length, offset = int(call[1]), int(call[2])
-    # characters beyond the basic plane count as two where the database keeps UTF-16
-    units = len(data.encode("utf-16-le")) // 2 if isinstance(data, str) else len(data)
-    if offset < 1 or length not in (len(data), units):
-        raise Unreadable(f"a LOB write of {length} from {offset} has {len(data)} characters or bytes")
-    return Write(data, offset, length)
-
-
-def _lob_trim(text: str) -> Trim:
-    found = _TRIM.search(text)
-    if found is None:
-        raise Unreadable("dbms_lob.trim(..) is expected")
-    return Trim(int(found[1]))
-
-
-def _lob_erase(text: str) -> Erase:
-    found = _ERASE.search(text)
-    if found is None or int(found[2]) < 1:
-        raise Unreadable("dbms_lob.erase(..) is expected")
-    return Erase(int(found[2]), int(found[1]))
+    return owner, table, cursor.conditions() if cursor.keyword("where") else {}
 
 
 def _xml_begin(text: str) -> Begin:
@@ -178,7 +265,6 @@ def _xml_begin(text: str) -> Begin:
     cursor.at = start
     if not cursor.keyword("select"):
         return _updated("XML", text[start:])
-    cursor.at = start
     column, _ = _selected(cursor)
     owner, table, where = _row(cursor)
     cursor.sign(";")
@@ -196,34 +282,42 @@ def _updated(kind: str, text: str) -> Begin:
 
 
 def _string_begin(text: str) -> Begin:
-    found = _ASSIGNED.match(text)
+    found = _STATEMENT.search(text)
     cursor = Cursor(text)
     cursor.at = found.end() if found else 0
     if found is None or not cursor.sign("'"):
         raise cursor.fail("Stmt := '..'")
-    return _updated("STRING", cursor.quoted())
+    statement = cursor.quoted()
+    cursor.sign(";")
+    if not cursor.done():
+        raise cursor.fail("the end of the statement")
+    return _updated("STRING", statement)
 
 
 def _assigned(text: str) -> Write:
-    """``XML_REDO := HEXTORAW('..'):len``, the text itself, or NULL."""
+    """``XML_REDO := HEXTORAW('..'):len``, the text itself, NULL, or ``buf_c := '..'; DBMS_LOB.WriteAppend(TempLob, len, buf_c);``."""
     found = _ASSIGNED.match(text)
     if found is None:
         raise Unreadable("an assignment with := is expected")
     rest = text[found.end() :]
     if rest.strip().rstrip(";").upper() == "NULL":
         return Write(None)
-    if binary := _HEX.fullmatch(rest):
-        if len(binary[1]) % 2:
-            raise Unreadable("a piece has an odd number of hexadecimal digits")
-        return Write(bytes.fromhex(binary[1]), None, int(binary[2]) if binary[2] else None)
-    if rest.startswith("'"):
-        cursor = Cursor(rest)
-        data = read_piece(cursor.value())
-        length = _TEXT_LENGTH.match(rest, cursor.at)
-        if length is None and rest[cursor.at :].strip(" ;\n"):
-            raise cursor.fail("the end of the piece")
-        return Write(data, None, int(length[1]) if length else None)
-    length = _TEXT_LENGTH.search(rest)
-    if length is not None and int(length[1]) in (length.start(), len(rest[: length.start()].encode())):
-        return Write(rest[: length.start()], None, int(length[1]))
-    return Write(rest)
+    if not rest.startswith("'") and not rest.upper().startswith(("HEXTORAW", "UNISTR", "NULL")):
+        length = _TEXT_LENGTH.search(rest)
+        if length is not None and int(length[1]) in (length.start(), len(rest[: length.start()].encode())):
+            return Write(rest[: length.start()], None, int(length[1]))
+        return Write(rest)
+    cursor = Cursor(rest)
+    data = _data(cursor.value())
+    after = _APPEND.match(rest, cursor.at) or _QUOTED_LENGTH.match(rest, cursor.at)
+    if after is None and rest[cursor.at :].strip(" ;\n"):
+        raise cursor.fail("the end of the piece")
+    return _sized(data, after[1] if after else None)
+
+
+def _sized(data: str | bytes, length: str | None) -> Write:
+    if length is None:
+        return Write(data)
+    if not _fits(data, int(length)) and (isinstance(data, bytes) or int(length) != len(data.encode())):
+        raise Unreadable(f"a piece of {length} has {len(data)} characters or bytes")
+    return Write(data, None, int(length))

@@ -103,6 +103,13 @@ class Cursor:
             self.at = found.end()
         return True
 
+    def sees(self, word: str) -> bool:
+        """Whether this word or sign is next."""
+        start = self.at
+        seen = self.keyword(word) if word.isalpha() else self.sign(word)
+        self.at = start
+        return seen
+
     def identifier(self) -> str:
         self.blank()
         if self.text.startswith('"', self.at):
@@ -282,7 +289,7 @@ class _Reader(Cursor):
     def _change(self, statement: Statement) -> None:
         """An update or a delete, with or without an alias."""
         for word in ("set", "where"):
-            if self._sees(word):
+            if self.sees(word):
                 break
         else:
             if not self.done() and not self.text.startswith(";", self.at):
@@ -298,9 +305,3 @@ class _Reader(Cursor):
                     break
         if self.keyword("where"):
             statement.where = self.conditions()
-
-    def _sees(self, word: str) -> bool:
-        start = self.at
-        seen = self.keyword(word)
-        self.at = start
-        return seen

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,9 +145,29 @@ class RedoReader:
         :param texts: the statements they are from, for errors. Raises like :meth:`read`
         """
         for condition, text in zip(conditions, texts, strict=True):
-            self._check_columns(condition, text)
+            self.check_columns(condition, text)
         image = self._image([*conditions], texts)
         return image.values, image.unavailable
+
+    def column_read(self, column: int) -> ColumnRead:
+        """How the values of a column are read."""
+        return self._layout.columns[column]
+
+    def values_set(self, text: str, code: int, names: Iterable[str]) -> dict[str, Any]:
+        """The values that an insert or an update gives some of its columns, as :func:`..values.read_value` has them.
+
+        Columns that it does not set are not there. Raises like :meth:`read`.
+        """
+        statement = self._statement(text, code)
+        found = {}
+        for c, column in enumerate(self.schema.columns):
+            if column.name in names and column.name in statement.new:
+                read = self._layout.columns[c]
+                try:
+                    found[column.name] = read_value(statement.new[column.name], read.how, read.a, read.b)
+                except Unreadable as e:
+                    raise self.unreadable(f"A value cannot be read: {e}.", text, column=column.name) from e
+        return found
 
     # -- one by one -------------------------------------------------------------------------------------------------------
 
@@ -154,24 +175,25 @@ class RedoReader:
         try:
             statement = read_statement(text, relaxed=self._relaxed)
         except Unreadable as e:
-            raise self._unreadable(f"A redo statement cannot be read: {e}.", text, quotes="'" in text) from e
+            raise self.unreadable(f"A redo statement cannot be read: {e}.", text, quotes="'" in text) from e
         if code not in (INSERT, DELETE, UPDATE) or statement.code != code:
-            raise self._unreadable(
-                f"The redo record has operation code {code}, its statement is of another kind.", text
-            )
+            raise self.unreadable(f"The redo record has operation code {code}, its statement is of another kind.", text)
         self._check(statement, text)
         return statement
 
     def _check(self, statement: Statement, text: str) -> None:
         """The statement must be about this table and its columns."""
-        id_ = self.schema.id
-        if statement.table != id_.name or statement.owner not in (id_.namespace, None):
-            raise self._conflict(
-                f"A redo statement is about {statement.owner}.{statement.table} instead of {id_}.", text
-            )
-        self._check_columns({**statement.where, **statement.new}, text)
+        self.check_table(statement.owner, statement.table, text)
+        self.check_columns({**statement.where, **statement.new}, text)
 
-    def _check_columns(self, named: dict[str, Literal], text: str) -> None:
+    def check_table(self, owner: str | None, name: str, text: str) -> None:
+        """:raises SchemaConflict: it is not the reader's table"""
+        id_ = self.schema.id
+        if name != id_.name or owner not in (id_.namespace, None):
+            raise self._conflict(f"A redo statement is about {owner}.{name} instead of {id_}.", text)
+
+    def check_columns(self, named: Iterable[str], text: str) -> None:
+        """:raises SchemaConflict: the table does not have one of these columns"""
         known = {*self.schema.names, *self._layout.ignored}
         if unknown := [name for name in named if name not in known]:
             stale = " LogMiner's dictionary did not know the table's columns." if _STALE.fullmatch(unknown[0]) else ""
@@ -188,19 +210,23 @@ class RedoReader:
                     literal = None if row is None else row.get(column.name)
                     values.append(None if row is None else read_value(literal, read.how, read.a, read.b))
                 except Unreadable as e:
-                    raise self._unreadable(f"A value of column {column.name} cannot be read: {e}.", text) from e
-            unavailable.append([v is UNAVAILABLE for v in values])
+                    raise self.unreadable(f"A value of column {column.name} cannot be read: {e}.", text) from e
+            always_null = pa.types.is_null(read.raw)
+            unavailable.append([v is UNAVAILABLE and not always_null for v in values])
             children.append(read.finish(pa.array([None if v is UNAVAILABLE else v for v in values], read.raw)))
-        absent = pa.array([row is None for row in literals])
+        absent = pa.array([row is None for row in literals], pa.bool_())
         struct = pa.StructArray.from_arrays(children, fields=list(self._layout.type), mask=absent)
         return _Image(struct, np.array(unavailable, np.bool_).reshape(len(children), len(literals)))
 
-    def _unreadable(self, what: str, text: str, *, quotes: bool = False) -> CdcError:
-        """:param quotes: apostrophes that are not doubled may be the reason"""
+    def unreadable(self, what: str, text: str, *, column: str | None = None, quotes: bool = False) -> CdcError:
+        """The error for a text that makes no sense.
+
+        :param quotes: apostrophes that are not doubled may be the reason
+        """
         relax = "set internal.log.mining.sql.relaxed.quote.detection=true if apostrophes in texts are not doubled; otherwise "
         return UnreadableValue(
             what,
-            where=f"{self.schema.id}: {_excerpt(text)}",
+            where=f"{self.schema.id}{f'.{column}' if column else ''}: {_excerpt(text)}",
             safe="Nothing is lost: the batch was not written.",
             remedy=(relax if quotes and not self._relaxed else "")
             + "leave the column out with column.exclude.list, or read the table again",
@@ -318,7 +344,8 @@ class _Columns:
         unavailable = np.zeros((len(layout.columns), n), np.bool_)
         for c, read in enumerate(layout.columns):
             valid = self.valid[c]
-            np.logical_and(valid == k.UNAVAILABLE, present, out=unavailable[c])
+            if not pa.types.is_null(read.raw):
+                np.logical_and(valid == k.UNAVAILABLE, present, out=unavailable[c])
             children.append(read.finish(self._array(read, int(layout.parameters[c, 3]), (valid == k.VALUE) & present)))
         absent = n - int(np.count_nonzero(present))
         bitmap = pa.py_buffer(np.packbits(present, bitorder="little")) if absent else None

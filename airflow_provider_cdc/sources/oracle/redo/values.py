@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 import zoneinfo
 from decimal import Context, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Final
+
+import numpy as np
 
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels import literals as li
@@ -16,6 +19,8 @@ from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unr
 UNAVAILABLE: Final = object()
 """Stands for a value that the statement does not have."""
 
+_SINGLE = 3.4028235677973366e38
+"""From here on a number is infinite as a BINARY_FLOAT."""
 _EXACT = Context(prec=400, Emin=-999, Emax=999, traps=[InvalidOperation])
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
 _FLOAT = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?|[+-]?inf(?:inity)?|nan", re.IGNORECASE)
@@ -55,10 +60,24 @@ def read_value(literal: Literal | None, how: int, a: int, b: int) -> Any:
     if how == k.FLOAT_TEXT:
         if literal.kind not in (Kind.TEXT, Kind.NUMBER) or not _FLOAT.fullmatch(literal.text):
             raise Unreadable(f"{literal} is not a floating point number")
-        return literal.text.lower()
+        return _floating(literal, single=a == 1)
     if how in (k.YEAR_TO_MONTH, k.DAY_TO_SECOND, k.DURATION_TEXT):
         return _duration(literal, how, a)
     return _time(literal, how, a, b)
+
+
+def _floating(literal: Literal, *, single: bool) -> str:
+    """A binary floating point number as text; one that its column could not hold is none."""
+    text = literal.text.lower()
+    number = float(text)
+    if not math.isfinite(number):
+        damaged = not text.lstrip("+-").startswith(("inf", "nan"))
+    else:
+        kept = abs(number) if not single else abs(float(np.float32(number))) if abs(number) < _SINGLE else math.inf
+        damaged = kept == math.inf or (kept == 0 and any(c in "123456789" for c in text.partition("e")[0]))
+    if damaged:
+        raise Unreadable(f"{literal} does not fit into the column's type")
+    return text
 
 
 # -- texts and bytes --------------------------------------------------------------------------------------------------------------

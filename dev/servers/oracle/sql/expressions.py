@@ -283,6 +283,10 @@ class Expressions(Inference):
         if name == "CAST":
             value, kind = split_cast(Tokens(inside, self.sql))
             return f"ORA_CAST({self.translate(value, scope)}, {_quote(kind)})"
+        if name == "XMLSERIALIZE":
+            content = Tokens(inside, self.sql)
+            content.take("CONTENT")
+            return f"TO_CLOB({self.translate(content.until('AS'), scope)})"
         if name in VALUES and not inside:
             return VALUES[name]
         if name == "GROUP_CONCAT":

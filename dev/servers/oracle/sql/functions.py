@@ -41,7 +41,7 @@ TYPES: dict[str, DataType] = {
     "LOCALTIMESTAMP": datatypes.TIMESTAMP, "TO_TIMESTAMP": datatypes.TIMESTAMP, "TO_TIMESTAMP_TZ": datatypes.TIMESTAMP_TZ,
     "SCN_TO_TIMESTAMP": DataType("TIMESTAMP", scale=9), "SYS_EXTRACT_UTC": datatypes.TIMESTAMP,
     "EMPTY_CLOB": datatypes.CLOB, "EMPTY_BLOB": datatypes.BLOB, "TO_CLOB": datatypes.CLOB, "TO_NCLOB": DataType("NCLOB"),
-    "TO_BLOB": datatypes.BLOB, "DBMS_METADATA_GET_DDL": datatypes.CLOB, "CHARTOROWID": datatypes.ROWID, "XMLTYPE": DataType("XMLTYPE"),
+    "TO_BLOB": datatypes.BLOB, "DBMS_METADATA_GET_DDL": datatypes.CLOB, "XMLSERIALIZE": datatypes.CLOB, "CHARTOROWID": datatypes.ROWID, "XMLTYPE": DataType("XMLTYPE"),
     "TO_DSINTERVAL": DataType("INTERVAL_DS", 9, 9), "TO_YMINTERVAL": DataType("INTERVAL_YM", 9), "ADD_MONTHS": datatypes.DATE,
     "NUMTODSINTERVAL": DataType("INTERVAL_DS", 9, 9), "LAST_DAY": datatypes.DATE, "TO_BINARY_DOUBLE": datatypes.DOUBLE,
     "TO_BINARY_FLOAT": datatypes.FLOAT,
@@ -130,7 +130,7 @@ class Library:
             "TO_BINARY_FLOAT": lambda value: None if value is None else moments.single(float(value)),
             "DBMS_LOB_SUBSTR": lambda value, size, start=1: None if value is None else value[start - 1 : start - 1 + size],
             "ORA_ROWID": lambda object_id, row: rowids.make(object_id, row), "CHARTOROWID": _chartorowid,
-            "ROWIDTOCHAR": lambda value: rowids.to_text(_chartorowid(value)),
+            "ROWIDTOCHAR": lambda value: None if value is None else rowids.to_text(_chartorowid(value)),
             "DBMS_ROWID_ROWID_BLOCK_NUMBER": lambda value: rowids.parts(value)[2],
             "DBMS_ROWID_ROWID_CREATE": lambda kind, obj, file, block, slot: struct.pack(">IHIH", obj, file, block, slot),
             "TO_DSINTERVAL": lambda text: None if text is None else moments.day_second(text),
@@ -183,14 +183,15 @@ class Library:
         if value is None:
             return None
         if not isinstance(value, str) or not moments.KEPT.fullmatch(value):
+            if pattern and pattern.upper() == "TM9":
+                return datatypes.number_text(value, longest=64)
             return (
                 _number_format(value, pattern) if pattern and not isinstance(value, str) else datatypes.text_of(value)
             )
         moment = moments.read(value)
         kind = "DATE" if len(value) == 19 else "TIMESTAMP" if moment.zone is None else "TIMESTAMP_TZ"
-        return moments.write(
-            moment, pattern or self._context.nls.format_of(kind), 6 if kind != "DATE" else 0, self._context.nls.zone
-        )
+        digits = 0 if kind == "DATE" else 9 if pattern and re.search(r"FF\d", pattern.upper()) else 6
+        return moments.write(moment, pattern or self._context.nls.format_of(kind), digits, self._context.nls.zone)
 
     def _cast(self, value: Any, type_text: str) -> Any:
         kind = datatypes.parse(type_text)

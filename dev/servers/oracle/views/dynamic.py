@@ -77,7 +77,7 @@ def _history(session: "Session") -> Iterator[Row]:
     for number, log in enumerate((log for log in session.engine.redo.logs if log.next is not None), 1):
         yield {
             "RECID": number, "THREAD#": log.thread, "SEQUENCE#": log.sequence, "FIRST_CHANGE#": log.first,
-            "FIRST_TIME": log.first_time, "NEXT_CHANGE#": log.next, "RESETLOGS_CHANGE#": facts.resetlogs_scn,
+            "FIRST_TIME": log.first_time, "NEXT_CHANGE#": log.next, "RESETLOGS_CHANGE#": log.resetlogs,
             "RESETLOGS_TIME": facts.resetlogs_time, "CON_ID": 0,
         }  # fmt: skip
 
@@ -94,10 +94,11 @@ def _destinations(session: "Session") -> Iterator[Row]:
 def _threads(session: "Session") -> Iterator[Row]:
     for thread in range(1, session.engine.redo.threads + 1):
         current = session.engine.redo.current(thread)
+        closed = session.engine.redo.closed.get(thread)
         yield {
-            "THREAD#": thread, "STATUS": "OPEN", "ENABLED": "PUBLIC", "GROUPS": redo.GROUPS, "CURRENT_GROUP#": current.group,
-            "SEQUENCE#": current.sequence, "INSTANCE": f"{session.database.name}{thread}", "CHECKPOINT_CHANGE#": current.first,
-            "LAST_REDO_SEQUENCE#": current.sequence, "LAST_REDO_CHANGE#": session.engine.redo.scn, "CON_ID": 0,
+            "THREAD#": thread, "STATUS": "OPEN" if closed is None else "CLOSED", "ENABLED": "PUBLIC", "GROUPS": redo.GROUPS, "CURRENT_GROUP#": current.group,
+            "SEQUENCE#": current.sequence, "INSTANCE": f"{session.database.name}{thread}", "CHECKPOINT_CHANGE#": closed or current.first,
+            "ENABLE_CHANGE#": 0, "DISABLE_CHANGE#": 0, "LAST_REDO_SEQUENCE#": current.sequence, "LAST_REDO_CHANGE#": session.engine.redo.scn, "CON_ID": 0,
         }  # fmt: skip
 
 
@@ -178,7 +179,7 @@ VIEWS = [
     view("V$LOG_HISTORY", "RECID:N THREAD#:N SEQUENCE#:N FIRST_CHANGE#:N FIRST_TIME:D NEXT_CHANGE#:N RESETLOGS_CHANGE#:N RESETLOGS_TIME:D CON_ID:N", _history),
     view("V$ARCHIVE_DEST_STATUS", DESTINATION_COLUMNS, _destinations),
     view("V$ARCHIVE_DEST", DESTINATION_COLUMNS, _destinations),
-    view("V$THREAD", "THREAD#:N STATUS:T ENABLED:T GROUPS:N CURRENT_GROUP#:N SEQUENCE#:N INSTANCE:T CHECKPOINT_CHANGE#:N LAST_REDO_SEQUENCE#:N LAST_REDO_CHANGE#:N CON_ID:N", _threads),
+    view("V$THREAD", "THREAD#:N STATUS:T ENABLED:T GROUPS:N CURRENT_GROUP#:N SEQUENCE#:N INSTANCE:T CHECKPOINT_CHANGE#:N ENABLE_CHANGE#:N DISABLE_CHANGE#:N LAST_REDO_SEQUENCE#:N LAST_REDO_CHANGE#:N CON_ID:N", _threads),
     view("V$LOGMNR_LOGS", MINED_COLUMNS, _mined),
     view("V$LOGMNR_PARAMETERS", "START_SCN:N END_SCN:N OPTIONS:N INFO:T STATUS:N CON_ID:N", _parameters),
     View("V$LOGMNR_CONTENTS", contents.COLUMNS, nothing),

@@ -67,6 +67,11 @@ class Cursor:
     defines: list[Bind] | None = None
     seen: int = 0
 
+    @property
+    def is_query(self) -> bool:
+        """Whether it has run, and gave rows."""
+        return self.outcome is not None and self.outcome.columns is not None
+
 
 def end_of_call(
     error: OraError | None = None,
@@ -144,13 +149,14 @@ class Statements:
             cursor.binds = binds or cursor.binds
         else:
             if not number:
-                self._last_cursor += 1
-                number = self._last_cursor
+                number = self._free_number()
             match = RETURNING.search(sql) if IS_DML.match(sql) else None
             cursor = Cursor(sql, binds, plsql=not options & NOT_PLSQL, returned=match[1].count(":") if match else 0)
             self._cursors[number] = cursor
         cursor.sent_again = list(range(len(cursor.binds) - cursor.returned))
-        rows = self._bound_rows(reader, cursor, max(words[1], 1) if bind_count else 1)
+        # of a query that runs again, the second number is how many rows to fetch
+        runs = words[1] if bind_count and not cursor.is_query else 1
+        rows = self._bound_rows(reader, cursor, max(runs, 1))
         query = not options & EXECUTE_OPTION
         return self._start(
             number,
@@ -166,11 +172,17 @@ class Statements:
         number, wanted = reader.ub(), reader.ub()
         first, second = reader.ub(), reader.ub()
         cursor = self._cursor(number)
-        is_query = cursor.outcome is not None and cursor.outcome.columns is not None
-        rows = self._bound_rows(reader, cursor, 1 if is_query else wanted)
+        rows = self._bound_rows(reader, cursor, 1 if cursor.is_query else wanted)
         return self._start(
             number, rows, wanted, fetch=bool(first & EXECUTE_OPTION), describe=False, commit=bool(second & 1)
         )
+
+    def _free_number(self) -> int:
+        """A cursor's number goes over the wire in two bytes: numbers of closed ones are used again."""
+        while True:
+            self._last_cursor = self._last_cursor % 60_000 + 1
+            if self._last_cursor not in self._cursors:
+                return self._last_cursor
 
     def _cursor(self, number: int) -> Cursor:
         try:

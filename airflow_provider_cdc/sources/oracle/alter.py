@@ -1,0 +1,150 @@
+"""A table's structure after an ALTER TABLE: the clauses take effect in the order of the text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from airflow_provider_cdc.core.schema import Column, TableChange, TableSchema
+from airflow_provider_cdc.sources.oracle import ddl
+from airflow_provider_cdc.sources.oracle.existing import existing_rows, keeps_values
+from airflow_provider_cdc.sources.oracle.types import NULL
+
+
+@dataclass(slots=True)
+class _Placed:
+    """A column of the table after the statement.
+
+    :param before: the column it was; ``None`` for a new one
+    """
+
+    column: Column
+    before: Column | None
+
+
+@dataclass(slots=True)
+class Altered:
+    """What became of a table.
+
+    :param unknown: why the row key may be one that neither the statement nor the old structure tells
+    :param missing: columns named by the statement that the old structure has not: it cannot be trusted
+    """
+
+    change: TableChange
+    unknown: str | None
+    missing: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Alter:
+    """One ALTER TABLE on one table.
+
+    :param make: a column from its definition, given the column that it was
+    """
+
+    known: TableSchema
+    statement: ddl.AlterTable
+    make: Callable[[ddl.ColumnDef, Column | None], Column]
+    columns: list[_Placed] = field(default_factory=list)
+    key: tuple[str, ...] = ()
+    exact: bool = True
+    added: dict[str, str | None] = field(default_factory=dict)
+    unknown: str | None = None
+    missing: list[str] = field(default_factory=list)
+
+    def apply(self) -> Altered:
+        self.columns = [_Placed(c, c) for c in self.known.columns]
+        self.key = self.known.key
+        for action in self.statement.actions:
+            self._action(action)
+        return Altered(self._change(), self.unknown, tuple(self.missing))
+
+    def _action(self, action: ddl.Action) -> None:
+        match action:
+            case ddl.AddColumn():
+                self._add(action.column)
+            case ddl.ModifyColumn():
+                self._modify(action.column)
+            case ddl.DropColumn():
+                self._drop(action.name)
+            case ddl.RenameColumn():
+                self._rename(action.old, action.new)
+            case ddl.AddKey():
+                self._add_key(action.key)
+            case ddl.KeysChanged():
+                self.key = () if action.primary else self.key
+                self.unknown = action.what
+            case ddl.PartitionData():
+                self.exact = False
+            case _:
+                pass
+
+    def _find(self, name: str) -> _Placed | None:
+        found = next((p for p in self.columns if p.column.name == name), None)
+        if found is None:
+            self.missing.append(name)
+        return found
+
+    def _add(self, definition: ddl.ColumnDef) -> None:
+        if any(p.column.name == definition.name for p in self.columns):
+            # the structure is ahead of the statement: what the column was before is not known any more
+            self.missing.append(definition.name)
+            return
+        column = self.make(definition, None)
+        fill = existing_rows(column, definition)
+        if fill is not None:
+            self.added[column.name] = fill.value
+        self.columns.append(_Placed(column, None))
+
+    def _modify(self, definition: ddl.ColumnDef) -> None:
+        item = self._find(definition.name)
+        if item is None:
+            return
+        old = item.column
+        item.column = self.make(definition, old)
+        self.exact &= keeps_values(old, item.column, definition)
+        if definition.visible is not None:  # shown or hidden, its number is the last one, or none
+            self.columns.remove(item)
+            self.columns.append(item)
+        if item.column.nullable != old.nullable and (old.name in self.key or not self.key):
+            self.unknown = f"whether {old.name} may be null has changed"
+        if old.name in self.key and item.column.type == NULL:
+            self.unknown = f"{old.name} cannot be captured any more"
+
+    def _drop(self, name: str) -> None:
+        item = self._find(name)
+        if item is None:
+            return
+        self.columns.remove(item)
+        self.added.pop(name, None)
+        if name in self.key:
+            self.key = ()
+            self.unknown = f"{name} was part of the key"
+
+    def _rename(self, old: str, new: str) -> None:
+        item = self._find(old)
+        if item is None:
+            return
+        item.column = item.column.model_copy(update={"name": new})
+        self.key = tuple(new if name == old else name for name in self.key)
+        if old in self.added:
+            self.added[new] = self.added.pop(old)
+
+    def _add_key(self, key: ddl.Key) -> None:
+        items = [p for name in key.columns if (p := self._find(name)) is not None]
+        usable = len(items) == len(key.columns) and all(p.column.type != NULL for p in items)
+        if key.kind == "primary" and key.enabled and usable:
+            for item in items:
+                item.column = item.column.model_copy(update={"nullable": False})
+            self.key, self.unknown = key.columns, None
+            return
+        self.unknown = f"a new {key.kind} key"
+        if key.enabled and usable and not self.key and not any(p.column.nullable for p in items):
+            self.key = key.columns
+
+    def _change(self) -> TableChange:
+        renamed = {p.column.name: p.before.name for p in self.columns if p.before and p.before.name != p.column.name}
+        table = self.known.model_copy(update={"columns": tuple(p.column for p in self.columns), "key": self.key})
+        return TableChange(
+            type="ALTER", id=self.known.id, table=table, renamed=renamed, added=self.added, exact=self.exact
+        )

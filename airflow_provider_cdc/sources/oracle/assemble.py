@@ -1,0 +1,230 @@
+"""From the rows of committed transactions to log blocks: each table's redo texts are read at once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.events import RowBlock, Transactions
+from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.core.source import VARIED
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.redo.lobs import read_with_lobs
+from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader, Rows
+from airflow_provider_cdc.sources.oracle.undo import NO_ROW_ID
+
+log = logging.getLogger(__name__)
+
+Int64s = npt.NDArray[np.int64]
+
+TEXT_BYTES = 64 << 20
+"""How much redo text is read at a time."""
+LAST_DML = 3
+"""Operation codes beyond are pieces of long values."""
+
+SOURCE_FIELDS = [
+    pa.field("txId", pa.string()),
+    pa.field("scn", pa.string(), metadata=VARIED),
+    pa.field("commit_scn", pa.string()),
+    pa.field("lcr_position", pa.string()),
+    pa.field("rs_id", pa.string(), metadata=VARIED),
+    pa.field("ssn", pa.int64()),
+    pa.field("redo_thread", pa.int32()),
+    pa.field("user_name", pa.string()),
+    pa.field("row_id", pa.string(), metadata=VARIED),
+    pa.field("redo_sql", pa.string(), metadata=VARIED),
+]
+"""The source's own fields of the ``source`` block (Debezium Oracle connector, "Change event values")."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A transaction that was committed.
+
+    :param serial: its number in the buffer
+    :param id: the documented transaction id
+    """
+
+    serial: int
+    id: str
+    scn: int
+    thread: int
+    ts_us: int
+
+
+class Assembler:
+    """Makes row blocks of redo rows. Keeps a reader for each table schema."""
+
+    def __init__(self, config: OracleConfig) -> None:
+        self._config = config
+        self._readers: dict[int, tuple[TableSchema, RedoReader]] = {}
+
+    def blocks(
+        self, rows: pa.Table, commits: list[Commit], schema: Callable[[int, int], tuple[TableSchema, int]]
+    ) -> tuple[list[RowBlock], Transactions]:
+        """Row blocks of the rows of some transactions.
+
+        :param rows: columns of :data:`..buffer.ROWS`, by transaction in the order of ``commits``
+        :param schema: (number of a table, SCN) → structure in force, and the SCN at which the next one begins
+        """
+        ids = pa.array([c.id for c in commits], pa.string())
+        transactions = Transactions(ids, np.array([c.ts_us for c in commits], np.int64))
+        serials = np.array([c.serial for c in commits], np.int64)
+        order = np.argsort(serials)
+        owner = order[np.searchsorted(serials[order], rows.column("tx").to_numpy())].astype(np.int32)
+        commit_scns = pa.array([str(c.scn) for c in commits], pa.string())
+        tables = rows.column("table").to_numpy()
+        found: list[tuple[RowBlock, Int64s]] = []
+        for number in np.unique(tables):
+            index = np.flatnonzero(tables == number)
+            for part, structure in self._by_schema(rows, index, int(number), schema):
+                found += self._read(rows, part, structure, owner, ids, commit_scns)
+        self._number(found, len(owner))
+        return [block for block, _ in found], transactions
+
+    def _by_schema(
+        self, rows: pa.Table, index: Int64s, number: int, schema: Callable[[int, int], tuple[TableSchema, int]]
+    ) -> Iterator[tuple[Int64s, TableSchema]]:
+        """Rows that were written before a change of structure, and committed after it, are read with the old one."""
+        scns = rows.column("scn").to_numpy()[index]
+        lowest, highest = int(scns.min()), int(scns.max())
+        structure, until = schema(number, lowest)
+        while until <= highest:
+            early = scns < until
+            yield index[early], structure
+            index, scns = index[~early], scns[~early]
+            structure, until = schema(number, int(scns.min()))
+        yield index, structure
+
+    def _read(
+        self,
+        rows: pa.Table,
+        index: Int64s,
+        structure: TableSchema,
+        owner: npt.NDArray[np.int32],
+        ids: pa.StringArray,
+        commit_scns: pa.StringArray,
+    ) -> list[tuple[RowBlock, Int64s]]:
+        blocks = []
+        codes = rows.column("code").to_numpy()
+        for part in _by_size(rows, index, codes, owner):
+            picked = rows.take(pa.array(part)).combine_chunks()
+            read, origin = self._texts(picked, structure, owner[part])
+            if not len(origin):
+                continue
+            picked = picked.take(pa.array(origin)) if len(origin) != len(part) else picked
+            at = part[origin]
+            block = RowBlock(
+                table=structure,
+                op=read.op,
+                before=read.before,
+                after=read.after,
+                order=at,
+                transaction=owner[at],
+                ts_us=picked.column("ts_us").to_numpy(),
+                source=self._source(picked, owner[at], ids, commit_scns),
+                unavailable_before=read.unavailable_before,
+                unavailable_after=read.unavailable_after,
+            )
+            blocks.append((block, at))
+        return blocks
+
+    def _texts(self, rows: pa.Table, structure: TableSchema, owner: npt.NDArray[np.int32]) -> tuple[Rows, Int64s]:
+        reader = self._reader(structure)
+        codes, texts = rows.column("code").to_numpy(), rows.column("sql").combine_chunks()
+        try:
+            row_ids = _array(rows.column("row_id"))
+            if (codes <= LAST_DML).all() and not pc.any(pc.equal(row_ids, NO_ROW_ID)).as_py():
+                return reader.read(_array(texts), codes), np.arange(len(codes))
+            assembled = read_with_lobs(reader, _array(texts), codes, owner.astype(np.int64), row_ids)
+            if assembled.unknown is not None:
+                _told(structure, assembled.unknown)
+            return assembled.rows, assembled.origin
+        except CdcError as e:
+            scns = rows.column("scn").to_numpy()
+            e.where = f"{e.where or structure.id}, redo of SCN {scns.min()} to {scns.max()}"
+            raise
+
+    def _reader(self, structure: TableSchema) -> RedoReader:
+        known = self._readers.get(id(structure))
+        if known is None or known[0] is not structure:
+            known = self._readers[id(structure)] = structure, RedoReader(structure, self._config)
+        return known[1]
+
+    def _source(
+        self, rows: pa.Table, owner: npt.NDArray[np.int32], ids: pa.StringArray, commit_scns: pa.StringArray
+    ) -> dict[str, pa.Array]:
+        columns = {
+            name: _array(rows.column(name).combine_chunks()) for name in ("scn", "rs_id", "user", "row_id", "sql")
+        }
+        of = pa.array(owner)
+        return {
+            "txId": pa.DictionaryArray.from_arrays(of, ids),
+            "scn": columns["scn"].cast(pa.string()),
+            "commit_scn": pa.DictionaryArray.from_arrays(of, commit_scns),
+            "rs_id": pc.utf8_trim_whitespace(columns["rs_id"]).cast(pa.string()),
+            "ssn": _array(rows.column("ssn").combine_chunks()),
+            "redo_thread": _array(rows.column("thread").combine_chunks()),
+            "user_name": columns["user"].cast(pa.string()),
+            "row_id": columns["row_id"].cast(pa.string()),
+            **({"redo_sql": columns["sql"].cast(pa.string())} if self._config.log_mining_include_redo_sql else {}),
+        }
+
+    def _number(self, found: list[tuple[RowBlock, Int64s]], n: int) -> None:
+        """Places 0, 1, 2 … in commit order: rows that became part of others leave no hole."""
+        there = np.zeros(n, np.int64)
+        for _, at in found:
+            there[at] = 1
+        places = np.cumsum(there) - 1
+        for block, at in found:
+            block.order = places[at]
+
+
+def _by_size(
+    rows: pa.Table, index: Int64s, codes: npt.NDArray[np.int16], owner: npt.NDArray[np.int32]
+) -> Iterator[Int64s]:
+    """Cut where the texts are too long for one call. The pieces of a long value stay with their change: where there are any, only
+    the end of a transaction is a place to cut, or, in one that is too large, the beginning of a change.
+    """
+    lengths = pc.binary_length(rows.column("sql")).fill_null(0).to_numpy()[index]
+    ends = np.cumsum(lengths)
+    if not len(ends) or ends[-1] <= TEXT_BYTES:
+        yield index
+        return
+    places = np.arange(1, len(index))
+    if (codes[index] > LAST_DML).any():
+        places = places[codes[index[1:]] <= LAST_DML]
+        border = places[owner[index[places]] != owner[index[places - 1]]]
+        large = np.diff(ends[np.concatenate([[0], border - 1, [len(index) - 1]])]).max(initial=0) > TEXT_BYTES
+        places = places if large else border
+    lo, done = 0, 0
+    while lo < len(index):
+        fits = places[(places > lo) & (ends[places - 1] <= done + TEXT_BYTES)]
+        beyond = places[places > lo]
+        hi = int(fits[-1]) if len(fits) else int(beyond[0]) if len(beyond) else len(index)
+        if ends[-1] <= done + TEXT_BYTES:
+            hi = len(index)
+        yield index[lo:hi]
+        lo, done = hi, int(ends[hi - 1])
+
+
+def _told(structure: TableSchema, unknown: npt.NDArray[np.bool_]) -> None:
+    """Say which values changed without the log telling what they are now."""
+    for column, rows in zip(structure.names, unknown, strict=True):
+        if rows.any():
+            log.warning(
+                "%d values of %s.%s were changed in place (DBMS_LOB) and their earlier parts are not in the log: tables keep the value of "
+                "before. To have the present one, read the table again, or update the row.",
+                int(rows.sum()), structure.id, column,
+            )  # fmt: skip
+
+
+def _array(column: pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

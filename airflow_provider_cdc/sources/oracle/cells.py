@@ -1,0 +1,204 @@
+"""What a query gives into change log columns, by the same kernels as the redo texts: a cell has one value, wherever it is read.
+
+Oracle is asked for numbers, dates, times and intervals as texts in the session's form (``connect.SESSION``), which are those of
+LogMiner's literals. Numbers never become floating point on the way; ``TM9`` writes all digits of a NUMBER.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc.core.errors import UnreadableValue
+from airflow_provider_cdc.core.schema import Column, TableSchema, arrow_type, row_struct
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.kernels import convert as k
+from airflow_provider_cdc.sources.oracle.kernels import literals as li
+from airflow_provider_cdc.sources.oracle.redo.layout import ColumnRead, column_read
+from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable
+from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE, read_value
+from airflow_provider_cdc.sources.oracle.types import LOBS, NULL, ColumnType
+
+_AFTER: Final = 1
+_MOMENT: Final = "SYYYY-MM-DD HH24:MI:SS"
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """How a value is asked for as a text: the expression, and the literal that LogMiner would have."""
+
+    sql: str
+    kind: int
+    call: str = ""
+
+
+_TEXTS: Final = {
+    "NUMBER": _Text("TO_CHAR({c}, 'TM9')", li.TEXT),
+    "FLOAT": _Text("TO_CHAR({c}, 'TM9')", li.TEXT),
+    "DATE": _Text(f"TO_CHAR({{c}}, '{_MOMENT}')", li.DATE, "TO_DATE"),
+    "TIMESTAMP": _Text(f"TO_CHAR({{c}}, '{_MOMENT}.FF9')", li.TIMESTAMP, "TO_TIMESTAMP"),
+    "TIMESTAMP WITH TIME ZONE": _Text(f"TO_CHAR({{c}}, '{_MOMENT}.FF9 TZH:TZM')", li.TIMESTAMP_TZ, "TO_TIMESTAMP_TZ"),
+    "TIMESTAMP WITH LOCAL TIME ZONE": _Text(
+        f"TO_CHAR({{c}}, '{_MOMENT}.FF9 TZH:TZM')", li.TIMESTAMP_TZ, "TO_TIMESTAMP_TZ"
+    ),
+    "INTERVAL DAY TO SECOND": _Text("TO_CHAR({c})", li.DAY_TO_SECOND, "TO_DSINTERVAL"),
+    "INTERVAL YEAR TO MONTH": _Text("TO_CHAR({c})", li.YEAR_TO_MONTH, "TO_YMINTERVAL"),
+}
+
+
+class Cells:
+    """Reads the rows of a query on one table.
+
+    :param alias: of the table in the query
+    """
+
+    def __init__(self, schema: TableSchema, config: OracleConfig, alias: str = "t") -> None:
+        self.schema, self.type = schema, row_struct(schema)
+        self._reads: list[ColumnRead | None] = []
+        self.expressions: list[str] = []
+        """What to select, in this order."""
+        self.lobs = False
+        for column in schema.columns:
+            base = ColumnType.of(column).base
+            if column.type == NULL or (base in LOBS and not config.lob_enabled):
+                self._reads.append(None)
+                continue
+            self._reads.append(column_read(column, f"{schema.id}.{column.name}", config))
+            self.expressions += _expressions(base, f'{alias}."{column.name}"')
+            self.lobs |= base in LOBS
+        if not self.expressions:
+            self.expressions = ["1"]
+
+    def unavailable(self, n: int) -> npt.NDArray[np.bool_] | None:
+        """``bool[column, row]``: LOBs that are not captured, which the stream does not have either."""
+        absent = [
+            read is None and column.type != NULL for read, column in zip(self._reads, self.schema.columns, strict=True)
+        ]
+        return np.repeat(np.array(absent, np.bool_)[:, None], n, axis=1) if any(absent) else None
+
+    def read(self, batch: pa.Table) -> pa.StructArray:
+        """The rows of a batch of results.
+
+        :raises UnreadableValue: a value is none of the change log, as a date before the year 1
+        """
+        children, at = [], 0
+        for column, read in zip(self.schema.columns, self._reads, strict=True):
+            if read is None:
+                children.append(pa.nulls(len(batch), arrow_type(column.type)))
+                continue
+            base = ColumnType.of(column).base
+            values = _one(batch.column(at))
+            at += 1
+            if base in LOBS and base != "XMLTYPE":
+                values = _with_empty(values, _one(batch.column(at)))
+                at += 1
+            children.append(self._column(column, base, read, values))
+        return pa.StructArray.from_arrays(children, fields=list(self.type))
+
+    def _column(self, column: Column, base: str, read: ColumnRead, values: pa.Array) -> pa.Array:
+        text = _TEXTS.get(base)
+        if text is None:
+            if read.how == k.FLOAT_TEXT:
+                return values.cast(arrow_type(column.type))
+            return read.finish(values.cast(read.raw))
+        found, left = _convert(values.cast(pa.large_string()), read, text.kind)
+        if len(left):
+            plain = [self._plain(column, read, text, values[int(i)].as_py()) for i in left]
+            take = np.arange(len(found))
+            take[left] = len(found) + np.arange(len(left))
+            found = pa.concat_arrays([found, pa.array(plain, read.raw)]).take(pa.array(take))
+        return read.finish(found)
+
+    def _plain(self, column: Column, read: ColumnRead, text: _Text, value: str) -> Any:
+        """A value of an unusual form."""
+        literal = Literal(Kind.CALL, value, text.call) if text.call else Literal(Kind.TEXT, value)
+        try:
+            found = read_value(literal, read.how, read.a, read.b)
+        except Unreadable as e:
+            raise UnreadableValue(
+                f"A value of column {column.name} cannot be read: {e}.",
+                where=f"{self.schema.id}.{column.name}",
+                safe="Nothing of this table was committed.",
+                remedy="correct the row, or leave the column out with column.exclude.list",
+            ) from e
+        return None if found is UNAVAILABLE else found
+
+
+def _expressions(base: str, name: str) -> list[str]:
+    """What to select for a column."""
+    if base in _TEXTS:
+        return [_TEXTS[base].sql.format(c=name)]
+    if base == "ROWID":
+        return [f"ROWIDTOCHAR({name})"]
+    if base == "XMLTYPE":
+        return [f"CASE WHEN {name} IS NOT NULL THEN XMLSERIALIZE(CONTENT {name} AS CLOB NO INDENT) END"]
+    if base in LOBS:
+        # a LOB that is fetched with its row comes as NULL when it is empty
+        return [name, f"CASE WHEN DBMS_LOB.GETLENGTH({name}) = 0 THEN 1 END"]
+    return [name]
+
+
+def _one(values: pa.ChunkedArray) -> pa.Array:
+    return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+
+
+def _with_empty(values: pa.Array, empty: pa.Array) -> pa.Array:
+    """The values of a LOB column, with those that are empty instead of NULL."""
+    if empty.null_count == len(empty):
+        return values
+    return pc.if_else(
+        pc.is_valid(empty), pa.scalar(b"" if pa.types.is_large_binary(values.type) else "", values.type), values
+    )
+
+
+def _convert(values: pa.Array, read: ColumnRead, kind: int) -> tuple[pa.Array, npt.NDArray[np.intp]]:
+    """Texts as ``read.raw``, and the rows that are left to the plain path."""
+    n = len(values)
+    _, offsets, data = values.buffers()
+    ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + n + 1] if n else np.zeros(1, np.int64)
+    buf = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+    present = values.is_valid().to_numpy(zero_copy_only=False)
+    kinds = np.where(present, kind, li.NULL).astype(np.uint8).reshape(1, 1, n).repeat(2, axis=0)
+    length = np.diff(ends).astype(np.int32).reshape(1, 1, n).repeat(2, axis=0)
+    fixed = np.zeros((1, n), np.int64)
+    wide = np.zeros((1, n if read.store == k.STORE_WIDE else 1, 2), np.int64)
+    bounds = np.zeros((1, n), np.int64)
+    # a number with a fixed scale may be longer than its text, by its zeros
+    extra = (max(read.b, 0) if read.how == k.NUMBER_TEXT else 0) + 4
+    room = np.empty((1, max(int(ends[-1] - ends[0]) + n * extra, 64)), np.uint8)
+    filled, valid, left = np.zeros(1, np.int64), np.zeros((1, n), np.uint8), np.zeros(n, np.uint8)
+    parameters = np.array([[read.how, read.a, read.b, 0]], np.int64)
+    k.convert_rows(
+        buf, ends, 0, n, _AFTER, parameters, np.zeros((2, 1, n), np.int32), length, kinds, fixed, wide, bounds, room, filled,
+        valid, left,
+    )  # fmt: skip
+    good = valid[0] == k.VALUE
+    nulls = n - int(np.count_nonzero(good))
+    bitmap = pa.py_buffer(np.packbits(good, bitorder="little")) if nulls else None
+    buffers = _buffers(read, fixed[0], wide[0], bounds[0], room[0, : filled[0]])
+    return pa.Array.from_buffers(read.raw, n, [bitmap, *buffers], nulls), np.flatnonzero(left)
+
+
+def _buffers(
+    read: ColumnRead,
+    fixed: npt.NDArray[np.int64],
+    wide: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+) -> list[pa.Buffer]:
+    """The Arrow buffers of a store."""
+    if read.store == k.STORE_VARIABLE:
+        offsets = np.zeros(len(ends) + 1, np.int32)
+        offsets[1:] = ends
+        return [pa.py_buffer(offsets), pa.py_buffer(data.copy())]
+    values: npt.NDArray[Any] = wide if read.store == k.STORE_WIDE else fixed
+    if read.store == k.STORE_FIXED and pa.types.is_decimal(read.raw):
+        values = np.stack([fixed, fixed >> 63], axis=1)
+    elif pa.types.is_date32(read.raw):
+        values = fixed.astype(np.int32)
+    return [pa.py_buffer(np.ascontiguousarray(values))]

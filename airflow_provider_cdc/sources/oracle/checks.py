@@ -1,0 +1,396 @@
+"""Prerequisites of capture: modes of the database, its logging, and the account's privileges, each with what mends it.
+
+See "Setting up Oracle" and "Creating users for the connector" of the Debezium Oracle connector document (spec ORA-022 to 048).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import oracledb
+from oracledb import Connection
+
+from airflow_provider_cdc.core.config import SnapshotMode
+from airflow_provider_cdc.core.errors import CdcError, TransientError
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.core.source import Finding
+from airflow_provider_cdc.sources.oracle.config import LockingMode, MiningStrategy, OracleConfig
+from airflow_provider_cdc.sources.oracle.connect import (
+    Database,
+    code_of,
+    connect,
+    database_of,
+    enter_container,
+    rows,
+    scalar,
+    translated,
+)
+from airflow_provider_cdc.sources.oracle.dictionary import Dictionary, quoted
+
+LONGEST_NAME: Final = 30
+"""Bytes. LogMiner has no rows of tables with longer names, or with columns that have longer names."""
+SHORT_UNDO: Final = 3_600
+SMALL_LOG: Final = 200 << 20
+
+_VIEWS: Final = (
+    "DATABASE", "LOG", "LOG_HISTORY", "LOGMNR_LOGS", "LOGMNR_CONTENTS", "LOGMNR_PARAMETERS", "LOGFILE", "ARCHIVED_LOG",
+    "ARCHIVE_DEST_STATUS", "TRANSACTION", "THREAD",
+)  # fmt: skip
+_MERE_STATISTICS: Final = ("MYSTAT", "STATNAME")
+_FORBIDDEN: Final = {942, 1031}
+_RETENTION: Final = "SELECT VALUE FROM V$PARAMETER WHERE NAME = 'undo_retention'"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rights:
+    """What the account may do in one container."""
+
+    privileges: frozenset[str]
+    objects: frozenset[tuple[str, str, str]]
+
+    def any(self, *names: str) -> bool:
+        return not self.privileges.isdisjoint(names)
+
+    def on(self, action: str, owner: str, name: str) -> bool:
+        return (action, owner, name) in self.objects
+
+
+def check(config: OracleConfig) -> list[Finding]:
+    """Everything that is not as capture needs it; an empty list means ready.
+
+    :raises SourceUnavailable: the database does not answer
+    :raises AccessDenied: user or password is wrong
+    """
+    with contextlib.closing(connect(config)) as connection, translated(config):
+        return _check(connection, config)
+
+
+def _check(connection: Connection, config: OracleConfig) -> list[Finding]:
+    grant = _Grant(config)
+    found = list(_views(connection, grant))
+    if any((f.fatal and "V_$DATABASE" in f.fix) or "V_$THREAD" in f.fix for f in found):
+        return found
+    database = database_of(connection)
+    found += [*_modes(database), *_standby(connection, database, config), *_names(connection, database, config)]
+    found += [*_server_rights(connection, database, config, grant), *_destination(connection, config)]
+    found += _advice(connection, config)
+    if any(f.fatal and "database.pdb.name" in f"{f.what} {f.fix}" for f in found):
+        return found
+    try:
+        enter_container(connection, config)
+    except oracledb.DatabaseError as e:
+        return [*found, Finding(f"The pluggable database cannot be entered: {e}", grant("SET CONTAINER"))]
+    return [*found, *_tables(connection, database, config, grant)]
+
+
+class _Grant:
+    """Writes GRANT statements for the capture user."""
+
+    def __init__(self, config: OracleConfig) -> None:
+        self._rest = f" TO {config.database_user}" + (" CONTAINER=ALL" if config.database_pdb_name else "")
+
+    def __call__(self, what: str) -> str:
+        return f"GRANT {what}{self._rest}"
+
+
+# -- the database -----------------------------------------------------------------------------------------------------
+
+
+def _modes(database: Database) -> Iterator[Finding]:
+    if database.log_mode != "ARCHIVELOG":
+        yield Finding(
+            f"The database does not archive its redo logs (LOG_MODE is {database.log_mode}): changes would be overwritten.",
+            "SHUTDOWN IMMEDIATE; STARTUP MOUNT; ALTER DATABASE ARCHIVELOG; ALTER DATABASE OPEN. On Amazon RDS: switch backups "
+            "on, then EXEC rdsadmin.rdsadmin_util.set_configuration('archivelog retention hours', 24)",
+        )
+    if "MIN" not in database.supplemental:
+        yield Finding(
+            "The database has no supplemental logging: the log does not tell which row a change is of.",
+            "ALTER DATABASE ADD SUPPLEMENTAL LOG DATA. On Amazon RDS: "
+            "EXEC rdsadmin.rdsadmin_util.alter_supplemental_logging('ADD')",
+        )
+    if database.number < (12, 1):
+        yield Finding(
+            f"Oracle {database.version} is older than 12.1.",
+            "upgrade the database; 19c and newer are best",
+            fatal=False,
+        )
+
+
+def _standby(connection: Connection, database: Database, config: OracleConfig) -> Iterator[Finding]:
+    """Who has the log that is mined, and where the dictionary of LogMiner may come from."""
+    host = config.log_mining_readonly_hostname
+    if not database.primary and not host:
+        yield Finding(
+            f"{database.name} is a {database.role.lower()}, which can only be read.",
+            "set database.hostname to the primary, and log.mining.readonly.hostname to this standby",
+        )
+    if not host:
+        return
+    if config.log_mining_strategy is not MiningStrategy.ONLINE_CATALOG:
+        yield Finding(
+            f"log.mining.strategy={config.log_mining_strategy} writes a dictionary to the log, which a standby cannot.",
+            "set log.mining.strategy=online_catalog",
+        )
+    try:
+        with contextlib.closing(connect(config, host=host)) as other:
+            standby = database_of(other)
+    except TransientError:
+        raise
+    except (CdcError, oracledb.DatabaseError) as e:
+        yield Finding(f"The standby {host} cannot be read: {e}", "mend it, or correct log.mining.readonly.hostname")
+        return
+    if standby.dbid != database.dbid:
+        yield Finding(
+            f"{host} has the DBID {standby.dbid}, the primary {database.dbid}: it is not its standby.",
+            "correct log.mining.readonly.hostname",
+        )
+
+
+def _names(connection: Connection, database: Database, config: OracleConfig) -> Iterator[Finding]:
+    """``database.dbname`` and ``database.pdb.name``."""
+    wanted = config.database_dbname.partition(".")[0].upper()
+    pdb = config.database_pdb_name
+    if not database.cdb:
+        if pdb:
+            yield Finding(f"{database.name} has no containers, and so no {pdb}.", "remove database.pdb.name")
+    else:
+        yield from _containers(connection, config)
+    if wanted != database.name.upper() and not config.database_url:
+        yield Finding(
+            f"database.dbname is {config.database_dbname}, the database is {database.name}.",
+            f"set database.dbname={database.name}, unless it is a service of its own",
+            fatal=False,
+        )
+
+
+def _containers(connection: Connection, config: OracleConfig) -> Iterator[Finding]:
+    here = scalar(connection, "SELECT SYS_CONTEXT('USERENV', 'CON_NAME') FROM DUAL")
+    if here != "CDB$ROOT":
+        yield Finding(
+            f"The connection leads to the pluggable database {here}; LogMiner works in the root.",
+            f"set database.dbname to the name of the root container, and database.pdb.name={here}",
+        )
+        return
+    seen = _asked(connection, "SELECT NAME, OPEN_MODE FROM V$PDBS")
+    modes = {str(name): str(mode) for name, mode in seen or []}
+    there = ", ".join(sorted(name for name in modes if name != "PDB$SEED"))
+    pdb = config.database_pdb_name
+    if not pdb:
+        yield Finding(
+            "The database has containers, and none of them is named.",
+            f"set database.pdb.name to one of {there or 'those of V$PDBS'}",
+        )
+    elif not seen:
+        return
+    elif pdb.upper() not in modes:
+        yield Finding(f"There is no pluggable database {pdb}.", f"set database.pdb.name to one of {there}")
+    elif modes[pdb.upper()] not in ("READ WRITE", "READ ONLY"):
+        yield Finding(
+            f"The pluggable database {pdb} is not open ({modes[pdb.upper()]}).", f"ALTER PLUGGABLE DATABASE {pdb} OPEN"
+        )
+
+
+def _destination(connection: Connection, config: OracleConfig) -> Iterator[Finding]:
+    """Where archived logs are read from."""
+    sql = "SELECT DEST_NAME, STATUS, TYPE FROM V$ARCHIVE_DEST_STATUS"
+    seen = _asked(connection, sql)
+    if seen is None:
+        return
+    known = {str(name): (str(status), str(kind)) for name, status, kind in seen}
+    usable = sorted(name for name, facts in known.items() if facts == ("VALID", "LOCAL"))
+    wanted = config.log_mining_archive_destination_name
+    if wanted is None:
+        if not usable:
+            yield Finding(
+                "No archive destination of the database is valid and local.",
+                "ALTER SYSTEM SET LOG_ARCHIVE_DEST_1 = 'LOCATION=USE_DB_RECOVERY_FILE_DEST'",
+            )
+    elif wanted.upper() not in usable:
+        status = "/".join(known.get(wanted.upper(), ("unknown",)))
+        yield Finding(
+            f"The archive destination {wanted} is not valid and local ({status}).",
+            f"set log.mining.archive.destination.name to one of {', '.join(usable) or 'those that are'}, or mend it",
+        )
+
+
+def _advice(connection: Connection, config: OracleConfig) -> Iterator[Finding]:
+    """What may go wrong later."""
+    ((retention,),) = _asked(connection, _RETENTION) or ((None,),)
+    if retention is not None and int(retention) < SHORT_UNDO and config.snapshot_mode is not SnapshotMode.NEVER:
+        yield Finding(
+            f"The undo is kept for {int(retention):,} s: a snapshot that takes longer may fail with ORA-01555.",
+            "ALTER SYSTEM SET UNDO_RETENTION = 86400, until the snapshot has ended",
+            fatal=False,
+        )
+    ((smallest,),) = _asked(connection, "SELECT MIN(BYTES) FROM V$LOG") or ((None,),)
+    if smallest is not None and int(smallest) < SMALL_LOG:
+        why = "" if config.log_mining_strategy is MiningStrategy.ONLINE_CATALOG else ", and must hold a dictionary each"
+        yield Finding(
+            f"The redo logs are small ({int(smallest) >> 20} MB): they are switched often{why}.",
+            "ALTER DATABASE ADD LOGFILE GROUP <n> SIZE 1G, and drop the small groups",
+            fatal=False,
+        )
+
+
+def _asked(connection: Connection, sql: str) -> list[tuple[Any, ...]] | None:
+    """The rows of a view, ``None`` where the account may not read it: that is a finding of its own, or is not worth one."""
+    try:
+        return rows(connection, sql)
+    except oracledb.DatabaseError as e:
+        if code_of(e) not in _FORBIDDEN:
+            raise
+        return None
+
+
+# -- privileges -------------------------------------------------------------------------------------------------------
+
+
+def _views(connection: Connection, grant: _Grant) -> Iterator[Finding]:
+    for name in (*_VIEWS, *_MERE_STATISTICS):
+        try:
+            rows(connection, f"SELECT 1 FROM V${name} WHERE 1 = 0")
+        except oracledb.DatabaseError as e:
+            if code_of(e) not in _FORBIDDEN:
+                continue  # it may be read: V$LOGMNR_CONTENTS asks for a session first
+            yield Finding(
+                f"The account may not read V${name}.",
+                grant(f"SELECT ON V_${name}"),
+                fatal=name not in _MERE_STATISTICS,
+            )
+
+
+def _rights(connection: Connection) -> _Rights:
+    names = {str(name) for (name,) in rows(connection, "SELECT PRIVILEGE FROM SESSION_PRIVS")}
+    names |= {str(name) for (name,) in rows(connection, "SELECT ROLE FROM SESSION_ROLES")}
+    sql = "SELECT PRIVILEGE, TABLE_SCHEMA, TABLE_NAME FROM ALL_TAB_PRIVS"
+    return _Rights(frozenset(names), frozenset((str(p), str(o), str(n)) for p, o, n in rows(connection, sql)))
+
+
+def _server_rights(
+    connection: Connection, database: Database, config: OracleConfig, grant: _Grant
+) -> Iterator[Finding]:
+    """Privileges in the root: LogMiner, its dictionary, and the flush table."""
+    rights = _rights(connection)
+
+    def missing(what: str, why: str, *, fatal: bool = True) -> Finding:
+        return Finding(f"The account lacks {what}, {why}.", grant(what), fatal=fatal)
+
+    if config.database_pdb_name and not rights.any("SET CONTAINER"):
+        yield missing("SET CONTAINER", "with which it enters the pluggable database")
+    if database.number >= (12, 1) and not rights.any("LOGMINING"):
+        yield missing("LOGMINING", "without which LogMiner cannot be used")
+    if not rights.any("SELECT_CATALOG_ROLE", "SELECT ANY DICTIONARY"):
+        yield missing("SELECT_CATALOG_ROLE", "with which LogMiner reads the dictionary")
+    builds = config.log_mining_strategy is not MiningStrategy.ONLINE_CATALOG and not config.log_mining_readonly_hostname
+    packages = rights.any("EXECUTE_CATALOG_ROLE")
+    if not packages:
+        yield missing("EXECUTE_CATALOG_ROLE", "with which a dictionary is written to the log", fatal=builds)
+    for package in ("DBMS_LOGMNR", "DBMS_LOGMNR_D"):
+        if not (packages or rights.any("LOGMINING") or rights.on("EXECUTE", "SYS", package)):
+            yield missing(f"EXECUTE ON {package}", "without which LogMiner cannot be used")
+    yield from _flush_table(connection, database, config, rights, grant)
+    if not rights.any("CREATE SEQUENCE"):
+        yield missing("CREATE SEQUENCE", "which the documents ask for; nothing here uses it", fatal=False)
+
+
+def _flush_table(
+    connection: Connection, database: Database, config: OracleConfig, rights: _Rights, grant: _Grant
+) -> Iterator[Finding]:
+    """The small table whose commits make the database write its log buffer."""
+    if not database.writable or config.log_mining_readonly_hostname or rights.any("CREATE TABLE"):
+        return
+    name = config.log_mining_flush_table_name
+    sql = "SELECT COUNT(*) FROM ALL_TABLES WHERE OWNER = :owner AND TABLE_NAME = :name"
+    if not scalar(connection, sql, owner=config.database_user.upper(), name=name.upper()):
+        yield Finding(
+            f"The account lacks CREATE TABLE, and its table {name} is not there, with which the log buffer is written.",
+            grant("CREATE TABLE"),
+        )
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _tables(connection: Connection, database: Database, config: OracleConfig, grant: _Grant) -> Iterator[Finding]:
+    filters, rights = Filters(config), _rights(connection)
+    captured = [schema for schema in Dictionary(connection, config).tables().values() if filters.table(schema.id)]
+    if not captured and (rights.any("SELECT ANY TABLE") or config.snapshot_mode is SnapshotMode.NEVER):
+        yield Finding(
+            "No table that the account can see is captured.",
+            "correct schema.include.list and table.include.list, or " + grant("SELECT ANY TABLE"),
+            fatal=False,
+        )
+    yield from _table_rights(captured, config, rights, grant)
+    yield from _logging(connection, database, captured)
+    for schema in captured:
+        names = [name for name in (schema.id.name, *schema.names) if len(name.encode()) > LONGEST_NAME]
+        if names:
+            yield Finding(
+                f"LogMiner has no rows of {schema.id}, because of names with more than {LONGEST_NAME} bytes: {', '.join(names)}.",
+                f"shorten them, or leave the table out: table.exclude.list={schema.id}",
+            )
+
+
+def _table_rights(
+    captured: list[TableSchema], config: OracleConfig, rights: _Rights, grant: _Grant
+) -> Iterator[Finding]:
+    """Reading, flashback and locks: for all tables at once, or on each by itself."""
+    reads = config.snapshot_mode is not SnapshotMode.NEVER
+    locks = reads and config.snapshot_locking_mode is LockingMode.SHARED
+    needed = [
+        ("SELECT ANY TABLE", ("SELECT", "READ"), "with which a snapshot reads rows", reads),
+        ("FLASHBACK ANY TABLE", ("FLASHBACK",), "with which a snapshot reads rows as of one SCN", reads),
+        ("LOCK ANY TABLE", ("SELECT", "INSERT", "UPDATE", "DELETE"), "with which DDL waits while a snapshot begins", locks),
+    ]  # fmt: skip
+    for privilege, actions, why, used in needed:
+        if not used or rights.any(privilege):
+            continue
+        without = [s for s in captured if not _may(rights, actions, s, config)]
+        if without or not captured:
+            yield Finding(f"The account lacks {privilege}, {why}{_shown(without)}.", grant(privilege))
+    if reads and not rights.any("SELECT ANY TRANSACTION"):
+        yield Finding(
+            "The account lacks SELECT ANY TRANSACTION, which the documents ask for beside FLASHBACK ANY TABLE.",
+            grant("SELECT ANY TRANSACTION"),
+            fatal=False,
+        )
+
+
+def _may(rights: _Rights, actions: Iterable[str], schema: TableSchema, config: OracleConfig) -> bool:
+    owner = schema.id.namespace
+    return owner == config.database_user.upper() or any(rights.on(a, owner, schema.id.name) for a in actions)
+
+
+def _shown(tables: list[TableSchema]) -> str:
+    names = [str(schema.id) for schema in tables]
+    rest = f" and {len(names) - 5:,} others" if len(names) > 5 else ""
+    return f" of {', '.join(names[:5])}{rest}" if names else ""
+
+
+def _logging(connection: Connection, database: Database, captured: list[TableSchema]) -> Iterator[Finding]:
+    """Supplemental logging of all columns, of each table or of the database."""
+    if "ALL" in database.supplemental:
+        return
+    kinds: dict[tuple[str, str], set[str]] = {}
+    for owner, name, kind in rows(connection, "SELECT OWNER, TABLE_NAME, LOG_GROUP_TYPE FROM ALL_LOG_GROUPS"):
+        kinds.setdefault((owner, name), set()).add(str(kind))
+    for schema in captured:
+        has = kinds.get((schema.id.namespace, schema.id.name), set())
+        if "ALL COLUMN LOGGING" in has:
+            continue
+        keyed = bool(schema.key) and ("PK" in database.supplemental or "PRIMARY KEY LOGGING" in has)
+        outcome = (
+            "events lack the columns that a change left as they were"
+            if keyed
+            else "the log does not tell which row a change is of"
+        )
+        yield Finding(
+            f"{schema.id} has no supplemental logging of all columns: {outcome}.",
+            f"ALTER TABLE {quoted(schema.id)} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS",
+            fatal=not keyed,
+        )

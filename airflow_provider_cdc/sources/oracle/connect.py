@@ -1,0 +1,224 @@
+"""Connections by python-oracledb in its thin mode, and what a database says of itself."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import oracledb
+from oracledb import Connection
+
+from airflow_provider_cdc.core.errors import ConfigError, SourceUnavailable
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.errors import bare_url, code_of, translate, without_secrets
+
+__all__ = [
+    "Connection", "Database", "code_of", "connect", "current_scn", "database_of", "enter_container", "rows", "scalar", "translated", "utc_offset",
+]  # fmt: skip
+
+CONNECT_SECONDS: Final = 20.0
+KEEP_ALIVE_MINUTES: Final = 2
+"""Gateways drop connections that are silent for some minutes (Debezium Oracle connector, "Frequently asked questions")."""
+
+SESSION: Final = (
+    "ALTER SESSION SET NLS_DATE_FORMAT = 'SYYYY-MM-DD HH24:MI:SS' NLS_TIMESTAMP_FORMAT = 'SYYYY-MM-DD HH24:MI:SS.FF9'"
+    " NLS_TIMESTAMP_TZ_FORMAT = 'SYYYY-MM-DD HH24:MI:SS.FF9 TZH:TZM' NLS_NUMERIC_CHARACTERS = '.,'",
+    "ALTER SESSION SET TIME_ZONE = '00:00'",
+)
+"""What the readers of redo texts and of snapshots expect. ``SYYYY`` shows years before Christ as such; ``YYYY`` would
+give them as if they were after."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_$#]*")
+_HOST = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:]+))(?::(?P<port>\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """What a database says of itself.
+
+    :param name: of the database; of the root where there are containers
+    :param role: ``PRIMARY``, ``PHYSICAL STANDBY``, ``LOGICAL STANDBY`` …
+    :param open_mode: ``READ WRITE``, ``READ ONLY``, ``READ ONLY WITH APPLY`` …
+    :param resetlogs: SCN of the database's incarnation (``RESETLOGS_CHANGE#``)
+    :param threads: redo threads that are in use, those of instances that are down among them
+    :param open_threads: redo threads of running instances
+    :param supplemental: kinds of the database's supplemental logging: ``MIN``, ``ALL``, ``PK`` …
+    :param utc_offset: seconds that the server's clock (``SYSDATE``, LogMiner's ``TIMESTAMP``) is ahead of UTC
+    """
+
+    name: str
+    dbid: int
+    version: str
+    cdb: bool
+    role: str
+    open_mode: str
+    log_mode: str
+    resetlogs: int
+    threads: tuple[int, ...]
+    open_threads: tuple[int, ...]
+    supplemental: frozenset[str]
+    utc_offset: int
+
+    @property
+    def primary(self) -> bool:
+        return self.role == "PRIMARY"
+
+    @property
+    def writable(self) -> bool:
+        """Whether rows can be written here, as the flush table's are."""
+        return self.open_mode == "READ WRITE"
+
+    @property
+    def number(self) -> tuple[int, ...]:
+        """Version as numbers: ``19.3.0.0.0`` → (19, 3, 0, 0, 0)."""
+        return tuple(int(part) for part in self.version.split(".") if part.isdigit())
+
+
+def connect(config: OracleConfig, *, host: str | None = None, container: bool = False) -> Connection:
+    """A connection whose dates, times and numbers are written as the readers of redo texts expect, with UTC as its time zone.
+
+    :param host: instead of ``database.hostname`` or ``database.url``: a node of ``rac.nodes``, or
+        ``log.mining.readonly.hostname``; ``host`` or ``host:port``
+    :param container: enter ``database.pdb.name``, as dictionary and snapshot reads need; LogMiner works in the root
+    :raises AccessDenied: user or password is wrong
+    :raises SourceUnavailable: no server answers
+    :raises PrerequisiteError: the pluggable database cannot be entered
+    :raises ConfigError: host or URL cannot be understood
+    """
+    settings = _target(config, host)
+    with translated(config, host or ""):
+        connection = oracledb.connect(
+            user=config.database_user,
+            password=config.database_password.get_secret_value(),
+            tcp_connect_timeout=CONNECT_SECONDS,
+            expire_time=KEEP_ALIVE_MINUTES,
+            program="airflow_provider_cdc",
+            **settings,
+        )
+        try:
+            connection.call_timeout = config.database_query_timeout_ms
+            with connection.cursor() as cursor:
+                for statement in SESSION:
+                    cursor.execute(statement)
+            if container:
+                enter_container(connection, config)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def enter_container(connection: Connection, config: OracleConfig) -> None:
+    """Go to ``database.pdb.name``, where there is one."""
+    if config.database_pdb_name:
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER SESSION SET CONTAINER = {_identifier(config.database_pdb_name)}")
+
+
+def _target(config: OracleConfig, host: str | None) -> dict[str, Any]:
+    """Where to connect to, as the driver takes it."""
+    url = bare_url(config.database_url) if config.database_url else None
+    if host is None and url is not None:
+        return {"dsn": url}
+    service = config.database_dbname
+    if url is not None:
+        parsed = oracledb.ConnectParams()
+        with contextlib.suppress(oracledb.Error):  # a TNS name that is not known here has no service to take over
+            parsed.parse_connect_string(url)
+            service = str(parsed.service_name or service)
+    name = host or config.database_hostname
+    found = _HOST.fullmatch(name.strip())
+    if found is None:
+        raise ConfigError(
+            f"{name!r} is not a host, nor host:port.",
+            where="database.hostname, rac.nodes or log.mining.readonly.hostname",
+            safe="Nothing was read; the offset is untouched.",
+            remedy="write it as host or host:port",
+        )
+    port = int(found["port"] or config.database_port)
+    return {"host": found["v6"] or found["host"], "port": port, "service_name": service}
+
+
+def _identifier(name: str) -> str:
+    escaped = name.replace('"', '""')
+    return name if _IDENTIFIER.fullmatch(name) else f'"{escaped}"'
+
+
+@contextlib.contextmanager
+def translated(config: OracleConfig, where: str = "") -> Iterator[None]:
+    """The driver's errors as ours; neither the password nor the credentials of a URL appear in them.
+
+    :param where: table, SCN or host, for the error's text; by default the server's address
+    """
+    try:
+        yield
+    except (oracledb.Error, OSError, EOFError) as e:
+        shown = without_secrets(str(e), config) == str(e)
+        raise translate(e, config, where) from (e if shown else None)
+
+
+def rows(connection: Connection, sql: str, **binds: Any) -> list[tuple[Any, ...]]:
+    """All rows of a query; long texts come as texts."""
+    with connection.cursor() as cursor:
+        cursor.arraysize = 1_000
+        cursor.execute(sql, binds, fetch_lobs=False)
+        return list(cursor.fetchall())
+
+
+def scalar(connection: Connection, sql: str, **binds: Any) -> Any:
+    """First value of a query, ``None`` without a row."""
+    found = rows(connection, sql, **binds)
+    return found[0][0] if found else None
+
+
+def current_scn(connection: Connection) -> int:
+    """The SCN that the database has reached; of a standby, that up to which it has applied redo."""
+    scn = scalar(connection, "SELECT CURRENT_SCN FROM V$DATABASE")
+    if not scn:
+        raise SourceUnavailable(
+            "The database tells no current SCN: it is mounted, not open.",
+            where="V$DATABASE",
+            safe="The offset is untouched.",
+            remedy="ALTER DATABASE OPEN, or wait until the standby is open",
+        )
+    return int(scn)
+
+
+def utc_offset(connection: Connection) -> int:
+    """Seconds that the server's clock is ahead of UTC now; it changes with daylight saving time."""
+    text = str(scalar(connection, "SELECT TO_CHAR(SYSTIMESTAMP, 'TZH:TZM') FROM DUAL")).strip()
+    sign = -1 if text.startswith("-") else 1
+    hours, _, minutes = text.lstrip("+-").partition(":")
+    return sign * (int(hours) * 3600 + int(minutes or 0) * 60)
+
+
+_DATABASE = """
+SELECT NAME, DBID, CDB, DATABASE_ROLE, OPEN_MODE, LOG_MODE, RESETLOGS_CHANGE#, SUPPLEMENTAL_LOG_DATA_MIN,
+       SUPPLEMENTAL_LOG_DATA_ALL, SUPPLEMENTAL_LOG_DATA_PK, SUPPLEMENTAL_LOG_DATA_UI, SUPPLEMENTAL_LOG_DATA_FK
+FROM V$DATABASE"""
+_THREADS = "SELECT THREAD#, STATUS FROM V$THREAD WHERE ENABLED <> 'DISABLED' ORDER BY THREAD#"
+
+
+def database_of(connection: Connection) -> Database:
+    """Ask a database for its identity, role and modes."""
+    found = rows(connection, _DATABASE)[0]
+    name, dbid, cdb, role, open_mode, log_mode, resetlogs = found[:7]
+    kinds = zip(("MIN", "ALL", "PK", "UI", "FK"), found[7:], strict=True)
+    threads = rows(connection, _THREADS)
+    return Database(
+        name=str(name),
+        dbid=int(dbid),
+        version=connection.version,
+        cdb=cdb == "YES",
+        role=str(role),
+        open_mode=str(open_mode),
+        log_mode=str(log_mode),
+        resetlogs=int(resetlogs),
+        threads=tuple(int(n) for n, _ in threads),
+        open_threads=tuple(int(n) for n, status in threads if status == "OPEN"),
+        supplemental=frozenset(kind for kind, value in kinds if value in ("YES", "IMPLICIT")),
+        utc_offset=utc_offset(connection),
+    )

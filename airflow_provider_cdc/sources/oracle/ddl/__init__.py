@@ -1,0 +1,81 @@
+"""DDL of Oracle, read token by token: which tables a statement concerns and what it does to them.
+
+    >>> create = read("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, note VARCHAR2(50 CHAR) DEFAULT 'none')")
+    >>> [(c.name, str(c.type.expression)) for c in create.columns], create.keys[0].columns
+    ([('ID', 'NUMBER(10,0)'), ('NOTE', 'VARCHAR2(50)')], ('ID',))
+
+:func:`read` is the door; what it returns is in :mod:`.statements`, :mod:`.actions` and :mod:`.columns`. The grammar is in
+:mod:`.create`, :mod:`.alter`, :mod:`.others`, :mod:`.attributes`, :mod:`.constraints`, :mod:`.datatypes`, :mod:`.expressions`
+and :mod:`.options`.
+"""
+
+from __future__ import annotations
+
+from airflow_provider_cdc.sources.oracle.ddl.actions import (
+    LESS_LOGGED,
+    Action,
+    AddColumn,
+    AddKey,
+    DropColumn,
+    KeysChanged,
+    ModifyColumn,
+    NoColumnChange,
+    PartitionData,
+    RenameColumn,
+    RenameTo,
+)
+from airflow_provider_cdc.sources.oracle.ddl.columns import ColumnDef, Default, Key, Name
+from airflow_provider_cdc.sources.oracle.ddl.expressions import read_default
+from airflow_provider_cdc.sources.oracle.ddl.reader import read
+from airflow_provider_cdc.sources.oracle.ddl.statements import (
+    AlterIndex,
+    AlterTable,
+    CreateIndex,
+    CreateTable,
+    DropIndex,
+    DropTable,
+    DropUser,
+    FlashbackTable,
+    Ignored,
+    Rename,
+    Statement,
+    TruncateCluster,
+    TruncateTable,
+    Unknown,
+    tables_of,
+)
+
+__all__ = [
+    "LESS_LOGGED",
+    "Action",
+    "AddColumn",
+    "AddKey",
+    "AlterIndex",
+    "AlterTable",
+    "ColumnDef",
+    "CreateIndex",
+    "CreateTable",
+    "Default",
+    "DropColumn",
+    "DropIndex",
+    "DropTable",
+    "DropUser",
+    "FlashbackTable",
+    "Ignored",
+    "Key",
+    "KeysChanged",
+    "ModifyColumn",
+    "Name",
+    "NoColumnChange",
+    "PartitionData",
+    "Rename",
+    "RenameColumn",
+    "RenameTo",
+    "Statement",
+    "TruncateCluster",
+    "TruncateTable",
+    "Unknown",
+    "read",
+    "read_default",
+    "tables_of",
+]

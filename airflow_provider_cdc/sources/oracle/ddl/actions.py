@@ -1,0 +1,98 @@
+"""The clauses of ``ALTER TABLE`` as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from airflow_provider_cdc.sources.oracle.ddl.columns import ColumnDef, Key, Name
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """``ADD column`` or one of ``ADD (…)``; keys of the definition follow as :class:`AddKey`."""
+
+    column: ColumnDef
+
+
+@dataclass(frozen=True, slots=True)
+class ModifyColumn:
+    """``MODIFY column`` or one of ``MODIFY (…)``: what the definition leaves out stays."""
+
+    column: ColumnDef
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    """``DROP COLUMN a``, ``DROP (a, b)`` and ``SET UNUSED``, after which a column is as good as dropped."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """``RENAME COLUMN old TO new``."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTo:
+    """``RENAME TO name``: in the same schema."""
+
+    table: Name
+
+
+@dataclass(frozen=True, slots=True)
+class AddKey:
+    """``ADD [CONSTRAINT name] PRIMARY KEY | UNIQUE``, or a key that came along with a column."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class KeysChanged:
+    """A key, or a constraint that may be one, was dropped, enabled, disabled or changed.
+
+    :param primary: it is certain that this was the primary key, and that it is gone
+    """
+
+    what: str
+    primary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionData:
+    """Rows come or go without being logged: partitions are truncated, dropped or exchanged, or rows left out in a move.
+
+    :param tables: other tables that lose or gain the rows
+    :param cascade: tables that are partitioned by reference to this one lose or gain rows too
+    """
+
+    what: str
+    tables: tuple[Name, ...] = ()
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NoColumnChange:
+    """Something that changes neither columns, nor keys, nor rows."""
+
+    what: str
+
+
+LESS_LOGGED = "drop supplemental logging"
+"""``NoColumnChange.what`` of a statement after which rows of the log may have fewer values."""
+
+Action: TypeAlias = (
+    AddColumn
+    | ModifyColumn
+    | DropColumn
+    | RenameColumn
+    | RenameTo
+    | AddKey
+    | KeysChanged
+    | PartitionData
+    | NoColumnChange
+)

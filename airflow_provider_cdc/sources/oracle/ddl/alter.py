@@ -1,0 +1,294 @@
+"""``ALTER TABLE``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from airflow_provider_cdc.sources.oracle.ddl.actions import (
+    LESS_LOGGED,
+    Action,
+    AddColumn,
+    AddKey,
+    DropColumn,
+    KeysChanged,
+    ModifyColumn,
+    NoColumnChange,
+    PartitionData,
+    RenameColumn,
+    RenameTo,
+)
+from airflow_provider_cdc.sources.oracle.ddl.attributes import read_column
+from airflow_provider_cdc.sources.oracle.ddl.columns import ColumnDef
+from airflow_provider_cdc.sources.oracle.ddl.constraints import (
+    at_constraint,
+    read_constraint,
+    read_state,
+    skip_supplemental,
+)
+from airflow_provider_cdc.sources.oracle.ddl.create import Element, read_elements
+from airflow_provider_cdc.sources.oracle.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.oracle.ddl.options import skip_options
+from airflow_provider_cdc.sources.oracle.ddl.statements import AlterTable
+
+_PARTITION = ("PARTITION", "SUBPARTITION", "PARTITIONS", "SUBPARTITIONS")
+
+
+def read_alter_table(cursor: Cursor) -> AlterTable:
+    """The statement after ``TABLE``."""
+    cursor.accept("IF", "EXISTS")
+    table = cursor.table()
+    actions: list[Action] = []
+    while not cursor.ended:
+        actions += _actions(cursor)
+    cursor.finish()
+    if not actions:
+        cursor.fail("a clause of ALTER TABLE expected")
+    return AlterTable(table, tuple(actions))
+
+
+def _actions(cursor: Cursor) -> list[Action]:
+    read = _ACTIONS.get(cursor.key)
+    if read is not None:
+        cursor.take()
+        return read(cursor)
+    options = skip_options(cursor, "alter")
+    if not options.count:
+        cursor.fail("a clause of ALTER TABLE expected")
+    return [NoColumnChange("storage")]
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def _add(cursor: Cursor) -> list[Action]:
+    if cursor.key in _PARTITION or cursor.key in ("OVERFLOW", "CLUSTERING"):
+        return _upkeep(cursor, f"add {cursor.key.lower()}")
+    if cursor.key == "SUPPLEMENTAL":
+        return _supplemental(cursor, "add supplemental logging")
+    if cursor.key == "(":
+        return [_added(e) for e in read_elements(cursor)] or [NoColumnChange("add constraint")]
+    if cursor.sees("PERIOD", "FOR"):
+        cursor.fail("columns of a period are not understood")
+    if not at_constraint(cursor):
+        column, keys = read_column(cursor)
+        if column.type is None and not column.virtual:
+            cursor.fail("a type expected")
+        return [AddColumn(column), *map(AddKey, keys)]
+    actions: list[Action] = []
+    while at_constraint(cursor):
+        key = read_constraint(cursor)
+        actions.append(AddKey(key) if key is not None else NoColumnChange("add constraint"))
+    return actions
+
+
+def _added(element: Element) -> Action:
+    return AddColumn(element) if isinstance(element, ColumnDef) else AddKey(element)
+
+
+def _supplemental(cursor: Cursor, what: str) -> list[Action]:
+    while True:
+        cursor.expect("SUPPLEMENTAL")
+        skip_supplemental(cursor)
+        if not cursor.accept(","):
+            return [NoColumnChange(what)]
+
+
+def _modify(cursor: Cursor) -> list[Action]:
+    if cursor.accept("CONSTRAINT"):
+        cursor.name()
+        return _key_state(cursor, "modify constraint")
+    if cursor.accept("PRIMARY", "KEY"):
+        return _key_state(cursor, "modify primary key")
+    if cursor.accept("UNIQUE"):
+        cursor.names()
+        return _key_state(cursor, "modify unique key")
+    if cursor.key in (*_PARTITION, "LOB", "VARRAY", "NESTED", "CLUSTERING") or cursor.sees("DEFAULT", "ATTRIBUTES"):
+        return _upkeep(cursor, f"modify {cursor.key.lower()}", allowed=("ADD", "DROP"))
+    actions: list[Action] = []
+    if not cursor.accept("("):
+        return _modified(cursor)
+    while True:
+        actions += _modified(cursor)
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return actions
+
+
+def _modified(cursor: Cursor) -> list[Action]:
+    mark = cursor.mark()
+    column, keys = read_column(cursor)
+    if cursor.mark() == mark + 1:
+        cursor.fail("nothing is said of the column")
+    return [ModifyColumn(column), *map(AddKey, keys)]
+
+
+def _key_state(cursor: Cursor, what: str) -> list[Action]:
+    read_state(cursor)
+    cursor.accept("CASCADE")
+    return [KeysChanged(what)]
+
+
+def _drop(cursor: Cursor) -> list[Action]:
+    if cursor.key in _PARTITION:
+        return _partition_data(cursor, "drop partition")
+    if cursor.key == "SUPPLEMENTAL":
+        return _supplemental(cursor, LESS_LOGGED)
+    if cursor.accept("UNUSED", "COLUMNS") or cursor.accept("COLUMNS", "CONTINUE"):
+        _checkpoint(cursor)
+        return [NoColumnChange("drop unused columns")]
+    if cursor.accept("CLUSTERING"):
+        return [NoColumnChange("drop clustering")]
+    if cursor.accept("PRIMARY", "KEY"):
+        return _dropped_key(cursor, KeysChanged("drop primary key", primary=True))
+    if cursor.accept("UNIQUE"):
+        cursor.names()
+        return _dropped_key(cursor, KeysChanged("drop unique key"))
+    if cursor.accept("CONSTRAINT"):
+        cursor.accept("IF", "EXISTS")
+        cursor.name()
+        return _dropped_key(cursor, KeysChanged("drop constraint"))
+    return _dropped_columns(cursor)
+
+
+def _dropped_key(cursor: Cursor, found: KeysChanged) -> list[Action]:
+    cursor.accept("CASCADE")
+    if cursor.accept_any("KEEP", "DROP"):
+        cursor.expect("INDEX")
+    cursor.accept("ONLINE")
+    return [found]
+
+
+def _dropped_columns(cursor: Cursor) -> list[Action]:
+    """``COLUMN a`` or ``(a, b)`` with what follows, of ``DROP`` and ``SET UNUSED``."""
+    names = cursor.names() if cursor.key == "(" else None
+    if names is None:
+        cursor.expect("COLUMN")
+        names = (cursor.name(),)
+    while cursor.accept("CASCADE", "CONSTRAINTS") or cursor.accept_any("INVALIDATE", "ONLINE"):
+        pass
+    _checkpoint(cursor)
+    return [DropColumn(name) for name in names]
+
+
+def _checkpoint(cursor: Cursor) -> None:
+    if cursor.accept("CHECKPOINT"):
+        cursor.integer()
+
+
+def _set(cursor: Cursor) -> list[Action]:
+    if cursor.accept("UNUSED"):
+        return _dropped_columns(cursor)
+    if cursor.key in ("INTERVAL", "SUBPARTITION", "PARTITIONING", "STORE"):
+        return _upkeep(cursor, f"set {cursor.key.lower()}")
+    return cursor.fail("UNUSED expected")
+
+
+def _rename(cursor: Cursor) -> list[Action]:
+    if cursor.accept("COLUMN"):
+        old = cursor.name()
+        cursor.expect("TO")
+        return [RenameColumn(old, cursor.name())]
+    if cursor.accept("CONSTRAINT"):
+        cursor.name()
+        cursor.expect("TO")
+        cursor.name()
+        return [NoColumnChange("rename constraint")]
+    if cursor.key in (*_PARTITION, "LOB"):
+        return _upkeep(cursor, "rename partition")
+    cursor.expect("TO")
+    return [RenameTo(cursor.table())]
+
+
+# --- keys, rows and partitions ----------------------------------------------------------------------------------------
+
+
+def _enable(cursor: Cursor) -> list[Action]:
+    """``ENABLE`` and ``DISABLE``."""
+    for words in (("ROW", "MOVEMENT"), ("TABLE", "LOCK"), ("ALL", "TRIGGERS")):
+        if cursor.accept(*words):
+            return [NoColumnChange(" ".join(words).lower())]
+    if cursor.accept("LOGICAL", "REPLICATION"):
+        return _upkeep(cursor, "logical replication")
+    cursor.accept_any("VALIDATE", "NOVALIDATE")
+    if cursor.accept("CONSTRAINT"):
+        cursor.name()
+    elif cursor.accept("UNIQUE"):
+        cursor.names()
+    else:
+        cursor.expect("PRIMARY", "KEY")
+    read_state(cursor)
+    cursor.accept("CASCADE")
+    if cursor.accept_any("KEEP", "DROP"):
+        cursor.expect("INDEX")
+    return [KeysChanged("enable or disable constraint")]
+
+
+def _exchange(cursor: Cursor) -> list[Action]:
+    if not cursor.accept_any("PARTITION", "SUBPARTITION"):
+        cursor.fail("PARTITION expected")
+    if cursor.accept("FOR"):
+        cursor.skip_group()
+    else:
+        cursor.name()
+    cursor.expect("WITH", "TABLE")
+    table = cursor.table()
+    return [PartitionData("exchange partition", (table,), "CASCADE" in _to_end(cursor, ()))]
+
+
+def _truncate(cursor: Cursor) -> list[Action]:
+    if cursor.key not in _PARTITION:
+        cursor.fail("PARTITION expected")
+    return _partition_data(cursor, "truncate partition")
+
+
+def _partition_data(cursor: Cursor, what: str) -> list[Action]:
+    return [PartitionData(what, (), "CASCADE" in _to_end(cursor, ("DROP",)))]
+
+
+def _upkeep(cursor: Cursor, what: str, allowed: tuple[str, ...] = ()) -> list[Action]:
+    """A clause that goes on to the end of the statement; ``INCLUDING ROWS WHERE`` leaves rows out."""
+    words = _to_end(cursor, allowed)
+    return [PartitionData(what) if ("INCLUDING", "ROWS") in pairwise(words) else NoColumnChange(what)]
+
+
+def _to_end(cursor: Cursor, allowed: tuple[str, ...]) -> list[str]:
+    """Move to the end, unless a clause seems to follow that changes columns; the words up to there."""
+    words, depth = [], 0
+    for token in cursor.rest():
+        depth += {"(": 1, ")": -1}.get(token.key, 0)
+        if not depth:
+            if token.key in ("ADD", "MODIFY", "RENAME", "DROP") and token.key not in allowed:
+                cursor.fail(f"{token.key} is not understood here")
+            words.append(token.key)
+    return words
+
+
+def _maintain(what: str) -> Callable[[Cursor], list[Action]]:
+    return lambda cursor: _upkeep(cursor, what)
+
+
+def _ilm(cursor: Cursor) -> list[Action]:
+    cursor.rest()
+    return [NoColumnChange("ilm")]
+
+
+_ACTIONS: dict[str, Callable[[Cursor], list[Action]]] = {
+    "ADD": _add,
+    "MODIFY": _modify,
+    "DROP": _drop,
+    "SET": _set,
+    "RENAME": _rename,
+    "ENABLE": _enable,
+    "DISABLE": _enable,
+    "EXCHANGE": _exchange,
+    "TRUNCATE": _truncate,
+    "MOVE": _maintain("move"),
+    "SPLIT": _maintain("split partition"),
+    "MERGE": _maintain("merge partitions"),
+    "COALESCE": _maintain("coalesce"),
+    "SHRINK": _maintain("shrink"),
+    "ILM": _ilm,
+}
+"""First word → what reads the clause after that word."""

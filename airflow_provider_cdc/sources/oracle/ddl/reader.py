@@ -1,0 +1,101 @@
+"""SQL text of a DDL row → a statement.
+
+    >>> read("ALTER TABLE shop.orders ADD (total NUMBER(12,2))").table
+    Name(schema='SHOP', name='ORDERS')
+    >>> read("ALTER TABLE orders FROBNICATE").tables
+    (Name(schema=None, name='ORDERS'),)
+
+The reader knows a closed grammar. Whatever is outside of it, in however small a part, makes the whole statement :class:`Unknown`;
+then the dictionary has to be read. It never raises and never takes a clause for granted.
+"""
+
+from __future__ import annotations
+
+from airflow_provider_cdc.sources.oracle.ddl.alter import read_alter_table
+from airflow_provider_cdc.sources.oracle.ddl.create import read_create_table
+from airflow_provider_cdc.sources.oracle.ddl.cursor import Cursor, NotUnderstood
+from airflow_provider_cdc.sources.oracle.ddl.kinds import ignored_kind
+from airflow_provider_cdc.sources.oracle.ddl.others import (
+    read_alter_index,
+    read_create_index,
+    read_drop_index,
+    read_drop_table,
+    read_drop_user,
+    read_drop_view,
+    read_flashback,
+    read_rename,
+    read_truncate,
+)
+from airflow_provider_cdc.sources.oracle.ddl.statements import Ignored, Statement, Unknown
+from airflow_provider_cdc.sources.oracle.ddl.tokens import tokenize
+
+_HEAD = 12
+"""So many tokens tell what kind of statement it is; the body of a package is never cut up."""
+
+
+def read(sql: str) -> Statement:
+    """The statement of a text.
+
+    :param sql: text of a DDL row (``SQL_REDO`` of operation code 5), its continuation rows joined; with or without the ``;`` or
+        ``/`` at the end
+
+    >>> read('drop table t AS "BIN$x==$0" ;').bin_name
+    'BIN$x==$0'
+    >>> read("CREATE OR REPLACE PROCEDURE p IS BEGIN NULL; END;")
+    Ignored(kind='create procedure')
+    """
+    if not sql.strip(" \t\r\n\0;/"):
+        return Unknown(sql.strip(), (), "there is no text")
+    head = Cursor(sql, tokenize(sql, _HEAD))
+    if head.ended:
+        return Ignored("comment")
+    kind = ignored_kind(head)
+    if kind:
+        return Ignored(kind)
+    cursor = Cursor(sql, tokenize(sql))
+    try:
+        return _statement(cursor)
+    except NotUnderstood as e:
+        return Unknown(sql.strip(), tuple(dict.fromkeys(cursor.tables)), str(e))
+
+
+def _statement(cursor: Cursor) -> Statement:
+    match cursor.take().key:
+        case "CREATE":
+            if cursor.key in ("INDEX", "UNIQUE", "BITMAP", "MULTIVALUE"):
+                return read_create_index(cursor)
+            return read_create_table(cursor)
+        case "ALTER":
+            if cursor.accept("INDEX"):
+                return read_alter_index(cursor)
+            cursor.expect("TABLE")
+            return read_alter_table(cursor)
+        case "DROP":
+            return _drop(cursor)
+        case "TRUNCATE":
+            return read_truncate(cursor)
+        case "RENAME":
+            return read_rename(cursor)
+        case "FLASHBACK":
+            cursor.expect("TABLE")
+            return read_flashback(cursor)
+        case _:
+            return cursor.fail("no statement that is known starts like this")
+
+
+def _drop(cursor: Cursor) -> Statement:
+    if cursor.accept("TABLE"):
+        return read_drop_table(cursor)
+    if cursor.accept("INDEX"):
+        return read_drop_index(cursor)
+    if cursor.accept("USER"):
+        return read_drop_user(cursor)
+    if cursor.accept("MATERIALIZED", "VIEW"):
+        return read_drop_view(cursor)
+    if cursor.key in ("CLUSTER", "TABLESPACE", "MATERIALIZED"):
+        kind = cursor.take().key
+        words = [t.key for t in cursor.rest()]
+        if "INCLUDING" in words:
+            cursor.fail(f"tables may go with the {kind.lower()}")
+        return Ignored(f"drop {kind.lower()}")
+    return cursor.fail("a kind of object expected")

@@ -1,0 +1,189 @@
+"""DDL statements as plain values. Nothing here knows SQL text: :mod:`.reader` makes these values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from airflow_provider_cdc.sources.oracle.ddl.actions import Action, PartitionData, RenameTo
+from airflow_provider_cdc.sources.oracle.ddl.columns import ColumnDef, Key, Name
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """``CREATE TABLE``.
+
+    :param keys: those that columns bring along included
+    :param select: rows, and names or types of columns, come from a query
+    :param temporary: its rows are never in the log
+    :param organization: ``HEAP``, ``INDEX`` or ``EXTERNAL``
+    :param of: the type of an object table, ``XMLTYPE`` included
+    """
+
+    table: Name
+    columns: tuple[ColumnDef, ...] = ()
+    keys: tuple[Key, ...] = ()
+    select: bool = False
+    temporary: bool = False
+    organization: str = "HEAP"
+    of: str | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable:
+    """``ALTER TABLE``, its clauses in the order of the text, in which they take effect."""
+
+    table: Name
+    actions: tuple[Action, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    """``DROP TABLE``.
+
+    :param bin_name: name in the recycle bin, as the log adds it
+    """
+
+    table: Name
+    purge: bool = False
+    bin_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlashbackTable:
+    """``FLASHBACK TABLE``.
+
+    :param before_drop: a dropped table is back, with its rows; otherwise its rows are those of an earlier moment
+    :param renamed: ``RENAME TO``, the name that it has now
+    """
+
+    tables: tuple[Name, ...]
+    before_drop: bool = False
+    renamed: Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """``RENAME old TO new``: of a table, view, sequence or synonym of the session's user."""
+
+    old: Name
+    new: Name
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateTable:
+    """``TRUNCATE TABLE``.
+
+    :param cascade: tables that refer to this one are empty afterwards too
+    """
+
+    table: Name
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateCluster:
+    """``TRUNCATE CLUSTER``: every table in it is empty afterwards."""
+
+    cluster: Name
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex:
+    """``CREATE [UNIQUE | BITMAP] INDEX`` on a table; ``columns`` is empty when a part is an expression."""
+
+    name: Name
+    table: Name
+    unique: bool = False
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DropIndex:
+    """``DROP INDEX``, which does not say on which table it was."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class AlterIndex:
+    """``ALTER INDEX``.
+
+    :param renamed: the index's new name
+    """
+
+    name: Name
+    renamed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropUser:
+    """``DROP USER … CASCADE``: all tables of the schema are gone."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Concerns no table's structure or rows; ``kind`` says what it was (``create view``)."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Not understood for sure: the dictionary has to be read.
+
+    :param tables: the tables concerned as far as they were recognised; empty: any table may be
+    """
+
+    text: str
+    tables: tuple[Name, ...] = ()
+    reason: str = ""
+
+
+Statement: TypeAlias = (
+    CreateTable
+    | AlterTable
+    | DropTable
+    | FlashbackTable
+    | Rename
+    | TruncateTable
+    | TruncateCluster
+    | CreateIndex
+    | DropIndex
+    | AlterIndex
+    | DropUser
+    | Ignored
+    | Unknown
+)
+
+
+def tables_of(statement: Statement) -> tuple[Name, ...]:
+    """The tables whose structure, keys or rows the statement concerns, each once; of a rename both names.
+
+    Whole schemas, clusters and indexes that do not name their table give none.
+
+    >>> tables_of(Rename(Name(None, "A"), Name(None, "B")))
+    (Name(schema=None, name='A'), Name(schema=None, name='B'))
+    """
+    match statement:
+        case CreateTable() | TruncateTable() | CreateIndex() | DropTable():
+            names = [statement.table]
+        case FlashbackTable():
+            names = [*statement.tables, *([statement.renamed] if statement.renamed else [])]
+        case Unknown():
+            names = list(statement.tables)
+        case Rename():
+            names = [statement.old, statement.new]
+        case AlterTable():
+            names = [statement.table]
+            for action in statement.actions:
+                if isinstance(action, RenameTo):
+                    names.append(action.table)
+                elif isinstance(action, PartitionData):
+                    names.extend(action.tables)
+        case _:
+            names = []
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,116 @@
+"""SQL text → tokens, the way Oracle cuts it.
+
+Comments vanish, hints too: no hint changes what a DDL statement does.
+
+    >>> [t.value for t in tokenize("DROP /*+ x */ TABLE shop.\\"Orders\\" -- gone")]
+    ['DROP', 'TABLE', 'SHOP', '.', 'Orders', '']
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+WORD, QUOTED, STRING, NUMBER, OP, END, BAD = "word", "quoted", "string", "number", "op", "end", "bad"
+
+
+class Token(NamedTuple):
+    """One token.
+
+    :param kind: ``word`` (a name or keyword without quotes), ``quoted`` (a name in quotes), ``string``, ``number``, ``op`` (one
+        character), ``end``, and ``bad`` where reading stopped
+    :param key: what a grammar compares with: the folded text of a word, the character of an operator, otherwise empty
+    :param value: the name as the dictionary spells it, the string without quotes, the number as written; for ``bad`` the reason
+    """
+
+    kind: str
+    key: str
+    value: str
+    start: int
+    end: int
+
+
+_CLOSING = {"[": "]", "{": "}", "<": ">", "(": ")"}
+_PATTERN = re.compile(
+    r"""
+    (?P<skip>(?:[\s\0]++|--[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)++)
+    |(?P<delimited>[nN]?[qQ]'(?P<delimiter>[^\s]))
+    |(?P<string>[nN]?'(?:[^']++|'')*+')
+    |(?P<quoted>"[^"\0]++")
+    |(?P<number>(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[fFdD]?)(?![\w$\#])
+    |(?P<word>[^\W\d_][\w$\#]*+)
+    |(?P<op>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_REST = re.compile(r"(?:[\s\0;/]|--[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
+
+
+def fold(name: str) -> str:
+    """An unquoted name as the dictionary spells it: upper case, letter by letter.
+
+    >>> fold("straße_1")
+    'STRAßE_1'
+    """
+    return name.upper() if name.isascii() else "".join(u if len(u := c.upper()) == 1 else c for c in name)
+
+
+def tokenize(sql: str, limit: int | None = None) -> list[Token]:
+    """The tokens of the text's one statement; the last is an ``end`` or a ``bad`` one.
+
+    A statement ends at ``;`` or at a ``/`` on a line of its own; after that nothing but more of them may follow. With ``limit``
+    reading stops after about that many tokens.
+    """
+    tokens: list[Token] = []
+    at, length = 0, len(sql)
+    while at < length and (limit is None or len(tokens) < limit):
+        found = _PATTERN.match(sql, at)
+        kind = found.lastgroup if found else None
+        if found is None or kind is None:  # cannot be: the last alternative takes anything
+            break
+        start, at = at, found.end()
+        if kind == "skip":
+            continue
+        if kind == "delimiter":
+            kind = "delimited"
+        if kind == "delimited":
+            close = _CLOSING.get(found["delimiter"], found["delimiter"]) + "'"
+            end = sql.find(close, at)
+            if end < 0:
+                return [*tokens, Token(BAD, "", "a q'…' literal never ends", start, length)]
+            tokens.append(Token(STRING, "", sql[at:end], start, end + 2))
+            at = end + 2
+        elif kind == OP:
+            char = sql[start]
+            if char == ";" or (char == "/" and _ends_line(sql, start)):
+                return [*tokens, _last(sql, start)]
+            if char in "'\"" or sql.startswith("/*", start):
+                return [*tokens, Token(BAD, "", f"what starts with {char} never ends", start, length)]
+            tokens.append(Token(OP, char, char, start, at))
+        else:
+            tokens.append(_token(kind, found[0], start, at))
+    return [*tokens, Token(END, "", "", at, at)]
+
+
+def _ends_line(sql: str, at: int) -> bool:
+    """Whether a slash is alone on its line, and nothing but more ends follows."""
+    alone = at > 0 and not sql[sql.rfind("\n", 0, at) + 1 : at].strip(" \t\r\0;")
+    return alone and not sql[at:].strip(" \r\n\t\0;/")
+
+
+def _last(sql: str, at: int) -> Token:
+    found = _REST.match(sql, at)
+    if found is None or found.end() < len(sql):
+        return Token(BAD, "", "more than one statement", at, len(sql))
+    return Token(END, "", "", at, at)
+
+
+def _token(kind: str, text: str, start: int, end: int) -> Token:
+    if kind == WORD:
+        folded = fold(text)
+        return Token(WORD, folded, folded, start, end)
+    if kind == QUOTED:
+        return Token(QUOTED, "", text[1:-1], start, end)
+    if kind == STRING:
+        return Token(STRING, "", text[text.index("'") + 1 : -1].replace("''", "'"), start, end)
+    return Token(NUMBER, "", text, start, end)

@@ -1,0 +1,415 @@
+"""Tables as Oracle's dictionary has them: at discovery, at a snapshot, and where the log's DDL leaves a question open.
+
+A handful of queries reads any number of tables. What is left out, because LogMiner has no rows of it or because it is not a
+user's data: Oracle's own schemas, and tables that are temporary, external, nested, secondary (of domain indexes),
+index-organized or their overflow, dropped (in the recycle bin), logs of materialized views, and this connector's flush table
+(Debezium Oracle connector, "How the Oracle connector works"; spec ORA-015 to 018).
+
+Columns that cannot be captured are columns of type ``null`` (:mod:`.types`): LONG, BFILE, object types and the like, and
+virtual columns, which are computed when they are read and have no redo. Invisible columns are captured like others. Columns
+that Oracle keeps for itself are not part of a table; :attr:`Dictionary.hidden` names them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, Final
+
+import oracledb
+from oracledb import Connection
+
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.connect import code_of, rows, scalar
+from airflow_provider_cdc.sources.oracle.types import NULL, TEXTS, ColumnType, make_column
+
+log = logging.getLogger(__name__)
+
+SYSTEM_SCHEMAS: Final = frozenset(
+    [
+        "APPQOSSYS",
+        "AUDSYS",
+        "CTXSYS",
+        "DVSYS",
+        "DBSFWUSER",
+        "DBSNMP",
+        "QSMADMIN_INTERNAL",
+        "LBACSYS",
+        "MDSYS",
+        "OJVMSYS",
+        "OLAPSYS",
+        "ORDDATA",
+        "ORDSYS",
+        "OUTLN",
+        "SYS",
+        "SYSTEM",
+        "WMSYS",
+        "XDB",
+        "ANONYMOUS",
+        "DIP",
+        "DVF",
+        "EXFSYS",
+        "FLOWS_FILES",
+        "GGSHAREDCAP",
+        "GGSYS",
+        "GSMADMIN_INTERNAL",
+        "GSMCATUSER",
+        "GSMROOTUSER",
+        "GSMUSER",
+        "MDDATA",
+        "ORACLE_OCM",
+        "ORDPLUGINS",
+        "REMOTE_SCHEDULER_AGENT",
+        "SI_INFORMTN_SCHEMA",
+        "SYS$UMF",
+        "SYSBACKUP",
+        "SYSDG",
+        "SYSKM",
+        "SYSMAN",
+        "SYSRAC",
+        "XS$NULL",
+        "APEX_PUBLIC_USER",
+    ]
+)
+"""Schemas of the documents' list, and others that Oracle's manuals list as its own."""
+
+_SYSTEM_TABLE = re.compile(
+    r"CMP[34]\$\d+|SYS_IOT_OVER_.*|MDR[TS]_.*|MDXT_.*|BIN\$.*|MLOG\$_.*|RUPD\$_.*|DR\$.*|AQ\$_.*|SYS_FBA_.*"
+)
+_APEX = re.compile(r"APEX_\d{6}")
+
+MOST_NAMED: Final = 400
+"""More tables are not named one by one in a query: their schemas are."""
+
+_TABLES = """
+SELECT t.OWNER, t.TABLE_NAME, t.NUM_ROWS, t.BLOCKS, t.IOT_TYPE, t.PARTITIONED, t.CLUSTER_NAME
+FROM ALL_TABLES{at} t
+WHERE t.TEMPORARY = 'N' AND t.NESTED = 'NO' AND t.SECONDARY = 'N' AND t.DROPPED = 'NO' AND t.IOT_NAME IS NULL
+  AND {where}
+ORDER BY t.OWNER, t.TABLE_NAME"""
+_EXTERNAL = "SELECT t.OWNER, t.TABLE_NAME FROM ALL_EXTERNAL_TABLES{at} t WHERE {where}"
+_COLUMNS = """
+SELECT t.OWNER, t.TABLE_NAME, t.COLUMN_NAME, t.DATA_TYPE, t.DATA_TYPE_OWNER, t.DATA_LENGTH, t.CHAR_LENGTH, t.DATA_PRECISION,
+       t.DATA_SCALE, t.NULLABLE, t.IDENTITY_COLUMN, t.VIRTUAL_COLUMN, t.HIDDEN_COLUMN, t.USER_GENERATED, t.DATA_DEFAULT
+FROM ALL_TAB_COLS{at} t
+WHERE {where}
+ORDER BY t.OWNER, t.TABLE_NAME, t.COLUMN_ID NULLS LAST, t.INTERNAL_COLUMN_ID"""
+_CONSTRAINTS = """
+SELECT t.OWNER, t.TABLE_NAME, t.CONSTRAINT_NAME, t.CONSTRAINT_TYPE, k.COLUMN_NAME
+FROM ALL_CONSTRAINTS{at} t
+JOIN ALL_CONS_COLUMNS{at} k
+  ON k.OWNER = t.OWNER AND k.TABLE_NAME = t.TABLE_NAME AND k.CONSTRAINT_NAME = t.CONSTRAINT_NAME
+WHERE t.CONSTRAINT_TYPE IN ('P', 'U') AND t.STATUS = 'ENABLED' AND {where}
+ORDER BY t.OWNER, t.TABLE_NAME, t.CONSTRAINT_NAME, k.POSITION"""
+_INDEXES = """
+SELECT t.TABLE_OWNER, t.TABLE_NAME, t.INDEX_NAME, 'I', k.COLUMN_NAME
+FROM ALL_INDEXES{at} t
+JOIN ALL_IND_COLUMNS{at} k ON k.INDEX_OWNER = t.OWNER AND k.INDEX_NAME = t.INDEX_NAME
+WHERE t.UNIQUENESS = 'UNIQUE' AND t.INDEX_TYPE = 'NORMAL' AND t.STATUS <> 'UNUSABLE' AND {where}
+ORDER BY t.TABLE_OWNER, t.TABLE_NAME, t.INDEX_NAME, k.COLUMN_POSITION"""
+
+_Row = tuple[Any, ...]
+
+
+class Dictionary:
+    """Reads structures over one connection, which must be in the container of the tables.
+
+    ``hidden`` has, for each table read, the columns that Oracle keeps for itself: of function-based indexes, of object types,
+    and those set unused.
+    """
+
+    def __init__(self, connection: Connection, config: OracleConfig) -> None:
+        self._connection, self._config = connection, config
+        self._filters = Filters(config)
+        self._catalog = config.database_pdb_name or config.database_dbname
+        self.hidden: dict[TableId, tuple[str, ...]] = {}
+
+    def tables(self, only: Iterable[TableId] | None = None) -> dict[TableId, TableSchema]:
+        """Structures of all tables that could be captured, or of those of some that exist."""
+        wanted = None if only is None else {(t.namespace, t.name) for t in only}
+        return self._read(wanted, "")
+
+    def table(self, table: TableId, *, scn: int | None = None) -> TableSchema | None:
+        """The structure of one table; ``None`` when there is none that could be captured.
+
+        :param scn: as it was at this SCN. Oracle allows that only to users with the privilege FLASHBACK on the dictionary's
+            views; to others, and when the undo does not reach so far back, the present structure is given.
+        """
+        wanted = {(table.namespace, table.name)}
+        if scn is not None:
+            try:
+                return next(iter(self._read(wanted, f" AS OF SCN {int(scn)}").values()), None)
+            except oracledb.DatabaseError as e:
+                if code_of(e) not in _NO_FLASHBACK:
+                    raise
+                log.info("%s is read as it is now, not as of SCN %d: %s", table, scn, e)
+        return next(iter(self._read(wanted, "").values()), None)
+
+    def sizes(self, tables: Iterable[TableId]) -> dict[TableId, tuple[int, int]]:
+        """Rows and blocks of tables, as the last gathering of statistics found them; 0 when there was none."""
+        wanted = {(t.namespace, t.name) for t in tables}
+        found = self._query(_TABLES, wanted, "") if wanted else []
+        return {self._id(owner, name): (int(n or 0), int(blocks or 0)) for owner, name, n, blocks, *_ in found}
+
+    def create_statement(self, schema: TableSchema) -> str:
+        """The statement that would create a table: Oracle's own, or one made of the structure where the user may not ask."""
+        sql = "SELECT DBMS_METADATA.GET_DDL('TABLE', :name, :owner) FROM DUAL"
+        try:
+            text = scalar(self._connection, sql, name=schema.id.name, owner=schema.id.namespace)
+        except oracledb.DatabaseError as e:
+            log.debug("DBMS_METADATA has no DDL of %s: %s", schema.id, e)
+            text = None
+        return str(text).strip() if text else made_ddl(schema)
+
+    # -- objects that the log has numbers of ---------------------------------------------------------------------------
+
+    def objects(self) -> dict[int, TableId]:
+        """The tables of now by object id, those in the recycle bin left out; partitions are of their table."""
+        sql = (
+            "SELECT t.OBJECT_ID, t.OWNER, t.OBJECT_NAME FROM ALL_OBJECTS t"
+            f" WHERE t.OBJECT_TYPE IN ({_TABLE_OBJECTS}) AND t.OBJECT_NAME NOT LIKE 'BIN$%'"
+        )
+        return {int(number): self._id(owner, name) for number, owner, name in rows(self._connection, sql)}
+
+    def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
+        """Whether the dictionary as of an SCN can be read, and what it calls an object, if it has it."""
+        sql = (
+            f"SELECT t.OWNER, t.OBJECT_NAME FROM ALL_OBJECTS AS OF SCN {int(scn)} t"
+            f" WHERE t.OBJECT_ID = :id AND t.OBJECT_TYPE IN ({_TABLE_OBJECTS})"
+        )
+        try:
+            found = rows(self._connection, sql, id=number)
+        except oracledb.DatabaseError as e:
+            if code_of(e) not in _NO_FLASHBACK:
+                raise
+            log.info("What object %d was at SCN %d cannot be asked: %s", number, scn, e)
+            return False, None
+        return True, self._id(*found[0]) if found else None
+
+    def stored(self, table: TableId) -> list[tuple[str, bool, bool]]:
+        """The columns that a table's rows have, in their order in the row.
+
+        Of each its name, whether it is the user's own, and whether its place is that of the table's structure.
+        """
+        sql = (
+            "SELECT t.COLUMN_NAME, t.HIDDEN_COLUMN, t.USER_GENERATED, t.COLUMN_ID FROM ALL_TAB_COLS t"
+            " WHERE t.OWNER = :o AND t.TABLE_NAME = :n AND t.SEGMENT_COLUMN_ID IS NOT NULL AND t.VIRTUAL_COLUMN = 'NO'"
+            " ORDER BY t.SEGMENT_COLUMN_ID"
+        )
+        found, last = [], 0
+        for name, hidden, by_user, place in rows(self._connection, sql, o=table.namespace, n=table.name):
+            own = hidden == "NO" or by_user == "YES"
+            found.append((str(name), own, place is not None and int(place) > last))
+            last = int(place or last)
+        return found
+
+    def formats(self) -> tuple[str, str, str]:
+        """Character set, national character set and time zone of the database."""
+        sql = "SELECT PARAMETER, VALUE FROM NLS_DATABASE_PARAMETERS WHERE PARAMETER LIKE '%CHARACTERSET'"
+        sets = dict(rows(self._connection, sql))
+        zone = scalar(self._connection, "SELECT DBTIMEZONE FROM DUAL")
+        return str(sets["NLS_CHARACTERSET"]), str(sets["NLS_NCHAR_CHARACTERSET"]), str(zone)
+
+    # -- plumbing -----------------------------------------------------------------------------------------------------
+
+    def _id(self, owner: str, name: str) -> TableId:
+        return TableId(catalog=self._catalog, namespace=owner, name=name)
+
+    def _read(self, wanted: set[tuple[str, str]] | None, at: str) -> dict[TableId, TableSchema]:
+        if wanted is not None and not wanted:
+            return {}
+        columns: dict[TableId, list[_Row]] = defaultdict(list)
+        keys: dict[TableId, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
+        known = self._names(wanted, at)
+        for owner, name, *rest in self._query(_COLUMNS, wanted, at):
+            columns[self._id(owner, name)].append(tuple(rest))
+        for sql in (_CONSTRAINTS, _INDEXES):
+            for owner, name, key, kind, column in self._query(sql, wanted, at):
+                keys[self._id(owner, name)][kind, key].append(column)
+        return {table: self._schema(table, columns[table], keys[table]) for table in known if columns[table]}
+
+    def _names(self, wanted: set[tuple[str, str]] | None, at: str) -> list[TableId]:
+        """The tables that there are and that could be captured."""
+        external = {(owner, name) for owner, name in self._query(_EXTERNAL, wanted, at)}
+        found, organized = [], []
+        for owner, name, _, _, iot_type, *_ in self._query(_TABLES, wanted, at):
+            table = self._id(owner, name)
+            if (owner, name) in external or is_system(table, self._config):
+                continue
+            if iot_type is None:
+                found.append(table)
+            elif iot_type == "IOT" and self._filters.table(table):
+                organized.append(str(table))
+        if organized:
+            _tell_once(organized, "%s: not captured, because index-organized tables are none of LogMiner's.")
+        return found
+
+    def _query(self, sql: str, wanted: set[tuple[str, str]] | None, at: str) -> list[_Row]:
+        owner = "t.TABLE_OWNER" if sql is _INDEXES else "t.OWNER"
+        named = wanted if wanted is not None and len(wanted) <= MOST_NAMED else None
+        binds: dict[str, str] = {}
+        if wanted is None:
+            where = f"{owner} NOT IN ({', '.join(_literal(name) for name in sorted(SYSTEM_SCHEMAS))})"
+        elif named is not None:
+            pairs = []
+            for i, (schema, name) in enumerate(sorted(named)):
+                binds |= {f"o{i}": schema, f"n{i}": name}
+                pairs.append(f"({owner} = :o{i} AND t.TABLE_NAME = :n{i})")
+            where = f"({' OR '.join(pairs)})"
+        else:
+            schemas = sorted({schema for schema, _ in wanted})
+            binds = {f"o{i}": schema for i, schema in enumerate(schemas)}
+            where = f"{owner} IN ({', '.join(f':{bind}' for bind in binds)})"
+        found = rows(self._connection, sql.format(at=at, where=where), **binds)
+        return found if wanted is None or named is not None else [row for row in found if (row[0], row[1]) in wanted]
+
+    def _schema(self, table: TableId, found: list[_Row], keys: dict[tuple[str, str], list[str]]) -> TableSchema:
+        columns, hidden = [], []
+        for row in found:
+            name, is_hidden, by_user = row[0], row[10] == "YES", row[11] == "YES"
+            if is_hidden and not by_user:
+                hidden.append(name)
+            else:
+                columns.append(self._column(table, row))
+        self.hidden[table] = tuple(hidden)
+        if (lost := [f"{c.name} ({_kind(c)})" for c in columns if c.type == NULL]) and self._filters.table(table):
+            _tell_once([str(table), *lost], f"{table}: these columns cannot be captured and are always NULL: %s.", lost)
+        candidates = [(kind == "P", key, tuple(names)) for (kind, key), names in keys.items()]
+        return TableSchema(id=table, columns=tuple(columns), key=row_key(candidates, columns))
+
+    def _column(self, table: TableId, row: _Row) -> Column:
+        (
+            name,
+            type_name,
+            type_owner,
+            length,
+            characters,
+            precision,
+            scale,
+            nullable,
+            identity,
+            virtual,
+            _,
+            _,
+            default,
+        ) = row
+        full = f"{type_owner}.{type_name}" if type_owner and not str(type_name).endswith("XMLTYPE") else str(type_name)
+        if ColumnType.parse(full).base in TEXTS - {"ROWID"}:
+            length = characters
+        value, expression = (None, False) if identity == "YES" else self._default(default)
+        return make_column(
+            table, str(name), ColumnType.of_dictionary(full, length, precision, scale), self._config,
+            nullable=nullable == "Y", default=value, default_is_expression=expression, generated=virtual == "YES",
+            auto_incremented=identity == "YES",
+        )  # fmt: skip
+
+    def _default(self, text: str | None) -> tuple[str | None, bool]:
+        """Value of a default and whether it is an expression; a date that is written with its format is asked for."""
+        value, expression = default_of(text)
+        if expression and value and _DATE_CALL.fullmatch(value):
+            return str(scalar(self._connection, f"SELECT TO_CHAR({value}) FROM DUAL")).strip(), False
+        return value, expression
+
+
+_TABLE_OBJECTS: Final = "'TABLE', 'TABLE PARTITION', 'TABLE SUBPARTITION'"
+_NO_FLASHBACK = {942, 1031, 1466, 1555, 8180, 8181, 22818, 38029}
+_NUMBER = re.compile(r"[+-]?\s*(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+_TEXT = re.compile(r"[nN]?'((?:[^']|'')*)'")
+_DATE = re.compile(r"(?:DATE|TIMESTAMP)\s*'\s*([0-9: .+-]+?)\s*'", re.IGNORECASE)
+_DATE_CALL = re.compile(r"TO_(?:DATE|TIMESTAMP|TIMESTAMP_TZ)\s*\(\s*'[^']*'\s*,\s*'[^']*'\s*\)", re.IGNORECASE)
+
+
+def default_of(text: str | None) -> tuple[str | None, bool]:
+    """The value that ``DATA_DEFAULT`` stands for, and whether it is an expression, which then is given as it is.
+
+    >>> default_of("'it''s' "), default_of("-1.50"), default_of("NULL"), default_of("SYSDATE")
+    (("it's", False), ('-1.50', False), (None, False), ('SYSDATE', True))
+    """
+    bare = (text or "").strip()
+    while bare.startswith("(") and bare.endswith(")") and bare.count("(") == 1:
+        bare = bare[1:-1].strip()
+    if not bare or bare.upper() == "NULL" or bare == "''":
+        return None, False
+    if found := _TEXT.fullmatch(bare):
+        return found[1].replace("''", "'"), False
+    if _NUMBER.fullmatch(bare):
+        return bare.replace(" ", ""), False
+    if found := _DATE.fullmatch(bare):
+        return found[1], False
+    return bare, True
+
+
+def row_key(candidates: Iterable[tuple[bool, str, tuple[str, ...]]], columns: Iterable[Column]) -> tuple[str, ...]:
+    """The key of a table: its primary key, else of its unique keys without a nullable column the first by name.
+
+    :param candidates: (is it the primary key, name of the constraint or index, its columns), in any order
+    """
+    usable = {c.name for c in columns if c.type != NULL}
+    certain = {c.name for c in columns if c.type != NULL and not c.nullable}
+    unique = []
+    for primary, name, names in candidates:
+        if primary and set(names) <= usable:
+            return names
+        if not primary and set(names) <= certain:
+            unique.append((name, names))
+    return min(unique, default=("", ()))[1]
+
+
+def is_system(table: TableId, config: OracleConfig) -> bool:
+    """Whether a table is never captured, whatever the lists say: Oracle's own, and this connector's flush table."""
+    owner, name = table.namespace.upper(), table.name.upper()
+    if owner == config.database_user.upper() and name == config.log_mining_flush_table_name.upper():
+        return True
+    return owner in SYSTEM_SCHEMAS or bool(_APEX.fullmatch(owner) or _SYSTEM_TABLE.fullmatch(name))
+
+
+def quoted(table: TableId) -> str:
+    """The table's name as SQL takes it."""
+    return f"{quoted_name(table.namespace)}.{quoted_name(table.name)}"
+
+
+def quoted_name(name: str) -> str:
+    return f'"{name}"'
+
+
+def made_ddl(schema: TableSchema) -> str:
+    """A CREATE TABLE statement of a structure."""
+    lines = [_definition(column) for column in schema.columns]
+    if schema.key:
+        lines.append(f"PRIMARY KEY ({', '.join(quoted_name(n) for n in schema.key)})")
+    body = ",\n  ".join(lines)
+    return f"CREATE TABLE {quoted(schema.id)} (\n  {body}\n)"
+
+
+def _definition(column: Column) -> str:
+    d = column.declared
+    text = f"{quoted_name(column.name)} {d.type_expression}"
+    if d.auto_incremented:
+        text += " GENERATED BY DEFAULT AS IDENTITY"
+    elif d.default is not None:
+        text += f" DEFAULT {d.default if d.default_is_expression else _literal(d.default)}"
+    return text if column.nullable else f"{text} NOT NULL"
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
+
+
+def _kind(column: Column) -> str:
+    return "virtual" if column.declared.generated else column.declared.type_expression
+
+
+def _tell_once(names: list[str], message: str, shown: list[str] | None = None) -> None:
+    """A warning that one process gives once."""
+    key = tuple(names)
+    if key not in _warned:
+        _warned.add(key)
+        log.warning(message, ", ".join(names if shown is None else shown))
+
+
+_warned: set[tuple[str, ...]] = set()

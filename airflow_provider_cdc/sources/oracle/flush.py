@@ -1,0 +1,213 @@
+"""Makes the database write its log buffer, so that LogMiner sees all redo up to an SCN.
+
+LogMiner reads files. Redo of open transactions may wait in memory, in each instance by itself, until something commits there or three
+seconds have passed; mined before, it would be left out for ever, because the next window begins behind it. A commit of ours in each
+instance writes it (Debezium Oracle connector, ``log.mining.flush.table.name``, ``rac.nodes``).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import oracledb
+
+from airflow_provider_cdc.core.errors import ConfigError, SourceUnavailable
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.connect import (
+    Connection,
+    Database,
+    code_of,
+    connect,
+    current_scn,
+    rows,
+    scalar,
+    translated,
+)
+
+log = logging.getLogger(__name__)
+
+WRITTEN_AFTER: Final = 6.0
+"""Seconds after which redo is in its file without our doing: log writers write at least every three."""
+RETRY_AFTER: Final = 15.0
+"""Seconds before a node that was down is tried again."""
+_LOOKS: Final = 20
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_$#]{0,127}")
+_EXISTS: Final = 955
+_OPEN_THREADS: Final = "SELECT THREAD# FROM V$THREAD WHERE STATUS = 'OPEN'"
+_THREAD: Final = "SELECT THREAD# FROM V$INSTANCE"
+
+
+@dataclass(slots=True)
+class _Node:
+    """One instance that is asked to write."""
+
+    host: str | None
+    connection: Connection | None = None
+    thread: int = 0
+    tried_at: float | None = None
+
+    def __str__(self) -> str:
+        return self.host or "the database"
+
+
+class LogWriterFlush:
+    """Writes the log buffers of all instances of the database that is captured.
+
+    It does nothing where it has no meaning: when only archived logs are mined, and on a read-only database without
+    ``log.mining.readonly.hostname``. With that property the rows are mined on the standby, and written on the primary.
+
+    :param database: what is mined
+
+    ::
+
+        end = flush.flush(windows.next(start, session.minable_scn()).end)
+    """
+
+    def __init__(
+        self,
+        config: OracleConfig,
+        database: Database,
+        *,
+        open_connection: Callable[[str | None], Connection] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._open_connection = open_connection or (lambda host: connect(config, host=host))
+        self._sleep = sleep
+        self._clock = clock
+        name = config.log_mining_flush_table_name
+        if not _IDENTIFIER.fullmatch(name):
+            raise ConfigError(
+                f"log.mining.flush.table.name: {name!r} is not the name of a table.",
+                remedy="use letters, digits and _, beginning with a letter",
+            )
+        self._table = name.upper()
+        elsewhere = bool(config.log_mining_readonly_hostname)
+        self.needed = not config.log_mining_archive_log_only_mode and (elsewhere or database.writable)
+        self._nodes = [_Node(host) for host in config.rac_nodes or (None,)] if self.needed else []
+        self._asked: deque[tuple[float, int]] = deque()
+        self._safe = 0
+        self._told: set[frozenset[int]] = set()
+
+    def __enter__(self) -> LogWriterFlush:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def flush(self, scn: int) -> int:
+        """Have all redo up to ``scn`` written.
+
+        :param scn: an SCN that the database has reached
+        :return: up to which SCN redo is written in all instances: ``scn``, or less while one of them cannot be asked
+        :raises SourceUnavailable: no instance can be reached
+        :raises PrerequisiteError: the table cannot be made or written
+        """
+        if not self.needed:
+            return scn
+        now = self._clock()
+        written = {node.thread for node in self._nodes if self._write(node, scn)}
+        if not written:
+            raise SourceUnavailable(
+                "No instance of the database can be asked to write its redo.",
+                where=", ".join(map(str, self._nodes)),
+                safe="Nothing is lost; the offset is untouched.",
+                remedy="check that the hosts of rac.nodes, or database.hostname, are up; a retry goes on where this run stopped",
+            )
+        left = frozenset(self._open_threads() - written)
+        self._asked.append((now, scn))
+        if not left:
+            self._safe = max(self._safe, scn)
+        elif left not in self._told:
+            self._told.add(left)
+            log.warning(
+                "The instances of redo threads %s cannot be asked to write their redo: it is mined %.0f s later. rac.nodes should "
+                "name each instance of the cluster.",
+                ", ".join(map(str, sorted(left))), WRITTEN_AFTER,
+            )  # fmt: skip
+        while self._asked and (not left or self._asked[0][0] <= now - WRITTEN_AFTER):
+            self._safe = max(self._safe, self._asked.popleft()[1])
+        return min(scn, self._safe)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for node in self._nodes:
+            self._drop(node)
+
+    # nodes
+
+    def _write(self, node: _Node, scn: int) -> bool:
+        """Whether one instance has all redo up to ``scn`` in its file."""
+        now = self._clock()
+        if node.connection is None and node.tried_at is not None and now - node.tried_at < RETRY_AFTER:
+            return False
+        try:
+            with translated(self._config, f"flush table on {node}"):
+                self._connect(node)
+                return self._commit(node, scn)
+        except SourceUnavailable as e:
+            node.tried_at = now
+            self._drop(node)
+            if len(self._nodes) == 1:
+                raise
+            log.warning("%s does not write its redo now; it is tried again later: %s", node, e.what)
+            return False
+
+    def _connect(self, node: _Node) -> None:
+        if node.connection is not None:
+            return
+        node.connection = self._open_connection(node.host)
+        node.thread = int(scalar(node.connection, _THREAD) or 1)
+        node.tried_at = None
+        self._make_table(node.connection)
+        log.info("The log buffer of thread %d is written through %s.", node.thread, node)
+
+    def _commit(self, node: _Node, scn: int) -> bool:
+        """A commit at an SCN beyond ``scn``: what the instance writes to its log later is beyond, too."""
+        connection = node.connection
+        assert connection is not None
+        for _ in range(_LOOKS):
+            reached = current_scn(connection)
+            with connection.cursor() as cursor:
+                cursor.execute(f"UPDATE {self._table} SET LAST_SCN = :scn", scn=scn)
+                if not cursor.rowcount:
+                    cursor.execute(f"INSERT INTO {self._table} (LAST_SCN) VALUES (:scn)", scn=scn)
+            connection.commit()
+            if reached >= scn:
+                return True
+            self._sleep(0.05)  # the clocks of the instances meet at the next message between them
+        log.warning("%s has not reached SCN %d.", node, scn)
+        return False
+
+    def _make_table(self, connection: Connection) -> None:
+        found = rows(connection, "SELECT COUNT(*) FROM USER_TABLES WHERE TABLE_NAME = :name", name=self._table)
+        if found[0][0]:
+            return
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(f"CREATE TABLE {self._table} (LAST_SCN NUMBER(19, 0))")
+        except oracledb.DatabaseError as e:
+            if code_of(e) != _EXISTS:  # another connector has made it at the same time
+                raise
+        else:
+            log.info("Made the table %s, a commit on which has the database write its log buffer.", self._table)
+
+    def _open_threads(self) -> set[int]:
+        connection = next(node.connection for node in self._nodes if node.connection is not None)
+        with translated(self._config, "V$THREAD"):
+            return {int(thread) for (thread,) in rows(connection, _OPEN_THREADS)}
+
+    def _drop(self, node: _Node) -> None:
+        connection, node.connection = node.connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            except oracledb.Error as e:
+                log.debug("The connection to %s was gone already: %s", node, e)

@@ -1,0 +1,377 @@
+"""Which redo logs hold a range of SCNs, in every redo thread, without a gap.
+
+Logs are switched, archived, copied and deleted while we look. So what the views show is checked (each thread's sequence numbers have no
+hole, the first log reaches back to the start, the last one to the end), and looked up again for a while before it counts as an error.
+
+Precondition of all that: the end of a range is an SCN that the database had reached *before* the logs are looked up. Then a log that
+is current when we look has all redo of its thread up to the end, whether or not it is switched later.
+
+Only ``V$`` views are read: they show all threads of a cluster, because they come out of the control file, and ``GV$`` views would need
+every instance (Debezium Oracle connector, "Mining sessions", "How the connector maintains offsets").
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, PositionLost, SourceUnavailable
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.connect import Connection, rows, translated
+
+log = logging.getLogger(__name__)
+
+PAUSES: Final = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds between looks at logs that do not fit together yet."""
+
+_FACTS = "SELECT RESETLOGS_CHANGE#, DATABASE_ROLE FROM V$DATABASE"
+_THREADS = "SELECT THREAD#, STATUS, ENABLED, ENABLE_CHANGE#, DISABLE_CHANGE#, CHECKPOINT_CHANGE# FROM V$THREAD"
+_ONLINE = """
+SELECT MIN(f.MEMBER), l.THREAD#, l.SEQUENCE#, l.FIRST_CHANGE#, l.NEXT_CHANGE#, l.STATUS
+FROM V$LOG l JOIN V$LOGFILE f ON f.GROUP# = l.GROUP#
+WHERE l.STATUS IN ('CURRENT', 'ACTIVE', 'INACTIVE') AND f.STATUS IS NULL
+GROUP BY l.THREAD#, l.SEQUENCE#, l.FIRST_CHANGE#, l.NEXT_CHANGE#, l.STATUS"""
+_ARCHIVED = """
+SELECT NAME, THREAD#, SEQUENCE#, FIRST_CHANGE#, NEXT_CHANGE#, DEST_ID, DICTIONARY_BEGIN, DICTIONARY_END
+FROM V$ARCHIVED_LOG
+WHERE ARCHIVED = 'YES' AND STATUS = 'A' AND NAME IS NOT NULL AND STANDBY_DEST = 'NO'
+  AND RESETLOGS_CHANGE# = :resetlogs AND NEXT_CHANGE# > :low"""
+_RECENT = " AND FIRST_TIME >= SYSDATE - :hours / 24"
+_DESTINATIONS = "SELECT DEST_NAME, DEST_ID, STATUS, TYPE FROM V$ARCHIVE_DEST_STATUS ORDER BY DEST_ID"
+_KNOWN = """
+SELECT SEQUENCE#, FIRST_CHANGE#, NEXT_CHANGE# FROM V$LOG_HISTORY
+WHERE THREAD# = :thread AND RESETLOGS_CHANGE# = :resetlogs AND NEXT_CHANGE# > :low AND FIRST_CHANGE# < :high
+ORDER BY SEQUENCE#"""
+_COPIES = """
+SELECT SEQUENCE#, STATUS FROM V$ARCHIVED_LOG
+WHERE THREAD# = :thread AND RESETLOGS_CHANGE# = :resetlogs AND STANDBY_DEST = 'NO' AND SEQUENCE# >= :first_seq"""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One redo log, as LogMiner shall read it.
+
+    :param name: path of the online member or of the archived copy
+    :param first_scn: of its first redo
+    :param next_scn: of the first redo of the log that follows; ``None`` while it is written
+    """
+
+    name: str
+    thread: int
+    sequence: int
+    first_scn: int
+    next_scn: int | None
+    archived: bool
+    dictionary_begin: bool = False
+    dictionary_end: bool = False
+
+    @property
+    def current(self) -> bool:
+        return self.next_scn is None
+
+    def reaches(self, scn: int) -> bool:
+        """Whether redo of this SCN would be in this log or in one before."""
+        return self.next_scn is None or self.next_scn > scn
+
+    def __str__(self) -> str:
+        return f"{self.name} (thread {self.thread}, sequence {self.sequence}, SCN {self.first_scn} to {self.next_scn or 'now'})"
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A redo thread: the log of one instance.
+
+    :param enabled_scn: it has no redo before
+    :param last_scn: it has no redo after; ``None`` while its instance runs
+    """
+
+    number: int
+    enabled_scn: int
+    last_scn: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Redo that was looked for and is not there.
+
+    :param low: first SCN without a log
+    :param high: first SCN that a log has again, ``None`` when none has
+    :param sequences: of the logs that are missing, where the control file still knows them
+    :param deleted: the database says that they were deleted
+    :param coming: no later log is archived either, so these may still be
+    """
+
+    thread: int
+    low: int
+    high: int | None
+    sequences: tuple[int, int] | None = None
+    deleted: bool = False
+    coming: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the views showed at one moment.
+
+    :param files: one log per thread and sequence number, in this order
+    """
+
+    resetlogs: int
+    threads: tuple[Thread, ...]
+    files: tuple[LogFile, ...]
+    archived_only: bool
+
+    def of(self, thread: int) -> list[LogFile]:
+        return [one for one in self.files if one.thread == thread]
+
+    def gap(self, start: int, end: int) -> Gap | None:
+        """The first gap of the range, in the first thread that has one."""
+        gaps = (_gap(thread, self.of(thread.number), start, end) for thread in self.threads)
+        return next((one for one in gaps if one is not None), None)
+
+    def covering(self, start: int, end: int) -> tuple[LogFile, ...]:
+        return tuple(one for one in self.files if one.reaches(start) and one.first_scn <= end)
+
+
+def _gap(thread: Thread, files: list[LogFile], start: int, end: int) -> Gap | None:
+    low = max(start, thread.enabled_scn)
+    high = end if thread.last_scn is None else min(end, thread.last_scn)
+    if low > high or (thread.last_scn is not None and thread.last_scn <= start):
+        return None
+    at = low
+    for one in files:
+        if not one.reaches(at):
+            continue
+        if one.first_scn > at and not (one.sequence == 1 and at == low):
+            return Gap(thread.number, at, one.first_scn)
+        if one.next_scn is None or one.next_scn > high:
+            return None
+        at = one.next_scn
+    return Gap(thread.number, at, None)
+
+
+class LogCollector:
+    """Finds the logs of a range of SCNs.
+
+    :param connection: to the database that is mined, in the root of a container database; not closed here
+    :param sleep: waits some seconds
+
+    ::
+
+        files = LogCollector(connection, config).collect(start, end)
+    """
+
+    def __init__(
+        self, connection: Connection, config: OracleConfig, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._connection = connection
+        self._config = config
+        self._sleep = sleep
+        self._destinations: dict[int, int] | None = None
+        self._named = _names(config.log_mining_archive_destination_name)
+
+    # what is there
+
+    def collect(self, start: int, end: int) -> tuple[LogFile, ...]:
+        """The logs that hold ``start`` to ``end``, both included, of every thread, by thread and sequence number.
+
+        :param end: an SCN that the database has reached, on disk, before this call
+        :raises PositionLost: logs of the range were deleted, or belong to a former incarnation of the database
+        :raises SourceUnavailable: logs of the range are still being archived, or not to be seen yet, after some waiting
+        :raises ConfigError: ``log.mining.archive.destination.name`` names no destination
+        """
+        for pause in (*PAUSES, None):
+            look = self.look(start)
+            if start < look.resetlogs:
+                raise self._former_incarnation(start, look)
+            gap = look.gap(start, end)
+            if gap is None:
+                return look.covering(start, end)
+            gap = self._explained(gap, look)
+            if pause is None or (gap.deleted and pause > PAUSES[0]):
+                raise self._error(gap, look, start)
+            log.info(
+                "Thread %d: redo from SCN %d on is not in a log yet; looking again in %.2f s.",
+                gap.thread, gap.low, pause,
+            )  # fmt: skip
+            self._sleep(pause)
+        raise AssertionError("unreachable")
+
+    def look(self, low: int = 0) -> Look:
+        """All logs that end after an SCN, and the threads."""
+        with translated(self._config, f"redo logs from SCN {low}"):
+            resetlogs, role = rows(self._connection, _FACTS)[0]
+            archived_only = self._archived_only(role)
+            # online logs first: one that is archived and used again between the queries is then seen in both
+            online = [] if archived_only else rows(self._connection, _ONLINE)
+            archived = self._archived(int(resetlogs), low)
+            threads = [_thread(row) for row in rows(self._connection, _THREADS)]
+        found = {(one.thread, one.sequence): one for one in (_online(row) for row in online) if one.reaches(low)}
+        found |= archived
+        files = tuple(sorted(found.values(), key=lambda one: (one.thread, one.sequence)))
+        used = tuple(one for one in threads if one is not None)
+        return Look(int(resetlogs), used, files, archived_only)
+
+    def archived_only(self) -> bool:
+        """Whether only archived logs are mined: as configured, and on a physical standby, whose own logs hold nothing."""
+        with translated(self._config):
+            return self._archived_only(rows(self._connection, _FACTS)[0][1])
+
+    def _archived_only(self, role: str) -> bool:
+        return self._config.log_mining_archive_log_only_mode or role == "PHYSICAL STANDBY"
+
+    def oldest_scn(self) -> int:
+        """The oldest SCN from which all threads can be mined up to now."""
+        look = self.look()
+        oldest = look.resetlogs
+        for thread in sorted(look.threads, key=lambda one: one.last_scn is not None):
+            first = _chain_start(look.of(thread.number))
+            if thread.last_scn is None:
+                oldest = max(oldest, thread.enabled_scn if first is None else first)
+            elif thread.last_scn > oldest:
+                complete = first is not None and look.of(thread.number)[-1].reaches(thread.last_scn)
+                oldest = max(oldest, first if first is not None and complete else thread.last_scn)
+        return oldest
+
+    def archived_scn(self) -> int:
+        """The newest SCN that can be mined when only archived logs are read: up to it every thread is archived.
+
+        0 while a thread has no archived log.
+        """
+        look = self.look()
+        ends = []
+        for thread in look.threads:
+            done = [one.next_scn - 1 for one in look.of(thread.number) if one.archived and one.next_scn]
+            end = max(done, default=0)
+            if thread.last_scn is None or end < thread.last_scn:
+                ends.append(end)
+        newest = max((one.next_scn or 0 for one in look.files), default=0) - 1
+        return max(0, min(ends, default=newest))
+
+    def online(self) -> set[tuple[int, int]]:
+        """Thread and sequence number of the logs that have an online file now."""
+        with translated(self._config, "online redo logs"):
+            found = rows(self._connection, "SELECT THREAD#, SEQUENCE# FROM V$LOG")
+        return {(int(thread), int(sequence)) for thread, sequence in found}
+
+    def _archived(self, resetlogs: int, low: int) -> dict[tuple[int, int], LogFile]:
+        hours = self._config.log_mining_archive_log_hours
+        binds: dict[str, Any] = {"resetlogs": resetlogs, "low": low} | ({"hours": hours} if hours else {})
+        order = self._order()
+        best: dict[tuple[int, int], tuple[int, LogFile]] = {}
+        for name, thread, sequence, first, following, destination, begins, ends in rows(
+            self._connection, _ARCHIVED + (_RECENT if hours else ""), **binds
+        ):
+            rank = order.get(int(destination), None if self._named and int(destination) else len(order))
+            key = int(thread), int(sequence)
+            if rank is not None and (key not in best or rank < best[key][0]):
+                one = LogFile(
+                    str(name), *key, int(first), int(following), True, begins == "YES", ends == "YES"
+                )  # fmt: skip
+                best[key] = rank, one
+        return {key: one for key, (_, one) in best.items()}
+
+    def _order(self) -> dict[int, int]:
+        """Archive destination → how early its copies are tried. Copies elsewhere, as restored ones, come last."""
+        if self._destinations is None:
+            known = rows(self._connection, _DESTINATIONS)
+            valid = [int(number) for _, number, status, kind in known if status == "VALID" and kind == "LOCAL"]
+            if self._named:
+                ids = {str(name).upper(): int(number) for name, number, _, _ in known}
+                if unknown := [name for name in self._named if name not in ids]:
+                    raise ConfigError(
+                        f"log.mining.archive.destination.name: the database has no archive destination {unknown[0]}.",
+                        where=f"destinations in use: {', '.join(str(n) for n, _, status, _ in known if status == 'VALID')}",
+                        remedy="correct the property, or leave it out: then the first valid local destination is used",
+                    )
+                valid = [ids[name] for name in self._named]
+            self._destinations = {number: rank for rank, number in enumerate(valid)}
+        return self._destinations
+
+    # what is not
+
+    def _explained(self, gap: Gap, look: Look) -> Gap:
+        """With what the control file still knows of the missing logs."""
+        high = gap.high if gap.high is not None else 2**62
+        with translated(self._config, f"log history of thread {gap.thread}"):
+            binds = {"thread": gap.thread, "resetlogs": look.resetlogs}
+            known = rows(self._connection, _KNOWN, low=gap.low, high=high, **binds)
+            if not known:
+                return gap
+            first, last = int(known[0][0]), int(known[-1][0])
+            copies = rows(self._connection, _COPIES, first_seq=first, **binds)
+        deleted = any(status != "A" and first <= sequence <= last for sequence, status in copies)
+        return Gap(gap.thread, gap.low, gap.high, (first, last), deleted, coming=not copies)
+
+    def _error(self, gap: Gap, look: Look, start: int) -> CdcError:
+        names = "" if gap.sequences is None else f" (sequence {gap.sequences[0]} to {gap.sequences[1]})"
+        until = f"before SCN {gap.high}" if gap.high is not None else "up to now"
+        # what follows the newest log of a thread cannot be deleted: it is yet to come
+        if gap.coming or (not gap.deleted and gap.high is None):
+            return SourceUnavailable(
+                f"The redo log of thread {gap.thread}{names} from SCN {gap.low} on cannot be read yet: it is still being archived.",
+                where=f"SCN {gap.low}, thread {gap.thread}",
+                safe="Nothing is lost; the offset is untouched.",
+                remedy="look whether the archiver is stuck (SELECT DEST_NAME, STATUS, ERROR FROM V$ARCHIVE_DEST_STATUS; "
+                "SELECT * FROM V$RECOVERY_AREA_USAGE); a retry goes on where this run stopped",
+            )
+        hours = self._config.log_mining_archive_log_hours
+        return PositionLost(
+            f"Redo logs of thread {gap.thread}{names} with the redo from SCN {gap.low} on, {until}, are not there any more"
+            + (f", or are older than log.mining.archive.log.hours={hours}." if hours else "."),
+            where=f"SCN {start}; the oldest SCN that can still be mined is {self.oldest_scn()}",
+            safe="Everything before the saved position is captured. The tables still have the outcome of what followed.",
+            remedy=f"restore the logs and run again: RMAN> {_restore(gap)}; or set snapshot.mode=when_needed to read all tables "
+            "again; keep archived logs longer than the longest pause between captures",
+        )
+
+    def _former_incarnation(self, start: int, look: Look) -> PositionLost:
+        return PositionLost(
+            f"The database was opened with RESETLOGS at SCN {look.resetlogs}, after the position: the redo from there on "
+            "is that of another incarnation.",
+            where=f"SCN {start}; the present incarnation begins at SCN {look.resetlogs}",
+            safe="Everything before the saved position is captured, also what the database itself may have gone back behind.",
+            remedy="set snapshot.mode=when_needed to read all tables again and go on from there",
+        )
+
+
+def _names(text: str | None) -> list[str]:
+    return [part.strip().upper() for part in (text or "").split(",") if part.strip()]
+
+
+def _online(row: tuple[Any, ...]) -> LogFile:
+    name, thread, sequence, first, following, status = row
+    return LogFile(
+        str(name), int(thread), int(sequence), int(first), None if status == "CURRENT" else int(following), False
+    )
+
+
+def _thread(row: tuple[Any, ...]) -> Thread | None:
+    """``None`` for a thread that was never used."""
+    number, status, enabled, begun, disabled, checkpoint = row
+    if enabled == "DISABLED" and not disabled:
+        return None
+    last = None if status == "OPEN" else max(int(disabled or 0), int(checkpoint or 0))
+    return Thread(int(number), int(begun or 0), last)
+
+
+def _chain_start(files: Iterable[LogFile]) -> int | None:
+    """Where the unbroken run of logs begins that ends with the newest one."""
+    first: LogFile | None = None
+    for one in reversed(list(files)):
+        if first is not None and one.sequence != first.sequence - 1:
+            break
+        first = one
+    return None if first is None else first.first_scn
+
+
+def _restore(gap: Gap) -> str:
+    if gap.sequences is not None:
+        return (
+            f"RESTORE ARCHIVELOG FROM SEQUENCE {gap.sequences[0]} UNTIL SEQUENCE {gap.sequences[1]} THREAD {gap.thread}"
+        )
+    until = f" UNTIL SCN {gap.high}" if gap.high is not None else ""
+    return f"RESTORE ARCHIVELOG FROM SCN {gap.low}{until} THREAD {gap.thread}"

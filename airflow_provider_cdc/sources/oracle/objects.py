@@ -1,0 +1,118 @@
+"""Which table an object number of the log stands for, at the place in the log that has been reached.
+
+An object keeps its number when its table is renamed or changed. The dictionary only knows what objects are called now, so a name
+that the log itself told, or the dictionary as of the row's SCN, goes before. A name of now is taken where there is nothing else; if the
+log then turns out to rename something to it, what was taken for its rows were another table's, which is an error.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from airflow_provider_cdc.core.errors import SchemaConflict
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.source import Tables
+from airflow_provider_cdc.sources.oracle.lookups import Lookups
+
+log = logging.getLogger(__name__)
+
+
+def unnamed(owner: str | None, name: str | None) -> bool:
+    """Whether LogMiner has no name for a table, or only that which it has in the recycle bin."""
+    return not owner or not name or owner == "UNKNOWN" or name.startswith(("OBJ# ", "BIN$"))
+
+
+class Objects:
+    """Learns the names of objects.
+
+    :ivar passed_over: per object that nobody knows, rows that were passed over
+    """
+
+    def __init__(self, tables: Tables, lookups: Lookups) -> None:
+        self._tables, self._lookups = tables, lookups
+        self._learned: dict[int, TableId] = {}
+        self._assumed: dict[int, TableId] = {}
+        self._present: dict[int, TableId] = {}
+        self._gone: set[int] = set()
+        self.passed_over: dict[int, int] = {}
+
+    def begin(self) -> None:
+        """Note what objects are called now: some may be dropped before their rows are read."""
+        self._present = {**self._lookups.objects(), **self._present}
+
+    def learn(self, number: int, table: TableId) -> None:
+        """The log has said which table an object is."""
+        self._learned[number] = table
+        self._gone.discard(number)
+
+    def certain(self, number: int) -> bool:
+        """Whether the log, or the dictionary of then, has said which table it is, or that it is none that is captured."""
+        return number in self._learned or number in self._gone
+
+    def table(self, number: int, shown: TableId | None, scn: int) -> TableId | None:
+        """The table of an object, ``None`` when nobody knows.
+
+        :param shown: what LogMiner calls it, where that is a name
+        """
+        if (known := self._learned.get(number)) is not None or number in self._gone:
+            return known
+        told, then = self._lookups.object_at(number, scn)
+        if told and then is not None and not unnamed(then.namespace, then.name):
+            self._learned[number] = then
+            return then
+        if number not in self._present and shown is None:
+            self.begin()
+        found = self._present.get(number, shown)
+        if found is not None:
+            self._assumed[number] = found
+        return found
+
+    def present(self, number: int) -> TableId | None:
+        """What an object is called now."""
+        return self._lookups.objects().get(number)
+
+    def vanished(self) -> list[TableId]:
+        """Captured tables that are not there any more, and of which nobody knows which object they were."""
+        if not self._present:
+            self.begin()
+        found = {*self._present.values(), *self._learned.values()}
+        return [t for t in self._tables.known() if t not in found and self._tables.captured(t)]
+
+    def pass_over(self, number: int, rows: int, name: str) -> None:
+        if number not in self.passed_over:
+            log.warning(
+                "Changes of %s (object %d) are passed over: nobody knows this table any more, and no captured table is missing.",
+                name, number,
+            )  # fmt: skip
+        self.passed_over[number] = self.passed_over.get(number, 0) + rows
+
+    def told(self, old: TableId, new: TableId | None, number: int, scn: int) -> None:
+        """The log has come to a statement on a table.
+
+        :param new: its name after it, ``None`` when it is no captured one any more
+        :param number: of the object, 0 when it is not known
+        :raises SchemaConflict: its rows, or rows of the other name, were taken for another table's
+        """
+        for object_, assumed in self._assumed.items():
+            if object_ in self._learned or object_ in self._gone:
+                continue
+            # an object of its own may also be a partition of the table, unless the table is known to be called otherwise now
+            elsewhere = self._present.get(number, old) != old
+            if assumed != old if object_ == number else assumed == new != old or (assumed == old and elsewhere):
+                raise _mistaken(object_, assumed, old, new, scn)
+        for object_ in [n for n, table in self._learned.items() if table == old or n == number] + [number]:
+            if new is not None and object_:
+                self.learn(object_, new)
+            elif object_:
+                self._learned.pop(object_, None)
+                self._gone.add(object_)
+
+
+def _mistaken(object_: int, assumed: TableId, old: TableId, new: TableId | None, scn: int) -> SchemaConflict:
+    tables = f"{old} and {new or assumed}" if (new or assumed) != old else str(old)
+    return SchemaConflict(
+        f"{old} got another name, and changes from before, of object {object_}, were taken for those of {assumed}, as a table is called now.",
+        where=f"{new or old}, SCN {scn}",
+        safe=f"All tables but {tables}.",
+        remedy=f"read {tables} again with snapshot.mode=always for one run; log.mining.strategy=redo_log_catalog follows such renames",
+    )

@@ -1,0 +1,119 @@
+"""A place in the redo log: what has been captured, and where reading has to begin so that nothing that was open is lost.
+
+Oracle writes the changes of a transaction long before its commit. So a place needs two numbers (Debezium Oracle connector, "How the
+connector maintains offsets"): ``scn``, the low watermark, at which mining begins, and ``commit_scn``, the high watermark, up to
+which commits were captured, one per redo thread because each thread commits by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from airflow_provider_cdc.core.errors import ConfigError
+
+_ENTRY = re.compile(r"(\d+)(?::(\d+)(?::(.*))?)?")
+_OLD = re.compile(r"(\d+)\s*:\s*\"?(?:0x)?([0-9A-Fa-f.]+)\s*:\s*(\d+)\"?")
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """The last commits of one redo thread.
+
+    :param transactions: ids of those that were captured at ``scn`` itself; there may be others at the same SCN
+    """
+
+    scn: int
+    transactions: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class OraclePosition:
+    """Between two transactions.
+
+    :param scn: reading begins here: no transaction that is not captured began before
+    :param read_scn: everything that was committed up to here is captured
+    :param commits: redo thread → its last captured commits, where they are beyond ``read_scn``
+    :param resetlogs: SCN of the database's incarnation (``RESETLOGS_CHANGE#``); 0 = unknown
+    :param dbid: which database this is; 0 = unknown
+    """
+
+    scn: int
+    read_scn: int
+    commits: dict[int, Commits] = field(default_factory=dict)
+    resetlogs: int = 0
+    dbid: int = 0
+
+    def captured(self, scn: int, thread: int, transaction: str) -> bool:
+        """Whether a commit is before this place."""
+        if scn <= self.read_scn:
+            return True
+        last = self.commits.get(thread)
+        return last is not None and (scn < last.scn or (scn == last.scn and transaction in last.transactions))
+
+    def committed(self, scn: int, thread: int, transactions: frozenset[str]) -> OraclePosition:
+        """The place after more commits of a thread, all of them at ``scn`` or before; those at ``scn`` are named."""
+        last = self.commits.get(thread)
+        if last is not None and last.scn == scn:
+            transactions |= last.transactions
+        return replace(self, commits=self.commits | {thread: Commits(scn, transactions)})
+
+    def read(self, scn: int) -> OraclePosition:
+        """The place after the log was read up to ``scn``."""
+        kept = {thread: last for thread, last in self.commits.items() if last.scn > scn}
+        return replace(self, read_scn=max(scn, self.read_scn), commits=kept)
+
+    def to_json(self) -> dict[str, Any]:
+        document: dict[str, Any] = {"scn": str(self.scn), "read_scn": str(self.read_scn)}
+        if self.commits:
+            document["commit_scn"] = ",".join(
+                f"{last.scn}:{thread}:{'-'.join(sorted(last.transactions))}"
+                for thread, last in sorted(self.commits.items())
+            )
+        if self.resetlogs:
+            document["resetlogs"] = str(self.resetlogs)
+        if self.dbid:
+            document["dbid"] = self.dbid
+        return document
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> OraclePosition:
+        """The inverse of :meth:`to_json`; also reads the documented offsets ``{"scn": …, "commit_scn": …}``.
+
+        :raises ConfigError: it is not a place in a redo log
+        """
+        try:
+            scn = int(document["scn"])
+            commits = _commits(str(document.get("commit_scn") or ""))
+            read = int(document.get("read_scn", max(0, scn - 1)))
+            return cls(scn, read, commits, int(document.get("resetlogs", 0)), int(document.get("dbid", 0)))
+        except (KeyError, ValueError) as e:
+            raise ConfigError(
+                f"{document!r} is not a position in an Oracle redo log: {e}.",
+                remedy='write it as {"scn": "324567897", "commit_scn": "324567900:1:6.28.807"}',
+            ) from e
+
+    def reached(self, other: OraclePosition) -> bool:
+        return self.read_scn >= other.read_scn and all(
+            self.captured(last.scn, thread, t)
+            for thread, last in other.commits.items()
+            for t in last.transactions or ("",)
+        )
+
+    def __str__(self) -> str:
+        last = max((c.scn for c in self.commits.values()), default=self.read_scn)
+        return f"SCN {last}" + (f" (reading begins at {self.scn})" if self.scn < last else "")
+
+
+def _commits(text: str) -> dict[int, Commits]:
+    """``commit_scn`` in its three spellings: ``scn:thread:txid-txid`` per thread, a bare SCN, ``scn: "0xtxid:thread"``."""
+    found: dict[int, Commits] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        if (old := _OLD.fullmatch(entry)) and ("x" in entry or '"' in entry):
+            found[int(old[3])] = Commits(int(old[1]), frozenset({old[2]}))
+        elif m := _ENTRY.fullmatch(entry):
+            found[int(m[2] or 1)] = Commits(int(m[1]), frozenset(filter(None, (m[3] or "").split("-"))))
+        else:
+            raise ValueError(f"{entry!r} is not a commit SCN")
+    return found

@@ -1,0 +1,281 @@
+"""The SELECT of ``V$LOGMNR_CONTENTS``: which rows of the redo the database gives us, and as what.
+
+Filters in the database save the way of rows that nobody wants; what is captured is decided by :class:`..core.filters.Filters` alone. So
+the conditions may keep more than those, never less: a list that the database would read in another way is not handed to it, and a
+row whose names are unknown, because the dictionary is newer than the row, is kept. (Debezium Oracle connector, "LogMiner query
+filter modes".)
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.sources.oracle.config import OracleConfig, QueryFilter
+from airflow_provider_cdc.sources.oracle.dictionary import SYSTEM_SCHEMAS, is_system
+
+log = logging.getLogger(__name__)
+
+START, COMMIT, ROLLBACK, MISSING_SCN, DDL, INTERNAL, UNSUPPORTED = 6, 7, 36, 34, 5, 0, 255
+TRANSACTIONS: Final = (START, COMMIT, MISSING_SCN, ROLLBACK)
+CHANGES: Final = (1, 2, 3, UNSUPPORTED)
+LONG_STRINGS: Final = (91, 92, 93)
+LOBS: Final = (9, 10, 11, 29, 68, 70, 71)
+EMPTY_ROW_ID: Final = "AAAAAAAAAAAAAAAAAA"
+UNKNOWN: Final = "UNKNOWN"
+OWN_USERS: Final = ("SYS", "SYSTEM")
+"""Whose changes are never captured (Debezium Oracle connector, "Creating users for the connector")."""
+
+BATCH: Final = pa.schema(
+    [
+        pa.field("scn", pa.int64()),
+        pa.field("code", pa.int16()),
+        pa.field("sql", pa.large_string()),
+        pa.field("csf", pa.bool_()),
+        pa.field("xid", pa.binary()),
+        pa.field("owner", pa.large_string()),
+        pa.field("table", pa.large_string()),
+        pa.field("row_id", pa.large_string()),
+        pa.field("rollback", pa.bool_()),
+        pa.field("info", pa.large_string()),
+        pa.field("ssn", pa.int64()),
+        pa.field("thread", pa.int32()),
+        pa.field("object", pa.int64()),
+        pa.field("object_version", pa.int64()),
+        pa.field("rs_id", pa.large_string()),
+        pa.field("user", pa.large_string()),
+        pa.field("client_id", pa.large_string()),
+        pa.field("ts_us", pa.int64()),
+        pa.field("status", pa.int32()),
+    ]
+)
+"""The columns of a mined batch. ``ts_us`` is UTC; ``owner`` and ``table`` are as LogMiner names them."""
+
+_SOURCES = (
+    "SCN", "OPERATION_CODE", "SQL_REDO", "CSF", "XID", "SEG_OWNER", "TABLE_NAME", "ROW_ID", "ROLLBACK", "INFO", "SSN", "THREAD#",
+    "DATA_OBJ#", "DATA_OBJV#", "RS_ID", "USERNAME", "CLIENT_ID", "TIMESTAMP", "STATUS",
+)  # fmt: skip
+WIRE: Final = pa.schema(
+    [
+        pa.field(source, {"csf": pa.int8(), "rollback": pa.int8(), "ts_us": pa.timestamp("s")}.get(f.name, f.type))
+        for source, f in zip(_SOURCES, BATCH, strict=True)
+    ]
+)
+"""What the driver is asked for: integers straight out of NUMBER, so that an SCN beyond 2**53 is exact."""
+
+_MOST_IN_LIST = 1_000
+_PLAIN = r"[A-Za-z0-9_ ~@#%&=:;<>,!/'\"-]"
+_PORTABLE = re.compile(rf"(?:(?:{_PLAIN}|\\[.$^*+?()\[\]{{}}|]|\.|\[[A-Za-z0-9_]+(?:-[A-Za-z0-9])?[A-Za-z0-9_]*\]|\((?!\?)|[|)])(?:[*+?]|\{{\d+(?:,\d*)?\}})?)*")  # fmt: skip
+"""Regular expressions that Python and Oracle read alike: no lookaround, no group options, no classes of Python's own."""
+_ESCAPED = re.compile(r"\\([.$])")
+
+
+def contents_query(config: OracleConfig) -> str:
+    """The SELECT with the binds ``:low`` and ``:high``, the SCNs of the first and last rows that are wanted.
+
+    The columns are those of :data:`WIRE`. Rows come as LogMiner orders them, by SCN.
+    """
+    long_values = LONG_STRINGS + (LOBS if config.lob_enabled else ())
+    kinds = [
+        f"OPERATION_CODE IN ({_numbers(TRANSACTIONS)})",
+        f"(OPERATION_CODE = {DDL} AND (INFO IS NULL OR INFO NOT LIKE 'INTERNAL DDL%') AND {_foreign()})",
+        f"((OPERATION_CODE IN ({_numbers(CHANGES + long_values)})"
+        f" OR (OPERATION_CODE = {INTERNAL} AND ROW_ID <> '{EMPTY_ROW_ID}')) AND {_data(config)})",
+    ]
+    wanted = [f"({' OR '.join(kinds)})"]
+    if config.database_pdb_name:
+        pdb = _literal(config.database_pdb_name.upper())
+        wanted.append(f"(SRC_CON_NAME IS NULL OR SRC_CON_NAME = {pdb} OR OPERATION_CODE IN ({_numbers(TRANSACTIONS)}))")
+    return (
+        f"SELECT {', '.join(_SOURCES)} FROM V$LOGMNR_CONTENTS WHERE SCN >= :low AND SCN <= :high AND "
+        + " AND ".join(wanted)
+    )
+
+
+def decoded(fetched: pa.Table, utc_offset: int) -> pa.RecordBatch:
+    """What the driver gave, as :data:`BATCH`.
+
+    :param utc_offset: seconds that the server's clock is ahead of UTC
+    """
+    columns = [column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for column in fetched.columns]
+    by_name = dict(zip(BATCH.names, columns, strict=True))
+    for flag in ("csf", "rollback"):
+        by_name[flag] = pc.fill_null(pc.not_equal(by_name[flag], 0), False)
+    seconds = by_name["ts_us"].cast(pa.int64())
+    by_name["ts_us"] = pc.multiply(pc.subtract(seconds, utc_offset), 1_000_000)
+    return pa.RecordBatch.from_arrays([by_name[name] for name in BATCH.names], schema=BATCH)
+
+
+# conditions
+
+
+def _data(config: OracleConfig) -> str:
+    """Which rows of data are wanted, by the names that LogMiner gives them."""
+    flush = f"(SEG_OWNER = {_literal(config.database_user.upper())} AND TABLE_NAME = {_literal(config.log_mining_flush_table_name.upper())})"
+    wanted = [_foreign(), f"NOT {flush}"]
+    mode = config.log_mining_query_filter_mode
+    if mode is not QueryFilter.NONE:
+        literal = _in_list if mode is QueryFilter.IN else _expressions
+        lists = [
+            ("SEG_OWNER", 0, config.schema_include_list, config.schema_exclude_list),
+            ("SEG_OWNER || '.' || TABLE_NAME", 1, config.table_include_list, config.table_exclude_list),
+        ]
+        wanted += [text for expression, dots, *pair in lists for text in _lists(literal, expression, dots, *pair)]
+    known = " AND ".join(wanted)
+    users = _users(config) if mode is not QueryFilter.NONE else ""
+    unresolved = f"SEG_OWNER IS NULL OR TABLE_NAME IS NULL OR SEG_OWNER = '{UNKNOWN}' OR TABLE_NAME LIKE 'OBJ# %'"
+    return f"({unresolved} OR ({known}))" + (f" AND {users}" if users else "")
+
+
+def _foreign() -> str:
+    """Not one of the database's own schemas."""
+    return f"(SEG_OWNER IS NULL OR SEG_OWNER NOT IN ({', '.join(_literal(name) for name in sorted(SYSTEM_SCHEMAS))}))"
+
+
+def _lists(
+    condition: Callable[[str, int, Sequence[str]], str | None],
+    expression: str,
+    dots: int,
+    include: Sequence[str],
+    exclude: Sequence[str],
+) -> list[str]:
+    found = []
+    if include and (text := condition(expression, dots, include)):
+        found.append(text)
+    # each pattern by itself: one that cannot be handed over must not keep the others from it
+    excluded = [text for pattern in exclude if (text := condition(expression, dots, [pattern]))]
+    if excluded and not include:
+        found.append(f"NOT ({' OR '.join(excluded)})")
+    return found
+
+
+def _in_list(expression: str, dots: int, patterns: Sequence[str]) -> str | None:
+    """Exact names. The filters do not tell upper from lower case, so neither does this."""
+    if not all(_is_name(pattern, dots) for pattern in patterns):
+        _not_handed_over(patterns)
+        return None
+    names = [_literal(_ESCAPED.sub(r"\1", pattern).upper()) for pattern in patterns]
+    parts = [
+        f"UPPER({expression}) IN ({', '.join(names[at : at + _MOST_IN_LIST])})"
+        for at in range(0, len(names), _MOST_IN_LIST)
+    ]
+    return f"({' OR '.join(parts)})"
+
+
+def _is_name(pattern: str, dots: int) -> bool:
+    """Whether a pattern means one name, and only that: its dots can only stand where the name has one."""
+    return bool(re.fullmatch(r"(?:[A-Za-z0-9_# ]|\\?\.|\\\$)+", pattern)) and pattern.count(".") == dots
+
+
+def _expressions(expression: str, dots: int, patterns: Sequence[str]) -> str | None:
+    if not all(portable(pattern) for pattern in patterns):
+        _not_handed_over(patterns)
+        return None
+    tests = [f"REGEXP_LIKE({expression}, {_literal(f'^({pattern})$')}, 'i')" for pattern in patterns]
+    return f"({' OR '.join(tests)})"
+
+
+def portable(pattern: str) -> bool:
+    """Whether Oracle's regular expressions mean the same by a pattern as ours.
+
+    >>> portable(r"APP\\.(ORDERS|LINES_[0-9]+)"), portable(r"APP\\.(?!TMP).*")
+    (True, False)
+    """
+    return _PORTABLE.fullmatch(pattern) is not None and len(pattern) < 500
+
+
+def _not_handed_over(patterns: Sequence[str]) -> None:
+    log.info(
+        "log.mining.query.filter.mode: %s cannot be tested by the database; all its rows are fetched.",
+        ", ".join(patterns),
+    )
+
+
+def _users(config: OracleConfig) -> str:
+    """By user and client id. What the log does not tell is kept."""
+    tests = []
+    for column, include, exclude in (
+        ("USERNAME", config.log_mining_username_include_list, config.log_mining_username_exclude_list),
+        ("CLIENT_ID", config.log_mining_clientid_include_list, config.log_mining_clientid_exclude_list),
+    ):
+        fold = str.upper if column == "USERNAME" else str
+        expression = f"UPPER({column})" if column == "USERNAME" else column
+        for names, word in ((include, "IN"), (exclude, "NOT IN")):
+            if names:
+                listed = ", ".join(_literal(fold(name)) for name in names)
+                or_unknown = (
+                    f"{column} IS NULL OR {column} = '{UNKNOWN}'" if column == "USERNAME" else _null(column, word)
+                )
+                tests.append(f"({or_unknown} OR {expression} {word} ({listed}))")
+    return " AND ".join(tests)
+
+
+def _null(column: str, word: str) -> str:
+    """A change without a client id is none of a listed client."""
+    return f"{column} IS NULL" if word == "NOT IN" else "1 = 0"
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
+
+
+def _numbers(codes: Sequence[int]) -> str:
+    return ", ".join(map(str, codes))
+
+
+class RowFilter:
+    """What no mode of the database's filters decides: whose changes these are, and which unsupported rows concern us."""
+
+    def __init__(self, config: OracleConfig, filters: Filters) -> None:
+        self._config = config
+        self._filters = filters
+        excluded = {name.upper() for name in config.log_mining_username_exclude_list} | set(OWN_USERS)
+        self._without = pa.array(sorted(excluded), pa.large_string())
+        include = config.log_mining_username_include_list
+        self._only = pa.array([*(name.upper() for name in include), UNKNOWN], pa.large_string()) if include else None
+        self._clients = (config.log_mining_clientid_include_list, config.log_mining_clientid_exclude_list)
+        self._tables: dict[tuple[str, str], bool] = {}
+
+    def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that may be captured. Starts and ends of transactions and DDL are always among them."""
+        if not batch.num_rows:
+            return batch
+        change = pc.invert(pc.is_in(batch.column("code"), pa.array([*TRANSACTIONS, DDL], pa.int16())))
+        user = pc.utf8_upper(batch.column("user"))
+        wrong = pc.is_in(user, self._without)
+        if self._only is not None:
+            wrong = pc.or_(wrong, pc.and_(pc.is_valid(user), pc.invert(pc.is_in(user, self._only))))
+        include, exclude = self._clients
+        client = batch.column("client_id")
+        if include:
+            wrong = pc.or_(wrong, pc.invert(pc.is_in(client, pa.array(include, pa.large_string()))))
+        if exclude:
+            wrong = pc.or_(wrong, pc.is_in(client, pa.array(exclude, pa.large_string())))
+        wrong = pc.and_(wrong, change)
+        unsupported = pc.equal(batch.column("code"), UNSUPPORTED)
+        if pc.any(unsupported).as_py():
+            wrong = pc.or_(wrong, self._foreign(batch, unsupported))
+        return batch.filter(pc.invert(wrong)) if pc.any(wrong).as_py() else batch
+
+    def _foreign(self, batch: pa.RecordBatch, unsupported: pa.Array) -> pa.Array:
+        """Unsupported rows of tables that are known and not captured."""
+        pairs = zip(
+            unsupported.to_pylist(), batch.column("owner").to_pylist(), batch.column("table").to_pylist(), strict=True
+        )
+        return pa.array([bool(flag) and not self._captured(owner, table) for flag, owner, table in pairs])
+
+    def _captured(self, owner: str | None, table: str | None) -> bool:
+        if not owner or not table or owner == UNKNOWN or table.startswith("OBJ# "):
+            return True
+        if (known := self._tables.get((owner, table))) is None:
+            id_ = TableId(namespace=owner, name=table)
+            known = self._tables[owner, table] = not is_system(id_, self._config) and self._filters.table(id_)
+        return known

@@ -1,0 +1,220 @@
+"""The images of changes and of the conditions of long values, side by side.
+
+Places 0, 1, 2 … are the changes, in their order; the conditions of the begins follow.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc.core import events
+from airflow_provider_cdc.core.errors import UnreadableValue
+from airflow_provider_cdc.sources.oracle.kernels import convert as k
+from airflow_provider_cdc.sources.oracle.redo.literals import Literal, Unreadable
+from airflow_provider_cdc.sources.oracle.redo.longvalue import MAX_BYTES, LongValue
+from airflow_provider_cdc.sources.oracle.redo.reader import Int64s, Mask, RedoReader, Rows
+from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE
+from airflow_provider_cdc.sources.oracle.types import ColumnType
+
+
+class Images:
+    """What the texts say, and which of them are of the same row.
+
+    :param conditions: of the begins of long values, from ``texts``
+    """
+
+    def __init__(self, reader: RedoReader, rows: Rows, conditions: list[dict[str, Literal]], texts: list[str]) -> None:
+        self.reader, self.changes = reader, rows
+        self.n = len(rows)
+        reads = [reader.column_read(c) for c in range(len(reader.schema.columns))]
+        self.lobs = [c for c, read in enumerate(reads) if read.how in (k.TEXT, k.BYTES) and read.a == 1]
+        self._emptied = {c for c in self.lobs if ColumnType.of(reader.schema.columns[c]).base != "XMLTYPE"}
+        others = [c for c, read in enumerate(reads) if c not in self.lobs and read.how != k.NOT_READ]
+        self._others = others
+        width = len(reads)
+        named, missing = reader.read_conditions(conditions, texts)
+        absent = np.zeros((width, self.n), np.bool_)
+        self.after = pa.concat_arrays([_or_nulls(rows.after, self.n, named.type), named])
+        self.before = pa.concat_arrays([_or_nulls(rows.before, self.n, named.type), named])
+        self.missing_after = np.hstack([absent if rows.unavailable_after is None else rows.unavailable_after, missing])
+        self.missing_before = np.hstack(
+            [absent if rows.unavailable_before is None else rows.unavailable_before, missing]
+        )
+        key = [reader.schema.names.index(name) for name in reader.schema.key]
+        self._keyed = bool(key)
+        self._identity = key or others
+        self._codes_after, self._codes_before = self._codes(self._identity)
+        self.keys_after, self.keys_before = self._keys()
+
+    def _codes(self, columns: list[int]) -> tuple[Int64s, Int64s]:
+        """Per row and column a number for each value; -1 = the text does not have it."""
+        size = len(self.after)
+        found = np.full((2 * size, len(columns)), -1, np.int64)
+        for at, c in enumerate(columns):
+            both = pa.concat_arrays([self.after.field(c), self.before.field(c)])
+            codes = both.dictionary_encode(null_encoding="encode").indices
+            found[:, at] = codes.to_numpy(zero_copy_only=False)
+            found[np.concatenate([self.missing_after[c], self.missing_before[c]]), at] = -1
+        return found[:size], found[size:]
+
+    def _keys(self) -> tuple[list[int], list[int]]:
+        """A number for each key; -1 = there is none, it has a NULL, or the text does not have all of it."""
+        size = len(self.after)
+        if not self._keyed:
+            return [-1] * size, [-1] * size
+        codes = np.vstack([self._codes_after, self._codes_before])
+        nulls = [self.after.field(c).is_null() for c in self._identity] + [
+            self.before.field(c).is_null() for c in self._identity
+        ]
+        null = (
+            np.array([n.to_numpy(zero_copy_only=False) for n in nulls])
+            .reshape(2, len(self._identity), size)
+            .any(axis=1)
+        )
+        whole = (codes >= 0).all(axis=1) & ~null.reshape(-1)
+        keys = codes[:, 0]
+        if codes.shape[1] > 1:
+            keys = np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1)
+        found: list[int] = np.where(whole, keys, -1).tolist()
+        return found[:size], found[size:]
+
+    # -- what belongs together --------------------------------------------------------------------------------------------
+
+    def lacks_key(self, begin: int) -> bool:
+        """Whether a begin's condition leaves out a part of the table's key."""
+        return self._keyed and bool((self._codes_after[begin] < 0).any())
+
+    def agree(self, change: int, begin: int) -> bool:
+        """Whether a begin's condition fits the row of a change, as far as both tell."""
+        wanted = self._codes_after[begin]
+        op = self.changes.op[change] if change < self.n else events.UPDATE
+        for codes, absent in ((self._codes_after, events.DELETE), (self._codes_before, events.CREATE)):
+            if op == absent:
+                continue
+            have = codes[change]
+            if ((have == wanted) | (have < 0) | (wanted < 0)).all():
+                return True
+        return False
+
+    def completes(self, first: int, update: int) -> bool:
+        """Whether an update only adds LOBs to the row that an earlier change of its statement made."""
+        have, wanted = self._codes_after[first], self._codes_before[update]
+        anything = np.zeros(len(have), np.bool_) if self._keyed else (have < 0) | (wanted < 0)
+        same = (((have == wanted) & (have >= 0)) | anything).all()
+        return bool(same and self._only_lobs[update])
+
+    @cached_property
+    def _only_lobs(self) -> Mask:
+        """Updates that set LOBs and change nothing else."""
+        n = self.n
+        found = np.zeros(n, np.bool_)
+        for c in self.lobs:
+            found |= ~self.missing_after[c, :n]
+        found &= self.changes.op == events.UPDATE
+        picked = np.flatnonzero(found)
+        take = pa.array(picked)
+        for c in self._others:
+            a, b = self.after.field(c).take(take), self.before.field(c).take(take)
+            same = pc.or_(pc.fill_null(pc.equal(a, b), False), pc.and_(a.is_null(), b.is_null()))
+            found[picked] &= same.to_numpy(zero_copy_only=False)
+        return found
+
+    def sets(self, change: int, column: int) -> bool:
+        """Whether an update sets a LOB."""
+        return not self.missing_after[column, change]
+
+    def is_lob(self, column: int) -> bool:
+        """Whether it is a CLOB, an NCLOB or a BLOB."""
+        return column in self._emptied
+
+    def is_empty(self, change: int, column: int) -> bool:
+        """Whether a change shows what stands for a value that follows: an empty LOB, NULL for a document or a string."""
+        if change >= self.n or self.missing_after[column, change] or self.changes.op[change] == events.DELETE:
+            return False
+        value = self.after.field(column)[change].as_py()
+        if column in self._emptied:
+            return value in ("", b"")
+        return value is None and (column in self.lobs or bool(self.changes.op[change] == events.CREATE))
+
+    # -- rows -------------------------------------------------------------------------------------------------------------
+
+    def take(self, places: Int64s, op: npt.NDArray[np.int8]) -> Rows:
+        """The rows at these places."""
+        picked = pa.array(places)
+        plain = np.concatenate([self.changes.plain, np.ones(len(self.after) - self.n, np.bool_)])[places]
+        rows = Rows(op, None, None, None, None, plain)
+        self._places = places
+        if (op != events.CREATE).any():
+            rows.before = self.before.take(picked)
+            rows.unavailable_before = _or_none(self.missing_before[:, places])
+        if (op != events.DELETE).any():
+            rows.after = self.after.take(picked)
+            rows.unavailable_after = _or_none(self.missing_after[:, places])
+        return rows
+
+    def replace(self, rows: Rows, replaced: dict[int, list[tuple[int, Any]]]) -> Mask | None:
+        """Put long values into the images after.
+
+        :param rows: from :meth:`take`
+        :param replaced: per column (row, value); the value as in ``lobs``. Emptied
+        :return: which values are not known
+        """
+        assert rows.after is not None
+        n = len(rows)
+        unknown = np.zeros((len(self.reader.schema.columns), n), np.bool_)
+        missing = rows.unavailable_after
+        missing = np.zeros_like(unknown) if missing is None else missing
+        children = [rows.after.field(c) for c in range(rows.after.type.num_fields)]
+        for c in sorted(replaced):
+            take, bytes_ = self._places.copy(), 0
+            values: list[Any] = []
+            for at, value in replaced.pop(c):
+                if isinstance(value, int):
+                    take[at], missing[c, at] = value, self.missing_after[c, value]
+                    continue
+                known = self._result(value, c)
+                unknown[c, at] = missing[c, at] = known is UNAVAILABLE
+                take[at] = len(self.after) + len(values)
+                values.append(None if known is UNAVAILABLE else known)
+                bytes_ += len(known) if values[-1] is not None else 0
+            if bytes_ > MAX_BYTES:
+                raise self._unreadable(f"{bytes_:,} bytes of long values are too many for one batch", c)
+            read = self.reader.column_read(c)
+            array = read.finish(pa.array(values, read.raw))
+            values.clear()
+            children[c] = pa.concat_arrays([self.after.field(c), array]).take(pa.array(take))
+        absent = rows.after.is_null() if rows.after.null_count else None
+        rows.after = pa.StructArray.from_arrays(children, fields=list(rows.after.type), mask=absent)
+        rows.unavailable_after = _or_none(missing)
+        return _or_none(unknown)
+
+    def _result(self, value: Any, column: int) -> Any:
+        if not isinstance(value, LongValue):
+            return value
+        try:
+            found = value.result()
+        except Unreadable as e:
+            raise self._unreadable(str(e), column) from e
+        return UNAVAILABLE if found is None else memoryview(found)
+
+    def _unreadable(self, what: str, column: int) -> UnreadableValue:
+        return UnreadableValue(
+            f"A long value cannot be put together: {what}.",
+            where=f"{self.reader.schema.id}.{self.reader.schema.names[column]}",
+            safe="Nothing is lost: the batch was not written.",
+            remedy="leave the column out with column.exclude.list, or read the table again",
+        )
+
+
+def _or_nulls(image: pa.StructArray | None, n: int, type_: pa.DataType) -> pa.StructArray:
+    return pa.nulls(n, type_) if image is None else image
+
+
+def _or_none(mask: Mask) -> Mask | None:
+    return mask if mask.any() else None

@@ -1,0 +1,426 @@
+"""Long values and the rows they belong to.
+
+LogMiner shows a statement with long values as several rows: first the change itself, where a LOB is ``EMPTY_CLOB()``, then for each
+value a locator with writes (or the begin and end of an XML document or a long string), and at last an update of the values that
+are short enough to lie in the row. All but the last have the empty row id. What ``DBMS_LOB`` does to a value in place begins with a
+locator that has the row's own row id. One row comes of all of them, as in Debezium's connector.
+
+A LOB that a statement sets is written once, from its first to its last character. A change in place needs the value before it, which
+is known when the same transaction has set it, or when the change covers it. Otherwise the value is unavailable, and
+:attr:`Assembled.unknown` says that it has changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc.core import events
+from airflow_provider_cdc.sources.oracle.kernels import convert as k
+from airflow_provider_cdc.sources.oracle.redo import pieces as p
+from airflow_provider_cdc.sources.oracle.redo.images import Images
+from airflow_provider_cdc.sources.oracle.redo.literals import Unreadable
+from airflow_provider_cdc.sources.oracle.redo.lobstate import Event, Group, Row, Transaction
+from airflow_provider_cdc.sources.oracle.redo.longvalue import LongValue, document
+from airflow_provider_cdc.sources.oracle.redo.reader import Int64s, Mask, RedoReader, Rows
+from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE
+
+NO_ROW_ID: Final = "AAAAAAAAAAAAAAAAAA"
+_MAX_UNNAMED: Final = 1_000
+_TYPES = {"CLOB": k.TEXT, "NCLOB": k.TEXT, "BLOB": k.BYTES, "XML": k.TEXT}
+
+
+@dataclass(slots=True)
+class Assembled:
+    """Rows with their long values.
+
+    :param origin: per row the input row that it begins with: its SCN, ``RS_ID`` … are the row's. Ascending
+    :param unknown: ``[column, row]``, long values that have changed in a way that the log does not tell: they are
+        unavailable in ``rows``, and a target that keeps its own is wrong; ``None`` when there are none
+    """
+
+    rows: Rows
+    origin: Int64s
+    unknown: Mask | None
+
+
+def read_with_lobs(
+    reader: RedoReader,
+    texts: list[str] | pa.Array,
+    codes: npt.NDArray[Any],
+    transactions: npt.NDArray[Any],
+    row_ids: list[str | None] | pa.Array,
+) -> Assembled:
+    """The rows of one table of which some have long values.
+
+    :param texts: redo texts in log order, joined where one goes on in the next row; the ends of values may be NULL
+    :param codes: ``OPERATION_CODE``: 1, 2, 3 or one of :mod:`.pieces`
+    :param transactions: which transaction each text is of; they may be interleaved, and must be complete
+    :raises UnreadableValue: a text, or how they follow each other, cannot be understood
+    :raises SchemaConflict: a text names another table, or a column that the schema does not have
+    """
+    if isinstance(texts, list):
+        texts = pa.array(texts, pa.large_string())
+    ids = row_ids if isinstance(row_ids, list) else row_ids.to_pylist()
+    assembly = _Assembly(reader, texts.cast(pa.large_string()), np.asarray(codes, np.int64))
+    return assembly.run(np.asarray(transactions).tolist(), ids)
+
+
+class _Assembly:
+    """Walks over the texts once."""
+
+    def __init__(self, reader: RedoReader, texts: pa.Array, codes: Int64s) -> None:
+        self.reader, self.texts, self.codes = reader, texts, codes
+        self.columns = {name: c for c, name in enumerate(reader.schema.names)}
+        self.parsed: dict[int, list[p.Piece]] = {}
+        begins = self._find_begins()
+        self.changes = np.flatnonzero(codes <= 3)
+        statements = texts.take(pa.array(self.changes))
+        if statements.null_count:
+            raise reader.unreadable("A change has no redo text.", "")
+        self.images = Images(
+            reader,
+            reader.read(statements, codes[self.changes]),
+            [b.where for _, b in begins],
+            [self.text(i) for i, _ in begins],
+        )
+        self.events: list[Event] = []
+        self.next_begin = len(self.changes)
+
+    def run(self, transactions: list[int], row_ids: list[str | None]) -> Assembled:
+        states: dict[int, Transaction] = {}
+        change = 0
+        for i, code in enumerate(self.codes.tolist()):
+            state = states.get(transactions[i])
+            if state is None:
+                state = states[transactions[i]] = Transaction()
+            row_id = row_ids[i]
+            row_id = None if row_id is None or row_id.strip() in ("", NO_ROW_ID) else row_id
+            if code <= 3:
+                self._close(state)
+                self._change(state, i, change, code, row_id)
+                change += 1
+            else:
+                self._pieces(state, i, code, row_id)
+        for state in states.values():
+            self._close(state)
+        self.events.sort(key=lambda e: e.origin)
+        return self._assembled()
+
+    def text(self, i: int) -> str:
+        return self.texts[i].as_py() or ""
+
+    def _find_begins(self) -> list[tuple[int, p.Begin]]:
+        """Every begin, so that their rows are read together."""
+        blocks = pc.match_substring_regex(self.texts, r"(?i)^\s*(declare|begin|select)\b").fill_null(False)
+        starts = np.isin(self.codes, (p.SELECT_LOB_LOCATOR, p.XML_BEGIN, p.STRING_BEGIN)) | (
+            np.isin(self.codes, p.LOB_CODES) & blocks.to_numpy(zero_copy_only=False)
+        )
+        found = []
+        for i in np.flatnonzero(starts).tolist():
+            self.parsed[i] = self._read(i)
+            for piece in self.parsed[i]:
+                if isinstance(piece, p.Begin):
+                    text = self.text(i)
+                    self.reader.check_table(piece.owner, piece.table, text)
+                    self.reader.check_columns([piece.column], text)
+                    found.append((i, piece))
+        return found
+
+    def _read(self, i: int) -> list[p.Piece]:
+        text = self.text(i)
+        try:
+            return p.read_pieces(int(self.codes[i]), text)
+        except Unreadable as e:
+            raise self.reader.unreadable(f"A piece of a long value cannot be read: {e}.", text) from e
+
+    # -- changes ----------------------------------------------------------------------------------------------------------
+
+    def _change(self, state: Transaction, i: int, at: int, code: int, row_id: str | None) -> None:
+        images = self.images
+        if code == 3 and row_id and state.open is not None and images.completes(state.open.image, at):
+            self._complete(state, state.open, at, row_id)
+            return
+        key, old = images.keys_after[at], images.keys_before[at]
+        if code == 1:
+            row = Row()
+        else:
+            row = self._row(state, i, old, row_id) or Row()
+            state.rows.pop(old, None)
+        event = Event(i, at, {1: events.CREATE, 2: events.DELETE}.get(code, events.UPDATE), row)
+        row.event, row.deleted, row.key = event, code == 2, old if code == 2 else key
+        if code == 2:
+            row.history = []
+            if row_id:
+                state.by_row_id.pop(row_id, None)
+            if old >= 0:
+                state.rows[old] = row
+        else:
+            row.history.append(at)
+            if key >= 0:
+                state.rows[key] = row
+            if row_id:
+                state.by_row_id[row_id] = row
+        self._list(event)
+        state.open = event if code != 2 and not row_id else None
+        if state.open is not None and key < 0:
+            state.unnamed.append(event)
+        state.last = event
+
+    def _row(self, state: Transaction, i: int, key: int, row_id: str | None) -> Row | None:
+        """The row with this row id or key, if the transaction has changed it before."""
+        named, keyed = state.by_row_id.get(row_id) if row_id else None, state.rows.get(key)
+        row = named or keyed
+        if row is not None and key >= 0 and (row.key not in (-1, key) or keyed not in (None, row)):
+            raise self._confused(i, "its row id and its key are of different rows", None)
+        return row
+
+    def _complete(self, state: Transaction, event: Event, at: int, row_id: str) -> None:
+        """The last row of a statement: the values that lie in the row."""
+        for c in self.images.lobs:
+            if self.images.sets(at, c):
+                event.values[c] = at
+        event.row.history.append(at)
+        state.by_row_id[row_id] = event.row
+        state.open = None
+        if state.unnamed and state.unnamed[-1] is event:
+            state.unnamed.pop()
+
+    def _list(self, event: Event) -> None:
+        if not event.listed:
+            event.listed = True
+            self.events.append(event)
+
+    # -- pieces -----------------------------------------------------------------------------------------------------------
+
+    def _pieces(self, state: Transaction, i: int, code: int, row_id: str | None) -> None:
+        found = self.parsed.pop(i, None)
+        for piece in self._read(i) if found is None else found:
+            if isinstance(piece, p.Begin):
+                self._close(state)
+                self._begin(state, i, piece, row_id)
+                continue
+            group = state.group or self._inferred(state, i, code, piece)
+            codes = {"XML": p.XML_CODES, "STRING": p.STRING_CODES}.get(group.kind, p.LOB_CODES)
+            if code not in codes or group.ended or piece.kind not in (None, group.kind):
+                raise self._confused(
+                    i, f"a piece of operation code {code} follows on the begin of another value", group
+                )
+            try:
+                self._apply(group, piece)
+            except Unreadable as e:
+                raise self._confused(i, str(e), group) from e
+        if code in (p.XML_END, p.STRING_END):
+            last = state.group
+            if last is None or last.ended or (last.kind == "XML") != (code == p.XML_END):
+                raise self._confused(i, "a value ends that has not begun", last)
+            last.ended = True
+
+    def _apply(self, group: Group, piece: p.Piece) -> None:
+        first, group.touched = not group.touched, True
+        if group.column < 0:
+            return
+        if (
+            first
+            and not group.in_place
+            and (isinstance(piece, p.Erase) or (isinstance(piece, p.Trim) and piece.length))
+        ):
+            # no statement begins so: it is a change in place that has no row id
+            group.in_place = True
+            group.value = self._current(group.event.row, group.column, group.event, group.text, group.value.text)
+        match piece:
+            case p.Write(data, None):
+                group.parts.append(data)
+            case p.Write(data, offset, length) if data is not None and offset is not None:
+                group.value.write(data, offset - 1, length)
+            case p.Trim(length):
+                group.value.trim(length)
+            case p.Erase(offset, length):
+                group.value.erase(offset - 1, length)
+
+    def _begin(self, state: Transaction, i: int, begin: p.Begin, row_id: str | None) -> None:
+        image, self.next_begin = self.next_begin, self.next_begin + 1
+        text = self.text(i)
+        column = self._column(begin, text)
+        in_place = row_id is not None and begin.kind in ("CLOB", "NCLOB", "BLOB")
+        key = self.images.keys_after[image]
+        if begin.where and self.images.lacks_key(image):
+            raise self._confused(i, "its condition does not have the key of its row", None, begin.column)
+        row = self._row(state, i, key, row_id)
+        if row is None and in_place and 0 < len(state.unnamed) <= _MAX_UNNAMED:
+            # rows without a key: the one that it can be, if there are not several
+            fitting = [e for e in state.unnamed if self.images.agree(e.image, image)]
+            if len(fitting) == 1:
+                row = fitting[0].row
+                state.unnamed.remove(fitting[0])
+        if row is not None and row.deleted:
+            raise self._confused(i, "a long value is written to a row that was deleted before", None, begin.column)
+        event = self._event_of(state, row, image, column, in_place)
+        before = row.event if row is not None else None
+        if event is None:
+            row = row or Row()
+            event = Event(i, image, events.UPDATE, row)
+        row = event.row
+        row.event = event
+        if key >= 0:
+            state.rows[key], row.key = row, key
+        if row_id:
+            state.by_row_id[row_id] = row
+        value = LongValue(None, text=begin.kind != "BLOB", fresh=True)
+        if in_place and column >= 0:
+            value = self._current(row, column, event, text, begin.kind != "BLOB")
+        state.open = None if in_place else event
+        state.group = Group(begin.kind, column, text, event, before, value, in_place=in_place)
+
+    def _event_of(self, state: Transaction, row: Row | None, image: int, column: int, in_place: bool) -> Event | None:
+        """The output row that a value goes to; ``None`` = one of its own."""
+        if in_place:
+            return row.event if row is not None else None
+        event = state.open
+        if event is not None and column not in event.values and self.images.agree(event.image, image):
+            return event
+        if row is not None and row.event is not None and self._announced(row.event, column):
+            return row.event
+        return None
+
+    def _announced(self, event: Event, column: int) -> bool:
+        """Whether a change has an empty value for a column that gets its value later."""
+        return column >= 0 and column not in event.values and self.images.is_empty(event.image, column)
+
+    def _inferred(self, state: Transaction, i: int, code: int, piece: p.Piece) -> Group:
+        """LOBs that never lie in the row have no locator: they belong to the change just before."""
+        last = state.last
+        if code in p.LOB_CODES and isinstance(piece, p.Write) and last is not None and last is state.open:
+            how = k.BYTES if piece.kind == "BLOB" else k.TEXT
+            fitting = [
+                c for c in self.images.lobs
+                if self.reader.column_read(c).how == how and self.images.is_lob(c) and self._announced(last, c)
+            ]  # fmt: skip
+            if len(fitting) == 1:
+                value = LongValue(None, text=how == k.TEXT, fresh=True)
+                state.group = Group(piece.kind or "CLOB", fitting[0], self.text(i), last, None, value)
+                return state.group
+        raise self._confused(i, "a piece of a long value has no begin", None)
+
+    def _column(self, begin: p.Begin, text: str) -> int:
+        column = self.columns.get(begin.column, -1)
+        if column < 0:
+            return -1
+        how = self.reader.column_read(column).how
+        if how == k.NOT_READ:
+            return -1
+        if how not in (k.TEXT, k.BYTES) or how != _TYPES.get(begin.kind, how):
+            raise self.reader.unreadable(
+                f"The log has a {begin.kind} for a column of another type.", text, column=begin.column
+            )
+        return column
+
+    def _current(self, row: Row, column: int, event: Event, text: str, is_text: bool) -> LongValue:
+        """The value that is changed in place."""
+        found = self._known(row, column)
+        if isinstance(found, LongValue):
+            same: bool = event.values.get(column) is found
+            return found if same else found.copy()
+        if found is UNAVAILABLE:
+            return LongValue(None, text=is_text)
+        if isinstance(found, bytes) and is_text:
+            found = found.decode()
+        if found is None:
+            raise self.reader.unreadable(
+                "A LOB that is NULL is written to.", text, column=self.reader.schema.names[column]
+            )
+        return LongValue(found, text=is_text)
+
+    def _known(self, row: Row, column: int) -> Any:
+        """What the transaction has put into a column; :data:`UNAVAILABLE` when nothing is known."""
+        name = self.reader.schema.names[column]
+        for entry in reversed(row.history):
+            if isinstance(entry, tuple):
+                if entry[0] == column:
+                    return entry[1]
+                continue
+            i = int(self.changes[entry])
+            found = self.reader.values_set(self.text(i), int(self.codes[i]), [name])
+            if name in found:
+                return found[name]
+        return UNAVAILABLE
+
+    # -- the end of a value -----------------------------------------------------------------------------------------------
+
+    def _close(self, state: Transaction) -> None:
+        group, state.group = state.group, None
+        if group is None or group.column < 0:
+            return
+        try:
+            if group.kind in ("XML", "STRING"):
+                self._put(group.event, group.column, self._document(group))
+            elif group.in_place:
+                if group.touched:
+                    self._put(group.event, group.column, group.value)
+            else:
+                self._close_fresh(state, group)
+        except Unreadable as e:
+            raise self.reader.unreadable(
+                f"A long value cannot be put together: {e}.",
+                group.text,
+                column=self.reader.schema.names[group.column],
+            ) from e
+
+    def _document(self, group: Group) -> bytes | None:
+        if not group.ended:
+            raise Unreadable("it does not end")
+        text = self.reader.column_read(group.column).how == k.TEXT
+        return document(group.parts, text=text, xml=group.kind == "XML")
+
+    def _close_fresh(self, state: Transaction, group: Group) -> None:
+        """A value that a statement sets. One that does not begin at its first character continues the one before."""
+        value = group.value
+        if not group.touched:
+            raise Unreadable("nothing of it follows on its begin")
+        trimmed = value.length
+        if value.whole and (trimmed is None or trimmed == value.reach) and (value.reach or trimmed == 0):
+            value.length, value.fresh = value.reach, False
+            self._put(group.event, group.column, value)
+            return
+        known = self._known(group.event.row, group.column)
+        if known is UNAVAILABLE and not value.reach:
+            self._put(group.event, group.column, UNAVAILABLE)
+            return
+        begin, data = value.stretch() if len(value.covered) == 1 else (0, "")
+        target = group.before or group.event
+        if known is UNAVAILABLE or known is None or trimmed is not None or begin == 0:
+            raise Unreadable("some of its pieces are missing")
+        whole = self._current(group.event.row, group.column, target, group.text, value.text)
+        if whole.length is None or begin != whole.length:
+            raise Unreadable(f"its first {begin} characters or bytes are missing")
+        whole.write(data, begin, len(data) if value.unit == 4 else None)
+        group.event.row.event = state.open = target
+        self._put(target, group.column, whole)
+
+    def _put(self, event: Event, column: int, value: Any) -> None:
+        if event.values.get(column, event) is not value:
+            event.values[column] = value
+            event.row.history.append((column, value))
+        self._list(event)
+
+    def _confused(self, i: int, what: str, group: Group | None, column: str | None = None) -> Exception:
+        if group is not None and group.column >= 0:
+            column = self.reader.schema.names[group.column]
+        return self.reader.unreadable(f"A long value cannot be put together: {what}.", self.text(i), column=column)
+
+    # -- rows -------------------------------------------------------------------------------------------------------------
+
+    def _assembled(self) -> Assembled:
+        found = self.events
+        rows = self.images.take(np.array([e.image for e in found], np.int64), np.array([e.op for e in found], np.int8))
+        replaced: dict[int, list[tuple[int, Any]]] = {}
+        for at, event in enumerate(found):
+            for c, value in event.values.items():
+                replaced.setdefault(c, []).append((at, value))
+        unknown = self.images.replace(rows, replaced) if replaced else None
+        return Assembled(rows, np.array([e.origin for e in found], np.int64), unknown)

@@ -1,0 +1,230 @@
+"""Rows that LogMiner could not name, because its dictionary is of another time, in the form that they would have with the right one.
+
+Such a row has columns ``"COL 1"``, ``"COL 2"`` .. and values as they lie in the block:
+
+    insert into "UNKNOWN"."OBJ# 74858"("COL 1","COL 2") values (HEXTORAW('c102'),HEXTORAW('61'));
+
+The numbers are places in the stored row. They are those of the structure's columns where a table has no other stored column, which is
+so for most tables, but not for one with columns that are unused, were ever invisible, or are Oracle's own (as some types and some
+defaults bring them). So a row is restored only where nothing speaks against it, and all its values fit; otherwise it is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc.core.errors import SchemaConflict
+from airflow_provider_cdc.core.schema import Column, TableSchema
+from airflow_provider_cdc.sources.oracle.config import MiningStrategy
+from airflow_provider_cdc.sources.oracle.lookups import Stored
+from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable
+from airflow_provider_cdc.sources.oracle.redo.plain import INSERT, UPDATE, Statement, read_statement
+from airflow_provider_cdc.sources.oracle.redo.storage import Storage, readable
+from airflow_provider_cdc.sources.oracle.types import ColumnType
+
+COLUMN_NUMBERS = (
+    r'^\s*(?:insert into|update|delete from)\s+"[^"]*"\."[^"]*"\s*(?:\(|set |where )\s*"COL \d+"'
+    r'|\b(?:select|set) "COL \d+"'
+)
+"""A text with numbers in the place of column names."""
+_STALE = re.compile(COLUMN_NUMBERS)
+_NUMBER = re.compile(r"COL (\d+)")
+_HEAD = re.compile(r'(\s*(?:insert into|update|delete from)\s+)"([^"]*)"\."([^"]*)"')
+_LAST_DML = 3
+_LOBS = ("CLOB", "NCLOB", "BLOB")
+
+
+@dataclass(slots=True)
+class Restorer:
+    """Restores the rows of committed transactions.
+
+    :param at: (number of a table, SCN) → structure in force, and the SCN at which the next one begins
+    :param stored: what the rows of a table, by its number, look like now; ``None`` when it does not exist any more
+    :param storage: what the stored form of values depends on
+    :param by_object: whether rows of a table were found by their object, so that their texts may have another name for it
+    """
+
+    strategy: MiningStrategy
+    lobs: bool
+    at: Callable[[int, int], tuple[TableSchema, int]]
+    stored: Callable[[int], Stored | None]
+    storage: Callable[[], Storage]
+    by_object: Callable[[int], bool]
+    _stored: dict[int, Stored | None] = field(default_factory=dict)
+
+    def restored(self, rows: pa.Table) -> pa.Table | None:
+        """The same rows with all names; ``None`` when nothing was missing.
+
+        :param rows: columns of :data:`..buffer.ROWS`
+        :raises SchemaConflict: a row cannot be restored with certainty, or is not to be
+        """
+        sql = rows.column("sql").combine_chunks()
+        sql = sql.combine_chunks() if isinstance(sql, pa.ChunkedArray) else sql
+        numbers = rows.column("table").to_numpy()
+        wanted = pc.fill_null(pc.match_substring_regex(sql, COLUMN_NUMBERS), False).to_numpy(zero_copy_only=False)
+        for number in {int(n) for n in numbers}:
+            if self.by_object(number):
+                wanted = wanted | (numbers == number)
+        if not wanted.any():
+            return None
+        self._stored.clear()
+        texts = sql.to_pylist()
+        scns, codes = rows.column("scn").to_numpy(), rows.column("code").to_numpy()
+        changed = False
+        for i in wanted.nonzero()[0].tolist():
+            text = self._row(texts[i], int(codes[i]), int(numbers[i]), int(scns[i]))
+            changed |= text != texts[i]
+            texts[i] = text
+        if not changed:
+            return None
+        return rows.set_column(rows.schema.get_field_index("sql"), rows.schema.field("sql"), pa.array(texts, sql.type))
+
+    def _row(self, text: str | None, code: int, number: int, scn: int) -> str | None:
+        if text is None:
+            return text
+        schema, _ = self.at(number, scn)
+        head = _HEAD.match(text)
+        stale = _STALE.search(text) is not None
+        name = (schema.id.namespace, schema.id.name)
+        if not stale and (head is None or (head[2], head[3]) == name):
+            return text
+        if self.strategy is not MiningStrategy.HYBRID:
+            raise _refused(schema, scn, self.strategy)
+        try:
+            if code > _LAST_DML or head is None:
+                raise Unreadable("it is a piece of a long value")
+            if not stale:
+                return f'{head[1]}"{name[0]}"."{name[1]}"{text[head.end() :]}'
+            return self._statement(read_statement(text), schema, number)
+        except Unreadable as e:
+            raise _not_restored(schema, scn, str(e)) from e
+
+    # -- statements -------------------------------------------------------------------------------------------------------
+
+    def _statement(self, statement: Statement, schema: TableSchema, number: int) -> str:
+        columns = [c for c in schema.columns if not c.declared.generated]
+        self._certain(columns, number)
+        new, where = _by_place(statement.new), _by_place(statement.where)
+        full = new if statement.code == INSERT else where
+        _complete(full, columns, insert=statement.code == INSERT)
+        if any(place > len(columns) for place in new):
+            raise Unreadable(f"it has a column {max(new)}, the table has {len(columns)}")
+        storage = self.storage()
+        shown_new, shown_where = (_values(values, columns, storage) for values in (new, where))
+        name = f'"{schema.id.namespace}"."{schema.id.name}"'
+        if statement.code == INSERT:
+            absent = {c.name: "NULL" for c in columns[len(full) :] if ColumnType.of(c).base not in _LOBS}
+            shown_new = {**absent, **shown_new} if len(full) < len(columns) else shown_new
+            names = ",".join(f'"{n}"' for n in shown_new)
+            return f"insert into {name}({names}) values ({','.join(shown_new.values())});"
+        conditions = " and ".join(f'"{n}" IS NULL' if v == "NULL" else f'"{n}" = {v}' for n, v in shown_where.items())
+        if statement.code == UPDATE:
+            if not shown_new:  # long values alone, which are not captured
+                first = next(iter(shown_where.items()))
+                shown_new = dict([first])
+            sets = ", ".join(f'"{n}" = {v}' for n, v in shown_new.items())
+            return f"update {name} set {sets} where {conditions};"
+        return f"delete from {name} where {conditions};"
+
+    def _certain(self, columns: list[Column], number: int) -> None:
+        """:raises Unreadable: the table may have other stored columns than those of its structure"""
+        for column in columns:
+            type_ = ColumnType.of(column)
+            if type_.base in _LOBS and not self.lobs:
+                continue
+            if not readable(type_):
+                raise Unreadable(f"column {column.name} is {type_.expression}, whose stored form is not known")
+        if number not in self._stored:
+            self._stored[number] = self.stored(number)
+        stored = self._stored[number]
+        if stored is not None and not stored.plain:
+            raise Unreadable(
+                "the table has hidden, unused or invisible columns, so that the numbers mean nothing certain"
+            )
+        for column in columns:
+            if (
+                column.nullable
+                and column.declared.default is not None
+                and (stored is None or column.name not in stored.names)
+            ):
+                raise Unreadable(
+                    f"the default of column {column.name} may have brought a hidden column, and the dictionary does not tell any more"
+                )
+
+
+def _by_place(literals: dict[str, Literal]) -> dict[int, Literal]:
+    found = {}
+    for name, literal in literals.items():
+        if name == "ROWID":
+            continue
+        numbered = _NUMBER.fullmatch(name)
+        if numbered is None or int(numbered[1]) < 1:
+            raise Unreadable(f"it has a column {name} beside columns that are numbers")
+        found[int(numbered[1])] = literal
+    return found
+
+
+def _complete(given: dict[int, Literal], columns: list[Column], *, insert: bool) -> None:
+    """:raises Unreadable: these are not all the columns of the table"""
+    needed = {i for i, c in enumerate(columns, 1) if ColumnType.of(c).base not in _LOBS}
+    if needed <= set(given) <= set(range(1, len(columns) + 1)):
+        return
+    first_ones = insert and set(given) == set(range(1, len(given) + 1)) and len(given) < len(columns)
+    # what is NULL at the end of a row is not stored; an unused column further ahead would be NULL as well
+    nulls = any(v.kind is Kind.NULL or (v.kind is Kind.CALL and not v.text) for v in given.values())
+    if first_ones and not nulls and all(c.nullable for c in columns[len(given) :]):
+        return
+    shown = ", ".join(map(str, sorted(given)))
+    raise Unreadable(f"it has the columns {shown or '(none)'}, the table had {len(columns)}")
+
+
+def _values(values: dict[int, Literal], columns: list[Column], storage: Storage) -> dict[str, str]:
+    """Literals by name, in the order of the columns. Long values, which are not captured, are left out."""
+    found = {}
+    for place, column in enumerate(columns, 1):
+        type_ = ColumnType.of(column)
+        literal = values.get(place)
+        if literal is None or type_.base in _LOBS:
+            continue
+        if literal.kind is Kind.CALL and literal.name == "HEXTORAW":
+            if not re.fullmatch(r"(?:[0-9A-Fa-f]{2})*", literal.text):
+                raise Unreadable(f"{literal} is not hexadecimal")
+            data = bytes.fromhex(literal.text)
+            try:
+                found[column.name] = storage.literal(data, type_) if data else "NULL"
+            except Unreadable as e:
+                raise Unreadable(f"column {place} does not fit {column.name} {type_.expression}: {e}") from e
+        elif literal.kind is Kind.NULL:
+            found[column.name] = "NULL"
+        else:
+            raise Unreadable(f"column {place} is {literal}, not a stored value")
+    return found
+
+
+# -- errors -------------------------------------------------------------------------------------------------------------------------
+
+_AGAIN = "read the table again with snapshot.mode=always for one run"
+
+
+def _refused(schema: TableSchema, scn: int, strategy: MiningStrategy) -> SchemaConflict:
+    others = " or ".join(s.value for s in (MiningStrategy.HYBRID, MiningStrategy.REDO_LOG_CATALOG) if s is not strategy)
+    return SchemaConflict(
+        f"A change of {schema.id} is older than the table's present structure: LogMiner's dictionary cannot name its columns.",
+        where=f"{schema.id}, SCN {scn}",
+        safe="Everything before is captured.",
+        remedy=f"set log.mining.strategy={others} and run the capture again, or {_AGAIN}",
+    )
+
+
+def _not_restored(schema: TableSchema, scn: int, why: str) -> SchemaConflict:
+    return SchemaConflict(
+        f"A change of {schema.id} cannot be read with the structure that the table had: {why}.",
+        where=f"{schema.id}, SCN {scn}",
+        safe="Everything before is captured.",
+        remedy=f"set log.mining.strategy=redo_log_catalog and run the capture again, or {_AGAIN}",
+    )

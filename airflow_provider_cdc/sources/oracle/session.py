@@ -1,0 +1,425 @@
+"""The LogMiner session: one connection that mines one window of SCNs after the other.
+
+A session is begun when logs were switched, and otherwise goes on with a new range (Debezium Oracle connector, "Mining sessions").
+Where LogMiner has the names of tables and columns from (``log.mining.strategy``):
+
+``online_catalog``
+    The dictionary of now. A row that is older than the structure of its table has numbers instead of names.
+``redo_log_catalog``
+    A dictionary that is written into the redo, after each log switch, from where LogMiner follows DDL by itself.
+``hybrid``
+    As ``online_catalog``; the rows with numbers instead of names are given as they are, with their ``object`` and ``object_version``,
+    and the stream looks their columns up in the schema history.
+
+``log.mining.path.dictionary`` names a dictionary file on the server, which is used instead of all these.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import oracledb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError, SourceUnavailable
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.sources.oracle.config import MiningStrategy, OracleConfig
+from airflow_provider_cdc.sources.oracle.connect import (
+    Connection,
+    code_of,
+    connect,
+    current_scn,
+    rows,
+    scalar,
+    translated,
+    utc_offset,
+)
+from airflow_provider_cdc.sources.oracle.logs import PAUSES, LogCollector, LogFile
+from airflow_provider_cdc.sources.oracle.minedict import Dictionaries
+from airflow_provider_cdc.sources.oracle.moving import Again, Place, Watched, identity
+from airflow_provider_cdc.sources.oracle.query import MISSING_SCN, WIRE, RowFilter, contents_query, decoded
+
+log = logging.getLogger(__name__)
+
+FETCH_ROWS: Final = 10_000
+_NO_SESSION: Final = 1307
+
+_NEW = "BEGIN SYS.DBMS_LOGMNR.ADD_LOGFILE(LOGFILENAME => :name, OPTIONS => DBMS_LOGMNR.NEW); END;"
+"""Also forgets logs of a session that never came to its start."""
+_ADD = "BEGIN SYS.DBMS_LOGMNR.ADD_LOGFILE(LOGFILENAME => :name, OPTIONS => DBMS_LOGMNR.ADDFILE); END;"
+_REMOVE = "BEGIN SYS.DBMS_LOGMNR.REMOVE_LOGFILE(LOGFILENAME => :name); END;"
+_END = "BEGIN SYS.DBMS_LOGMNR.END_LOGMNR(); END;"
+_START = "BEGIN SYS.DBMS_LOGMNR.START_LOGMNR(STARTSCN => :low, ENDSCN => :high, {more}OPTIONS => {options}); END;"
+_MINED = "SELECT FILENAME, THREAD_ID, THREAD_SQN, STATUS FROM V$LOGMNR_LOGS"
+_NOT_IN_LIST = 4
+"""``V$LOGMNR_LOGS.STATUS`` of a row that tells of logs that are missing."""
+_TIME = "SELECT SCN_TO_TIMESTAMP(:scn) FROM DUAL"
+_OPTIONS: Final = {
+    MiningStrategy.ONLINE_CATALOG: ("DICT_FROM_ONLINE_CATALOG",),
+    MiningStrategy.HYBRID: ("DICT_FROM_ONLINE_CATALOG",),
+    MiningStrategy.REDO_LOG_CATALOG: ("DICT_FROM_REDO_LOGS", "DDL_DICT_TRACKING"),
+}
+
+
+@dataclass(slots=True)
+class SessionCounters:
+    """For metrics; times in seconds."""
+
+    sessions: int = 0
+    retries: int = 0
+    missing_scns: int = 0
+    logs: int = 0
+    min_logs: int = 0
+    max_logs: int = 0
+    queries: int = 0
+    rows: int = 0
+    last_start: float = 0.0
+    max_start: float = 0.0
+    total_start: float = 0.0
+    last_fetch: float = 0.0
+    max_fetch: float = 0.0
+
+
+class MiningSession:
+    """Owns the connection that mines.
+
+    :param filters: of the connector; unsupported rows of tables that are not captured are left out
+    :param open_connection: makes a connection; by default to the database, or to ``log.mining.readonly.hostname``
+
+    ::
+
+        with MiningSession(config, filters) as session:
+            end = windows.next(start, session.minable_scn()).end
+            session.open(start, end, first=True)
+            for batch in session.rows(start, end, first=True): ...
+
+    :ivar files: the logs of the session
+    :ivar begin_seconds: how long the last window took until its first rows were there
+    """
+
+    def __init__(
+        self,
+        config: OracleConfig,
+        filters: Filters,
+        *,
+        open_connection: Callable[[], Connection] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._kept = RowFilter(config, filters)
+        self._open_connection = open_connection or (
+            lambda: connect(config, host=config.log_mining_readonly_hostname or None)
+        )
+        self._sleep = sleep
+        self._clock = clock
+        self._sql = contents_query(config)
+        self._connection: Connection | None = None
+        self._logs: LogCollector | None = None
+        self._used = False
+        self._dictionaries = Dictionaries(config, sleep=sleep)
+        self._opened_at = 0.0
+        self._offset = 0
+        self._seen_missing: set[int] = set()
+        self.files: tuple[LogFile, ...] = ()
+        self.begin_seconds = 0.0
+        self.counters = SessionCounters()
+
+    def __enter__(self) -> MiningSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # facts
+
+    @property
+    def connection(self) -> Connection:
+        """The connection, opened when it is needed; in the root of a container database."""
+        if self._connection is None:
+            self._connection = self._open_connection()
+        return self._connection
+
+    @property
+    def logs(self) -> LogCollector:
+        """Looks up logs on the session's connection."""
+        if self._logs is None:
+            self._logs = LogCollector(self.connection, self._config, sleep=self._sleep)
+        return self._logs
+
+    def minable_scn(self) -> int:
+        """The last SCN that can be mined now: where the database is, or how far it is archived where only that is mined.
+
+        Where the database is, its log buffer has to be written first: :class:`..flush.LogWriterFlush`.
+        """
+        logs = self.logs
+        with translated(self._config):
+            return logs.archived_scn() if logs.archived_only() else current_scn(self.connection)
+
+    def scn_time(self, scn: int) -> datetime | None:
+        """When an SCN was reached, ``None`` when the database does not know any more."""
+        try:
+            with translated(self._config, f"SCN {scn}"):
+                found = scalar(self.connection, _TIME, scn=scn)
+        except CdcError as e:
+            if isinstance(e.__cause__, oracledb.Error) and code_of(e.__cause__) in (8180, 8181, 1405, 6502):
+                return None
+            raise
+        return found if isinstance(found, datetime) else None
+
+    def borders(self, start: int) -> list[int]:
+        """The last SCNs of the logs that are complete, those after ``start``, ascending."""
+        files = self.logs.look(start).files
+        return sorted({one.next_scn - 1 for one in files if one.next_scn is not None and one.next_scn - 1 > start})
+
+    # mining
+
+    def open(self, start: int, end: int, first: bool = False) -> None:
+        """Make LogMiner ready for a window: rows after ``start`` (from it on when ``first``) up to and with ``end``.
+
+        :param end: an SCN that is on disk: of :meth:`minable_scn`, flushed
+        :raises PositionLost: logs of the window are gone
+        :raises SourceUnavailable: logs are still being archived, or the connection is lost
+        """
+        low = start if first else start + 1
+        if low <= end:
+            self._retry(lambda: self._begin(low, end), f"SCN {low} to {end}")
+
+    def rows(self, start: int, end: int, first: bool = False) -> Iterator[pa.RecordBatch]:
+        """The rows of the window that was opened, in LogMiner's order, as batches of :data:`..query.BATCH`.
+
+        When a log goes away meanwhile, its rows are fetched out of its archived copy: none comes twice, none is left out.
+
+        :raises SourceUnavailable: the connection is lost, or logs go on changing
+        :raises PositionLost: logs of the window are gone
+        """
+        place = Place(start if first else start + 1)
+        attempts = 0
+        while place.low <= end:
+            before = place.low, place.taken
+            try:
+                yield from self._fetch(place, end)
+                return
+            except Again as e:
+                attempts = 0 if (place.low, place.taken) != before else attempts + 1
+                if not place.ordered:
+                    raise self._other_order(place) from e
+                if attempts >= len(PAUSES):
+                    raise self._gives_up(e, f"SCN {place.low} to {end}") from e
+                self._note_retry(e, PAUSES[attempts])
+                self._forget()
+                low = place.low
+                self._retry(lambda low=low: self._begin(low, end), f"SCN {low} to {end}")  # type: ignore[misc]
+
+    def close(self) -> None:
+        """End the session and the connection."""
+        connection, self._connection = self._connection, None
+        self.files, self._logs, self._used = (), None, False
+        if connection is not None:
+            try:
+                connection.close()
+            except oracledb.Error as e:
+                log.debug("The mining connection was gone already: %s", e)
+
+    # a session
+
+    def _retry(self, attempt: Callable[[], None], where: str) -> None:
+        for pause in (*PAUSES, None):
+            try:
+                attempt()
+                return
+            except Again as e:
+                self._forget()
+                if pause is None:
+                    raise self._gives_up(e, where) from e
+                self._note_retry(e, pause)
+
+    def _note_retry(self, e: Again, pause: float) -> None:
+        self.counters.retries += 1
+        log.info("The redo logs changed while they were mined (%s); collecting them again in %.2f s.", e, pause)
+        self._sleep(pause)
+
+    def _gives_up(self, e: Again, where: str) -> CdcError:
+        if isinstance(e.__cause__, oracledb.Error):
+            try:
+                with translated(self._config, where):
+                    raise e.__cause__
+            except CdcError as error:
+                return error
+        return SourceUnavailable(
+            f"The redo logs could not be mined, again and again: {e}",
+            where=where,
+            safe="What was not committed is captured again by the next run.",
+            remedy="larger or more redo logs (ALTER DATABASE ADD LOGFILE) give time to read them; a retry goes on where this run stopped",
+        )
+
+    def _begin(self, low: int, end: int) -> None:
+        began = self._clock()
+        if self._expired():
+            self._forget()
+        needed = self._needed(low, end)
+        if set(needed) - set(self.files):
+            self._new_session(needed)
+        with self._watched(f"SCN {low} to {end}"), self.connection.cursor() as cursor:
+            for one in set(self.files) - set(needed):
+                cursor.execute(_REMOVE, name=one.name)
+            self.files = needed
+            self._start_logminer(cursor, low, end)
+            self._check(rows(self.connection, _MINED))
+        self._started(began)
+
+    def _needed(self, low: int, end: int) -> tuple[LogFile, ...]:
+        config = self._config
+        if config.log_mining_path_dictionary or config.log_mining_strategy is not MiningStrategy.REDO_LOG_CATALOG:
+            return self.logs.collect(low, end)
+        return self._dictionaries.logs(self.connection, self.logs, low, end)
+
+    def _new_session(self, files: tuple[LogFile, ...]) -> None:
+        self._forget()
+        if self._config.log_mining_restart_connection and self._used:
+            self.close()
+        with self._watched(f"{len(files)} logs"), self.connection.cursor() as cursor:
+            for index, one in enumerate(files):
+                cursor.execute(_ADD if index else _NEW, name=one.name)
+            self._offset = utc_offset(self.connection)
+        self.files, self._used = files, True
+        self._opened_at = self._clock()
+        counters = self.counters
+        counters.sessions += 1
+        counters.logs = len(files)
+        counters.min_logs = min(counters.min_logs or len(files), len(files))
+        counters.max_logs = max(counters.max_logs, len(files))
+        log.info("New LogMiner session: %s", "; ".join(map(str, files)))
+
+    def _expired(self) -> bool:
+        most = self._config.log_mining_session_max_ms / 1000
+        return bool(self.files) and most > 0 and self._clock() - self._opened_at >= most
+
+    def _forget(self) -> None:
+        """End LogMiner's session, if there is one."""
+        self.files = ()
+        if self._connection is None:
+            return
+        try:
+            with translated(self._config), self._connection.cursor() as cursor:
+                cursor.execute(_END)
+        except CdcError as e:
+            cause = e.__cause__
+            if not (isinstance(cause, oracledb.Error) and code_of(cause) == _NO_SESSION):
+                raise
+
+    def _start_text(self) -> str:
+        more = "DICTFILENAME => :file, " if self._config.log_mining_path_dictionary else ""
+        names = () if more else _OPTIONS[self._config.log_mining_strategy]
+        options = " + ".join(f"DBMS_LOGMNR.{name}" for name in (*names, "NO_ROWID_IN_STMT"))
+        return _START.format(more=more, options=options)
+
+    def _start_logminer(self, cursor: oracledb.Cursor, low: int, end: int) -> None:
+        path = self._config.log_mining_path_dictionary
+        try:
+            cursor.execute(self._start_text(), low=low, high=end, **({"file": path} if path else {}))
+        except oracledb.DatabaseError as e:
+            if not path or path not in str(e):
+                raise
+            raise PrerequisiteError(
+                f"LogMiner cannot read the dictionary file of log.mining.path.dictionary: {e}",
+                where=path,
+                safe="The offset is untouched.",
+                remedy="write it on the server (EXECUTE DBMS_LOGMNR_D.BUILD('<file>', '<directory>', "
+                "OPTIONS => DBMS_LOGMNR_D.STORE_IN_FLAT_FILE)), or leave the property out",
+            ) from e
+
+    def _check(self, mined: list[tuple[Any, ...]]) -> None:
+        """LogMiner has the logs that were meant, not what has their names by now."""
+        missing = [str(name) for name, _, _, status in mined if status == _NOT_IN_LIST]
+        taken = {(int(thread), int(sequence)) for _, thread, sequence, status in mined if status != _NOT_IN_LIST}
+        other = {(one.thread, one.sequence) for one in self.files} - taken
+        if missing or other:
+            raise Again(missing[0] if missing else f"LogMiner has other logs than {sorted(other)} by these names")
+
+    def _started(self, began: float) -> None:
+        seconds = self.begin_seconds = self._clock() - began
+        counters = self.counters
+        counters.last_start, counters.max_start = seconds, max(counters.max_start, seconds)
+        counters.total_start += seconds
+
+    def _watched(self, where: str) -> Watched:
+        return Watched(self._config, where)
+
+    # rows
+
+    def _fetch(self, place: Place, end: int) -> Iterator[pa.RecordBatch]:
+        began = self._clock()
+        skip, waiting = place.taken, True
+        self.counters.queries += 1
+        online = {(one.thread, one.sequence) for one in self.files if not one.archived}
+        with contextlib.closing(self._batches(place.low, end)) as batches:
+            while True:
+                with self._watched(f"SCN {place.low} to {end}"):
+                    batch = next(batches, None)
+                # rows of a log that was used again meanwhile may be too few without an error: asked before they are believed
+                if online and (gone := online - self.logs.online()):
+                    raise Again(f"{len(gone)} online logs were used again")
+                if batch is None:
+                    break
+                if waiting:
+                    self.begin_seconds += self._clock() - began
+                    waiting = False
+                if skip:
+                    batch, skip = self._without_taken(batch, skip, place)
+                if batch.num_rows:
+                    kept = self._checked(batch)
+                    place.passed(batch)
+                    self.counters.rows += batch.num_rows
+                    yield kept
+        if skip:
+            raise self._other_order(place)
+        counters = self.counters
+        counters.last_fetch = self._clock() - began
+        counters.max_fetch = max(counters.max_fetch, counters.last_fetch)
+
+    def _batches(self, low: int, high: int) -> Generator[pa.RecordBatch, None, None]:
+        size = self._config.query_fetch_size or FETCH_ROWS
+        binds = {"low": low, "high": high}
+        for fetched in self.connection.fetch_df_batches(self._sql, binds, size=size, requested_schema=WIRE):
+            yield decoded(pa.table(fetched), self._offset)
+
+    def _without_taken(self, batch: pa.RecordBatch, skip: int, place: Place) -> tuple[pa.RecordBatch, int]:
+        """Without the rows of the first SCN that were handed over before the logs were collected again."""
+        here = min(skip, batch.num_rows)
+        if here and skip == here and identity(batch, here - 1) != place.last:
+            raise self._other_order(place)
+        return batch.slice(here), skip - here
+
+    def _other_order(self, place: Place) -> SourceUnavailable:
+        return SourceUnavailable(
+            f"LogMiner gave the rows of SCN {place.low} in another order than before.",
+            where=f"SCN {place.low}",
+            safe="Nothing is lost; the offset is untouched.",
+            remedy="a retry goes on where the last batch ended",
+        )
+
+    def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Without rows that do not concern us, and with an answer to LogMiner's complaint about missing redo."""
+        missing = pc.equal(batch.column("code"), MISSING_SCN)
+        if pc.any(missing).as_py():
+            new = set(batch.column("scn").filter(missing).to_pylist()) - self._seen_missing
+            self._seen_missing |= new
+            if new:
+                raise Again(f"LogMiner misses redo at SCN {min(new)}")
+            # the logs were collected once more: by their sequence numbers none is missing, in no thread
+            self.counters.missing_scns += pc.sum(missing).as_py()
+            log.warning(
+                "LogMiner tells of missing redo at SCN %s, but its logs are complete: %s",
+                ", ".join(map(str, batch.column("scn").filter(missing).to_pylist())),
+                "; ".join(map(str, self.files)),
+            )
+            batch = batch.filter(pc.invert(missing))
+        return self._kept.kept(batch)

@@ -1,0 +1,151 @@
+"""The Source seam for Oracle."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import oracledb
+import pyarrow as pa
+
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
+from airflow_provider_cdc.core.events import LogItem
+from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.source import Finding, SnapshotSession, Source, Tables
+from airflow_provider_cdc.sources.oracle.assemble import SOURCE_FIELDS
+from airflow_provider_cdc.sources.oracle.checks import check
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.connect import (
+    Connection,
+    Database,
+    connect,
+    current_scn,
+    database_of,
+    translated,
+)
+from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
+from airflow_provider_cdc.sources.oracle.logs import LogCollector
+from airflow_provider_cdc.sources.oracle.lookups import DictionaryLookups
+from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.snapshot import OracleSnapshot
+from airflow_provider_cdc.sources.oracle.stream import LogMinerStream, verified
+
+_T = TypeVar("_T")
+
+
+class OracleSource(Source):
+    """Oracle Database 12.1 and newer, read with LogMiner."""
+
+    Config: ClassVar[type[ConnectorConfig]] = OracleConfig
+    connector = "oracle"
+
+    def __init__(self, config: OracleConfig) -> None:
+        self._config = config
+        self._root: Connection | None = None
+        self._container: Connection | None = None
+        self._database: Database | None = None
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def check(self) -> list[Finding]:
+        return check(self._config)
+
+    def discover(self) -> dict[TableId, TableSchema]:
+        return self._asked(lambda dictionary: dictionary.tables())
+
+    def current_position(self) -> OraclePosition:
+        connection = connect(self._config, host=self._config.log_mining_readonly_hostname)
+        try:
+            database = database_of(connection)
+            logs = LogCollector(connection, self._config)
+            with translated(self._config):
+                scn = logs.archived_scn() if logs.archived_only() else current_scn(connection)
+        finally:
+            connection.close()
+        return OraclePosition(scn, scn, resetlogs=database.resetlogs, dbid=database.dbid)
+
+    def oldest_position(self) -> OraclePosition:
+        with self._logs() as logs:
+            scn = logs.oldest_scn()
+        return OraclePosition(scn, scn - 1, resetlogs=self.database.resetlogs, dbid=self.database.dbid)
+
+    def verify_position(self, position: Position) -> None:
+        assert isinstance(position, OraclePosition)
+        verified(position, self.database)
+        newest = self.current_position()
+        if position.read_scn > newest.read_scn and not self._config.log_mining_archive_log_only_mode:
+            raise PositionLost(
+                f"The database is at SCN {newest.read_scn}, before the position: it was set back or replaced.",
+                where=str(position),
+                safe="Everything before the position is captured.",
+                remedy="set snapshot.mode=when_needed to read all tables again",
+            )
+        with self._logs() as logs:
+            logs.collect(position.scn, max(position.scn, min(position.read_scn, newest.read_scn)))
+
+    def parse_position(self, document: dict[str, Any]) -> OraclePosition:
+        return OraclePosition.from_json(document)
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def snapshot(self, tables: Sequence[TableId], *, readers: int) -> SnapshotSession:
+        return OracleSnapshot(self._config, tables, readers)
+
+    def stream(self, start: Position, tables: Tables, *, until: Position | None) -> Iterator[LogItem]:
+        assert isinstance(start, OraclePosition)
+        assert until is None or isinstance(until, OraclePosition)
+        lookups = DictionaryLookups(self._asked)
+        stream = LogMinerStream(self._config, self.database, start, until, tables, self._present, lookups)
+        yield from stream.items()
+
+    def _present(self, table: TableId) -> TableSchema | None:
+        return self._asked(lambda dictionary: dictionary.table(table))
+
+    @property
+    def source_fields(self) -> list[pa.Field]:
+        return [f for f in SOURCE_FIELDS if f.name != "redo_sql" or self._config.log_mining_include_redo_sql]
+
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    @property
+    def database(self) -> Database:
+        """What the database that is mined says of itself; asked once."""
+        if self._database is None:
+            with translated(self._config):
+                self._database = database_of(self._rooted())
+        return self._database
+
+    def close(self) -> None:
+        for connection in (self._root, self._container):
+            if connection is not None:
+                with contextlib.suppress(oracledb.Error):  # gone already
+                    connection.close()
+        self._root = self._container = None
+
+    def _rooted(self) -> Connection:
+        """To the database that is mined: a standby, where there is one for it."""
+        if self._root is None or not self._root.is_healthy():
+            self._root = connect(self._config, host=self._config.log_mining_readonly_hostname)
+        return self._root
+
+    @contextlib.contextmanager
+    def _logs(self) -> Iterator[LogCollector]:
+        with translated(self._config):
+            yield LogCollector(self._rooted(), self._config)
+
+    def _asked(self, question: Callable[[Dictionary], _T]) -> _T:
+        """Ask the dictionary; an idle connection may have been closed by the server, so once more on a new one."""
+        for attempt in range(2):
+            if self._container is None or not self._container.is_healthy():
+                self._container = connect(self._config, container=True)
+            try:
+                with translated(self._config):
+                    return question(Dictionary(self._container, self._config))
+            except SourceUnavailable:
+                self._container = None
+                if attempt:
+                    raise
+        raise AssertionError("unreachable")

@@ -1,0 +1,202 @@
+"""The structures of the tables that rows of the log are about, at the SCN at which each row was written."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from airflow_provider_cdc.core.errors import SchemaConflict
+from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.source import Tables
+from airflow_provider_cdc.sources.oracle.lookups import Lookups, Stored
+from airflow_provider_cdc.sources.oracle.objects import Objects, unnamed
+
+log = logging.getLogger(__name__)
+
+_FOREVER = 1 << 62
+
+
+class Structures:
+    """Numbers the captured tables, and knows their structures.
+
+    A row is read when its transaction is committed, but with the structure of the time at which it was written: what a change of
+    structure replaces is kept until no row from before it waits.
+
+    :param dictionary: reads a table's present structure
+    :param catalog: the pluggable database, or the database, that the tables are in
+    :param lookups: answers about tables that LogMiner does not name
+    """
+
+    def __init__(
+        self, tables: Tables, dictionary: Callable[[TableId], TableSchema | None], catalog: str, lookups: Lookups
+    ) -> None:
+        self._tables, self._dictionary, self._catalog, self._lookups = tables, dictionary, catalog, lookups
+        self.objects = Objects(tables, lookups)
+        self._ids: list[TableId] = []
+        self._numbers: dict[TableId, int] = {}
+        self._older: dict[int, list[tuple[int, TableSchema]]] = {}
+        self._unknown: set[str] = set()
+        self._found: dict[int, int] = {}
+        self._objects_of: dict[int, set[int]] = {}
+        self._refused: dict[int, SchemaConflict] = {}
+
+    def number(self, owner: str, name: str) -> int:
+        """The number of a captured table, -1 for others."""
+        table = TableId(namespace=owner, name=name, catalog=self._catalog)
+        return self._number(table) if self._tables.captured(table) else -1
+
+    def number_of_object(self, number: int, owner: str, name: str, scn: int, rows: int = 1) -> int:
+        """The same for rows that LogMiner does not name, or names as their table is called now.
+
+        A row that may be a captured table's, but nobody can tell, has a number that :meth:`check` refuses.
+
+        :param number: of the object
+        :param scn: of the first of these rows
+        """
+        found = self._found.get(number)
+        if found is None:
+            found = self._found[number] = self._find(number, owner, name, scn)
+        if found < 0 and unnamed(owner, name):
+            self.objects.pass_over(number, rows, f"{owner}.{name}")
+        return found
+
+    def _find(self, number: int, owner: str, name: str, scn: int) -> int:
+        shown = None if unnamed(owner, name) else TableId(namespace=owner, name=name, catalog=self._catalog)
+        table = self.objects.table(number, shown, scn)
+        if table is not None and self._tables.captured(table):
+            gone = self.objects.certain(number) and self._dictionary(table) is None
+            if self._tables.get(table) is None and not gone:
+                return self._refuse(_unclear(f"{owner}.{name}", number, [table], scn))
+            found = self._number(table)
+            self._objects_of.setdefault(found, set()).add(number)
+            return found
+        if not self.objects.certain(number) and (missing := self.objects.vanished()):
+            return self._refuse(_unclear(f"{owner}.{name}", number, missing, scn))
+        return -1
+
+    def _number(self, table: TableId) -> int:
+        number = self._numbers.get(table)
+        if number is None:
+            number = self._numbers[table] = len(self._ids)
+            self._ids.append(table)
+        return number
+
+    def _refuse(self, error: SchemaConflict) -> int:
+        number = len(self._ids)
+        self._ids.append(TableId(namespace="", name=f"?{number}", catalog=self._catalog))
+        self._refused[number] = error
+        return number
+
+    def check(self, numbers: Iterable[int]) -> None:
+        """:raises SchemaConflict: among them are rows of which nobody knows the table"""
+        for number in numbers:
+            if number in self._refused:
+                raise self._refused[number]
+
+    def by_object(self, number: int) -> bool:
+        """Whether rows of this table were found by their object."""
+        return number in self._objects_of
+
+    def stored(self, number: int) -> Stored | None:
+        """What the stored rows of a table look like now, ``None`` when it is not there any more."""
+        names = [self.objects.present(n) for n in self._objects_of.get(number, ())] or [self._ids[number]]
+        found = [stored for name in names if name is not None and (stored := self._lookups.stored(name)) is not None]
+        return min(found, key=lambda s: s.plain, default=None)
+
+    def at(self, number: int, scn: int) -> tuple[TableSchema, int]:
+        """The structure in force at an SCN, and the SCN at which the next one begins.
+
+        :raises SchemaConflict: nobody knows it
+        """
+        for until, schema in self._older.get(number, ()):
+            if scn < until:
+                return schema, until
+        present = self._tables.get(self._ids[number])
+        if present is None:
+            raise _unknown(self._ids[number], f"SCN {scn}")
+        return present, _FOREVER
+
+    def missing(self, numbers: Iterable[int], where: str) -> tuple[list[TableChange], list[int]]:
+        """For tables whose structure nobody has told so far, what the dictionary says, and those that it has not any more.
+
+        Such a table was created in a way that does not tell its structure (``CREATE TABLE … AS SELECT``), and is gone since: if under
+        another name, it is read whole under that.
+        """
+        changes, gone = [], []
+        for number in numbers:
+            table = self._ids[number]
+            if self._tables.get(table) is None and not self._older.get(number):
+                present = self._dictionary(table)
+                if present is not None:
+                    changes.append(TableChange(type="CREATE", id=table, table=present))
+                    continue
+                gone.append(number)
+                if str(table) not in self._unknown:
+                    self._unknown.add(str(table))
+                    log.warning(
+                        "Changes of %s after %s are passed over: the log does not tell its structure, and the database has no such "
+                        "table any more.",
+                        table, where,
+                    )  # fmt: skip
+        return changes, gone
+
+    def otherwise(self, numbers: Iterable[int]) -> list[TableChange]:
+        """What the dictionary says otherwise than the log so far."""
+        changes = []
+        for number in numbers:
+            table = self._ids[number]
+            present, known = self._dictionary(table), self._tables.get(table)
+            if present is not None and known is not None and not known.same_structure(present):
+                changes.append(TableChange(type="ALTER", id=table, table=present))
+        return changes
+
+    def known(self, changes: Iterable[TableChange]) -> dict[TableId, TableSchema | None]:
+        """The structures that changes are about to replace."""
+        return {table: self._tables.get(table) for table in (change.previous_id or change.id for change in changes)}
+
+    def named(self, changes: Iterable[TableChange], number: int, scn: int) -> None:
+        """What a statement says of the names of objects.
+
+        :param number: of the object that it is about, 0 when it is not known
+        :raises SchemaConflict: rows were taken for another table's
+        """
+        self._found.clear()
+        for change in changes:
+            if change.type == "CREATE":
+                if number:
+                    self.objects.learn(number, change.id)
+                continue
+            new = None if change.type == "DROP" else change.id
+            self.objects.told(change.previous_id or change.id, new, number, scn)
+
+    def replaced(self, old: Mapping[TableId, TableSchema | None], scn: int) -> None:
+        """Keep structures that were in force until an SCN."""
+        for table, schema in old.items():
+            if schema is not None and table in self._numbers:
+                self._older.setdefault(self._numbers[table], []).append((scn, schema))
+
+    def forget(self, scn: int) -> None:
+        """No row from before this SCN waits."""
+        for number, older in self._older.items():
+            self._older[number] = [(until, schema) for until, schema in older if until > scn]
+
+
+def _unclear(name: str, number: int, tables: list[TableId], scn: int) -> SchemaConflict:
+    names = ", ".join(map(str, tables[:5])) + (" …" if len(tables) > 5 else "")
+    return SchemaConflict(
+        f"A change of {name} (object {number}) may be one of {names}: LogMiner's dictionary does not know the table as it was then, "
+        "and nobody tells which one it was.",
+        where=f"SCN {scn}",
+        safe="Everything before is captured.",
+        remedy="set log.mining.strategy=redo_log_catalog and run the capture again, or read the tables again with "
+        "snapshot.mode=always for one run",
+    )
+
+
+def _unknown(table: TableId, where: str) -> SchemaConflict:
+    return SchemaConflict(
+        f"There are changes of {table}, whose structure is not known: the database has no such table any more.",
+        where=where,
+        safe="Everything before is captured.",
+        remedy="leave the table out with table.exclude.list",
+    )

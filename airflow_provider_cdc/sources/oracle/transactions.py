@@ -1,0 +1,102 @@
+"""The transactions that are open at a place of the log."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_PARTIAL = b"\xff\xff\xff\xff"
+"""Ends an XID whose sequence number LogMiner does not know: its transaction began before the logs that are mined."""
+
+
+@dataclass(slots=True)
+class Transaction:
+    """An open transaction.
+
+    :param serial: numbers transactions in the order in which they were first seen
+    :param first_scn: of the first row that was seen of it, its START included
+    :param given_up: its changes are not kept any more
+    """
+
+    serial: int
+    xid: bytes
+    first_scn: int
+    first_ts_us: int
+    given_up: bool = False
+
+    @property
+    def id(self) -> str:
+        return transaction_id(self.xid)
+
+
+def transaction_id(xid: bytes) -> str:
+    """The documented form of an XID: undo segment, slot and sequence.
+
+    >>> transaction_id(bytes.fromhex("06001c0027030000"))
+    '6.28.807'
+    """
+    segment, slot, sequence = struct.unpack("<HHI", xid)
+    return f"{segment}.{slot}.{sequence}"
+
+
+class OpenTransactions:
+    """Knows transactions by their XIDs."""
+
+    def __init__(self) -> None:
+        self._by_xid: dict[bytes, Transaction] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._by_xid)
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return iter(self._by_xid.values())
+
+    def number(
+        self, xids: pa.Array, scns: npt.NDArray[np.int64], ts_us: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], dict[int, Transaction]]:
+        """Serials of the rows' transactions, with the transactions; those that are new are open from now.
+
+        :param xids: binary array
+        """
+        encoded = xids.dictionary_encode()
+        index = encoded.indices.to_numpy(zero_copy_only=False)
+        _, first = np.unique(index, return_index=True)
+        serials = np.empty(len(encoded.dictionary), np.int64)
+        met: dict[int, Transaction] = {}
+        for i, xid in enumerate(encoded.dictionary.to_pylist()):
+            transaction = self._find(xid)
+            if transaction is None:
+                at = int(first[i])
+                transaction = Transaction(self._next, xid, int(scns[at]), int(ts_us[at]))
+                self._by_xid[xid] = transaction
+                self._next += 1
+            serials[i] = transaction.serial
+            met[transaction.serial] = transaction
+        return serials[index], met
+
+    def _find(self, xid: bytes) -> Transaction | None:
+        found = self._by_xid.get(xid)
+        if found is not None or len(xid) != 8:
+            return found
+        if xid.endswith(_PARTIAL):  # a slot of an undo segment has one open transaction at a time
+            return next((t for x, t in self._by_xid.items() if x.startswith(xid[:4])), None)
+        partial = self._by_xid.pop(xid[:4] + _PARTIAL, None)
+        if partial is not None:
+            partial.xid = xid
+            self._by_xid[xid] = partial
+        return partial
+
+    def end(self, transactions: Iterable[Transaction]) -> None:
+        """They were committed or rolled back."""
+        for transaction in transactions:
+            self._by_xid.pop(transaction.xid, None)
+
+    def low(self, otherwise: int) -> int:
+        """Where the oldest of those that are kept began; ``otherwise`` where there is none."""
+        return min((t.first_scn for t in self if not t.given_up), default=otherwise)

@@ -1,0 +1,94 @@
+"""Which changes of a transaction were taken back within it.
+
+Rolling back to a savepoint, or a statement that fails half-way, leaves rows in the log that undo the ones before: they have
+``ROLLBACK = 1`` and name the row they are about by its ROWID. Each takes back the newest change of that row that is not taken back yet.
+
+A change with long values comes as several rows, of which only the last one has the ROWID; they are taken back together. What
+``DBMS_LOB`` does to a value in place has the ROWID as well, but no row that undoes it: it goes with the change before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc.sources.jit import jit
+
+Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+INTERNAL = 0
+"""``OPERATION_CODE`` of rows that are no change themselves; some end a change of several rows."""
+FIRST_PIECE = 9
+"""Codes from here on are pieces of long values."""
+NO_ROW_ID = "AAAAAAAAAAAAAAAAAA"
+
+
+def remaining(rows: pa.Table) -> tuple[Mask, int]:
+    """The changes that are left of some transactions.
+
+    :param rows: columns ``tx``, ``code``, ``table``, ``row_id`` and ``rollback`` of :data:`..buffer.ROWS`, the rows of a
+        transaction together and in log order
+    :return: per row whether it stays, and how many rows took back a change that is not here
+    """
+    codes = rows.column("code").to_numpy()
+    undo = rows.column("rollback").to_numpy(zero_copy_only=False)
+    change = codes != INTERNAL
+    if not undo.any():
+        return change, 0
+    names = pc.if_else(pc.equal(rows.column("row_id"), NO_ROW_ID), None, rows.column("row_id"))
+    ids = pa.chunked_array(names).combine_chunks().dictionary_encode().indices.fill_null(-1)
+    row = ids.to_numpy(zero_copy_only=False).astype(np.int64)
+    transactions = rows.column("tx").to_numpy()
+    ends, alone = np.arange(len(row)), np.ones(len(row), np.bool_)
+    in_place = (codes >= FIRST_PIECE) & (row >= 0)
+    group(transactions, rows.column("table").to_numpy(), row, undo | in_place, ends, alone)
+    row = row[ends]
+    last = (ends == np.arange(len(row))) & (change | ~alone) & ~in_place
+    order = np.lexsort((row, transactions))  # stable: log order within a row of a transaction
+    gone = np.zeros(len(row), np.bool_)
+    unmatched = cancel(order, transactions, row, undo, last, in_place, ends, gone)
+    return change & ~undo & ~gone[ends], int(unmatched)
+
+
+@jit
+def group(transactions: Int64s, tables: Int64s, rows: Int64s, apart: Mask, ends: Int64s, alone: Mask) -> None:
+    """Rows without a ROWID belong to the next row of their transaction and table that has one: ``ends`` says which."""
+    end = -1
+    for i in range(len(rows) - 1, -1, -1):
+        if end >= 0 and transactions[end] != transactions[i]:
+            end = -1
+        if apart[i]:
+            continue
+        if rows[i] >= 0:
+            end = i
+        elif end >= 0 and tables[end] == tables[i]:
+            ends[i] = end
+            alone[end] = False
+
+
+@jit
+def cancel(
+    order: Int64s, transactions: Int64s, rows: Int64s, undo: Mask, last: Mask, in_place: Mask, ends: Int64s, gone: Mask
+) -> int:
+    """Walk the changes of each row of each transaction with a stack of those that are left; ``last`` are the rows that count."""
+    stack = np.empty(len(order), np.int64)
+    depth, unmatched = 0, 0
+    for i in range(len(order)):
+        at = order[i]
+        if i == 0 or rows[at] != rows[order[i - 1]] or transactions[at] != transactions[order[i - 1]]:
+            depth = 0
+        if undo[at]:
+            if depth and rows[at] >= 0:
+                depth -= 1
+                gone[stack[depth]] = True
+            else:
+                unmatched += 1
+        elif last[at]:
+            stack[depth] = at
+            depth += 1
+        elif in_place[at] and depth:
+            ends[at] = stack[depth - 1]
+    return unmatched

@@ -1,0 +1,122 @@
+"""Capture of rows of ``V$LOGMNR_CONTENTS`` that are served as fast as the driver takes them, and its parts alone.
+
+The server is ours (``dev/servers/oracle``): what it costs an Oracle to mine its log is not measured here. What is measured is everything
+behind it: the driver's fetch, the redo parser, the way into the change log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dev.benchmarks import figures, machine
+from dev.benchmarks.figures import Bar
+from dev.benchmarks.ours import Ours
+from dev.benchmarks.runs import measured_runs
+from dev.bootstrap.report import Report
+from dev.servers import Oracle
+from dev.servers.oracle.bench import INSERT
+
+TABLE = "BENCH"
+DEBEZIUM_EVENTS_PER_S = 40_000
+"""Published for LogMiner with four tuned columns; nothing of Debezium runs here, as it would need an Oracle."""
+PARSED_AT_A_TIME = 32_768
+BARS = [Bar("ours.parser_rows_per_s", 400_000), Bar("ours.peak_rss_mb", 600, at_most=True)]
+
+
+def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list[Bar]]:
+    """Serve rows, capture them; fetch them and do nothing; parse their texts on one core."""
+    report = Report(6)
+    print("Starting the Oracle test server …", flush=True)
+    with Oracle() as server:
+        properties = {"database.dbname": server.database, "log.mining.strategy": "online_catalog"}
+        if server.pdb:
+            properties["database.pdb.name"] = server.pdb
+        ours = Ours(server, "oracle", f"{server.owner}.{TABLE}", folder / "ours", **properties)
+        with report.step("start at an empty table") as step:
+            server.serve_rows(1, TABLE)  # makes the table
+            server.serve_rows(0)
+            ours.run(step.progress)
+        with report.step(f"{options.rows:,} LogMiner rows to serve"):
+            served = server.serve_rows(options.rows, TABLE)
+            _fetched(server, served)  # the server encodes them when they are asked for first
+        runs = measured_runs(options, report, ours, folder)
+        with report.step("the driver fetches them, and that is all") as step:
+            fetch = max(options.rows / _fetched(server, served) for _ in range(options.repeat))
+            step.done(f"{fetch:,.0f} a second")
+    with report.step("the redo parser alone, on one core") as step:
+        parser = _parsed(options.rows, options.repeat)
+        step.done(f"{parser:,.0f} a second")
+    summed = figures.summed_up(runs, "rows")
+    summed |= {"parser_rows_per_s": round(parser), "fetch_rows_per_s": round(fetch), "stages": runs[0]["stages"]}
+    document: dict[str, Any] = {"ours": summed, "published": {"debezium_events_per_s": DEBEZIUM_EVENTS_PER_S}}
+    document |= {"server": "oracle", "rows": options.rows, "load": machine.load()}
+    print(f"\n{figures.table(document, 'rows')}\n\n{figures.shares_text(summed['stages'])}")
+    print(
+        f"\n{'driver alone, rows a second':<34}{fetch:>14,.0f}\n{'redo parser alone, rows a second':<34}{parser:>14,.0f}"
+    )
+    print(f"{'Debezium, as published':<34}{DEBEZIUM_EVENTS_PER_S:>14,.0f}")
+    print(f"\nLoad average at the end: {document['load']}. Figures count only from a machine that does nothing else.")
+    return document, BARS
+
+
+def _fetched(server: Oracle, served: dict[str, int]) -> float:
+    """Seconds of a fetch of all rows with the columns that capture asks for."""
+    from airflow_provider_cdc.core.filters import Filters
+    from airflow_provider_cdc.sources.oracle.config import OracleConfig
+    from airflow_provider_cdc.sources.oracle.session import MiningSession
+
+    config = OracleConfig.parse(
+        {
+            "topic.prefix": "bench", "database.hostname": server.host, "database.port": server.port,
+            "database.user": server.user, "database.password": server.password, "database.dbname": server.database,
+            "log.mining.strategy": "online_catalog", **({"database.pdb.name": server.pdb} if server.pdb else {}),
+        }
+    )  # fmt: skip
+    with MiningSession(config, Filters(config)) as session:
+        session.open(served["first"], served["last"])
+        began = time.perf_counter()
+        count = sum(batch.num_rows for batch in session._batches(served["first"], served["last"]))
+        seconds = time.perf_counter() - began
+    assert count >= served["rows"], (count, served)
+    return seconds
+
+
+def _parsed(rows: int, repeat: int) -> float:
+    """Rows a second of the best run, on one core."""
+    from airflow_provider_cdc.core.schema import TableId, TableSchema
+    from airflow_provider_cdc.sources.oracle.config import OracleConfig
+    from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
+    from airflow_provider_cdc.sources.oracle.types import ColumnType, make_column
+
+    config = OracleConfig.parse(
+        {"topic.prefix": "b", "database.hostname": "h", "database.user": "u", "database.dbname": "d"}
+    )
+    table = TableId(namespace="APP", name=TABLE)
+    types = {
+        "ID": "NUMBER(19)", "CUSTOMER": "NUMBER(9)", "AMOUNT": "NUMBER(12,2)", "STATUS": "VARCHAR2(10)",
+        "NOTE": "VARCHAR2(100)", "CREATED": "DATE", "CHANGED": "TIMESTAMP(6)", "PRICE": "NUMBER",
+    }  # fmt: skip
+    columns = [make_column(table, n, ColumnType.parse(t), config, nullable=True) for n, t in types.items()]
+    reader = RedoReader(TableSchema(id=table, columns=tuple(columns)), config)
+    texts = [
+        INSERT.format(
+            owner="APP", table=TABLE, row=row, customer=row % 9973, amount=row % 7919, cents=row % 100,
+            status=("NEW", "PAID", "SENT")[row % 3], price=f"{row % 1009}.{row % 7 + 1}",
+        )
+        for row in range(PARSED_AT_A_TIME)
+    ]  # fmt: skip
+    given, codes = pa.array(texts), np.ones(len(texts), np.int16)
+    reader.read(given, codes)
+    rounds, best = max(1, rows // PARSED_AT_A_TIME), 0.0
+    for _ in range(repeat):
+        began = time.perf_counter()
+        for _ in range(rounds):
+            reader.read(given, codes)
+        best = max(best, rounds * len(texts) / (time.perf_counter() - began))
+    return best

@@ -1,0 +1,24 @@
+"""The Oracle server that the tests of the source share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dev.servers.oracle import Oracle
+from tests.support.oracle_server import drop_all
+
+
+@pytest.fixture(scope="session")
+def oracle() -> Iterator[Oracle]:
+    """The server that all tests share. Tests that change its settings or lose its logs start one of their own."""
+    with Oracle() as server:
+        yield server
+
+
+@pytest.fixture
+def schema(oracle: Oracle) -> Oracle:
+    """The shared server, with nothing in the owner's schema."""
+    drop_all(oracle)
+    return oracle

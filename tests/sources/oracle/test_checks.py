@@ -1,0 +1,282 @@
+"""Prerequisites: each that is not met is named, with the statement that mends it, and that statement does mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.errors import AccessDenied, SourceUnavailable
+from airflow_provider_cdc.core.source import Finding
+from airflow_provider_cdc.sources.oracle import checks
+from airflow_provider_cdc.sources.oracle.checks import check
+from dev.servers.oracle import Oracle
+from tests.sources.oracle.mining import settings
+
+
+@pytest.fixture
+def server() -> Iterator[Oracle]:
+    """A server that is set up as the documents ask, with one captured table."""
+    with Oracle() as started:
+        ready(started)
+        yield started
+
+
+def ready(server: Oracle) -> None:
+    server.sql("CREATE TABLE T1 (ID NUMBER(9) PRIMARY KEY)", "ALTER TABLE T1 ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
+
+
+@pytest.fixture(autouse=True)
+def _no_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's undo and logs are as small as a test's."""
+    monkeypatch.setattr(checks, "SHORT_UNDO", 0)
+    monkeypatch.setattr(checks, "SMALL_LOG", 0)
+
+
+def found(server: Oracle, **properties: Any) -> list[Finding]:
+    return check(settings(server, **properties))
+
+
+def test_database_that_is_set_up_as_documented_has_no_finding(server: Oracle) -> None:
+    assert found(server) == []
+    assert found(server, log__mining__strategy="hybrid") == []
+
+
+def test_database_without_containers_has_no_finding() -> None:
+    with Oracle({"cdb": False}) as plain:
+        ready(plain)
+        assert found(plain) == []
+
+
+DOCUMENTED = (
+    "SET CONTAINER", "SELECT ON V_$DATABASE", "FLASHBACK ANY TABLE", "SELECT ANY TABLE", "SELECT_CATALOG_ROLE", "EXECUTE_CATALOG_ROLE",
+    "SELECT ANY TRANSACTION", "LOGMINING", "CREATE TABLE", "LOCK ANY TABLE", "CREATE SEQUENCE", "SELECT ON V_$LOG",
+    "SELECT ON V_$LOG_HISTORY", "SELECT ON V_$LOGMNR_LOGS", "SELECT ON V_$LOGMNR_CONTENTS", "SELECT ON V_$LOGMNR_PARAMETERS",
+    "SELECT ON V_$LOGFILE", "SELECT ON V_$ARCHIVED_LOG", "SELECT ON V_$ARCHIVE_DEST_STATUS", "SELECT ON V_$TRANSACTION",
+    "SELECT ON V_$MYSTAT", "SELECT ON V_$STATNAME",
+)  # fmt: skip
+MERE_ADVICE = {
+    "EXECUTE_CATALOG_ROLE",
+    "SELECT ANY TRANSACTION",
+    "CREATE SEQUENCE",
+    "SELECT ON V_$MYSTAT",
+    "SELECT ON V_$STATNAME",
+}
+
+
+@pytest.fixture(scope="module")
+def granted() -> Iterator[Oracle]:
+    """A server whose grants each test gives back."""
+    with Oracle() as started:
+        ready(started)
+        started.admin(f"GRANT SELECT ON V_$THREAD TO {started.user}")
+        yield started
+
+
+@pytest.mark.parametrize("grant", DOCUMENTED)
+def test_each_documented_grant_that_is_missing_is_found_with_its_statement(granted: Oracle, grant: str) -> None:
+    revoked = [grant]
+    if grant.startswith("SELECT ON V_$"):
+        revoked.append("SELECT_CATALOG_ROLE")  # which may read all of them
+    granted.admin(*(f"REVOKE {one} FROM {granted.user}" for one in revoked))
+    try:
+        missing = {finding.fix: finding for finding in found(granted)}
+        statement = f"GRANT {grant} TO {granted.user} CONTAINER=ALL"
+        assert statement in missing
+        assert missing[statement].fatal is (grant not in MERE_ADVICE)
+        assert set(missing) <= {f"GRANT {one} TO {granted.user} CONTAINER=ALL" for one in revoked}
+        granted.admin(statement)
+        assert statement not in {finding.fix for finding in found(granted)}
+    finally:
+        granted.admin(*(f"GRANT {one} TO {granted.user}" for one in revoked))
+    assert found(granted) == []
+
+
+def test_packages_are_needed_where_no_role_brings_them(granted: Oracle) -> None:
+    revoked = ["LOGMINING", "EXECUTE_CATALOG_ROLE", "EXECUTE ON DBMS_LOGMNR", "EXECUTE ON DBMS_LOGMNR_D"]
+    granted.admin(*(f"REVOKE {one} FROM {granted.user}" for one in revoked))
+    try:
+        assert {f.fix for f in found(granted)} == {f"GRANT {one} TO {granted.user} CONTAINER=ALL" for one in revoked}
+    finally:
+        granted.admin(*(f"GRANT {one} TO {granted.user}" for one in revoked))
+
+
+def test_writing_a_dictionary_needs_the_role_that_allows_it(granted: Oracle) -> None:
+    granted.admin(f"REVOKE EXECUTE_CATALOG_ROLE FROM {granted.user}")
+    try:
+        (finding,) = found(granted, log__mining__strategy="redo_log_catalog")
+        assert finding.fatal
+        (finding,) = found(granted, log__mining__strategy="online_catalog")
+        assert not finding.fatal
+    finally:
+        granted.admin(f"GRANT EXECUTE_CATALOG_ROLE TO {granted.user}")
+
+
+@pytest.mark.parametrize(
+    ("grant", "properties"),
+    [
+        ("LOCK ANY TABLE", {"snapshot__locking__mode": "none"}),
+        ("LOCK ANY TABLE", {"snapshot__mode": "never"}),
+        ("FLASHBACK ANY TABLE", {"snapshot__mode": "never"}),
+        ("SELECT ANY TRANSACTION", {"snapshot__mode": "never"}),
+    ],
+)
+def test_grant_that_the_configuration_does_not_use_is_not_asked_for(
+    granted: Oracle, grant: str, properties: dict[str, str]
+) -> None:
+    granted.admin(f"REVOKE {grant} FROM {granted.user}")
+    try:
+        assert found(granted, **properties) == []
+    finally:
+        granted.admin(f"GRANT {grant} TO {granted.user}")
+
+
+def test_grants_on_each_table_do_as_well(granted: Oracle) -> None:
+    system = ["SELECT ANY TABLE", "FLASHBACK ANY TABLE", "LOCK ANY TABLE"]
+    objects = ["SELECT ON APP.T1", "FLASHBACK ON APP.T1"]
+    granted.admin(*(f"REVOKE {one} FROM {granted.user}" for one in system))
+    granted.sql(*(f"GRANT {one} TO {granted.user}" for one in objects))
+    try:
+        assert found(granted) == []
+    finally:
+        granted.sql(*(f"REVOKE {one} FROM {granted.user}" for one in objects))
+        granted.admin(*(f"GRANT {one} TO {granted.user}" for one in system))
+
+
+def test_flush_table_that_is_there_needs_no_right_to_make_it(granted: Oracle) -> None:
+    granted.sql(
+        "CREATE TABLE LOG_MINING_FLUSH (LAST_SCN NUMBER(19))",
+        user=granted.user,
+        password=granted.password,
+        dsn=granted.dsn,
+    )
+    granted.admin(f"REVOKE CREATE TABLE FROM {granted.user}")
+    try:
+        assert found(granted) == []
+        assert [f.fatal for f in found(granted, log__mining__flush__table__name="OTHER")] == [True]
+    finally:
+        granted.admin(f"GRANT CREATE TABLE TO {granted.user}")
+        granted.sql("DROP TABLE LOG_MINING_FLUSH PURGE", user=granted.user, password=granted.password, dsn=granted.dsn)
+
+
+def test_database_that_does_not_archive_or_does_not_log_is_refused() -> None:
+    with Oracle({"archiving": False, "supplemental": []}) as server:
+        ready(server)
+        archive, logging = found(server)
+        assert archive.fatal
+        assert "ALTER DATABASE ARCHIVELOG" in archive.fix
+        assert logging.fatal
+        assert "rdsadmin" in logging.fix
+        server.admin(logging.fix.partition(".")[0])
+        assert found(server) == [archive]
+
+
+def test_table_without_logging_of_all_columns_is_named_with_its_statement(server: Oracle) -> None:
+    server.sql("CREATE TABLE NO_KEY (A NUMBER)", "CREATE TABLE BARE (ID NUMBER PRIMARY KEY)",
+               "CREATE TABLE KEYED (ID NUMBER PRIMARY KEY)", "ALTER TABLE KEYED ADD SUPPLEMENTAL LOG DATA (PRIMARY KEY) COLUMNS")  # fmt: skip
+    findings = {f.what.split()[0]: f for f in found(server)}
+    assert {name: f.fatal for name, f in findings.items()} == {"APP.NO_KEY": True, "APP.BARE": True, "APP.KEYED": False}
+    server.sql(*(f.fix for f in findings.values()))
+    assert found(server) == []
+    server.sql("CREATE TABLE ANOTHER (A NUMBER)")
+    assert found(server, table__exclude__list="APP.ANOTHER") == []
+    server.admin("ALTER DATABASE ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
+    assert found(server) == []
+
+
+def test_names_that_are_too_long_for_logminer_are_found(server: Oracle) -> None:
+    long = "X" * 31
+    server.sql(f"CREATE TABLE {long} (A NUMBER)", f"ALTER TABLE {long} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS",
+               f"CREATE TABLE T2 ({long[1:]} NUMBER, {long} NUMBER)", "ALTER TABLE T2 ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")  # fmt: skip
+    assert {(f.fatal, f.fix.rpartition("=")[2]) for f in found(server)} == {(True, "APP.T2"), (True, f"APP.{long}")}
+    assert found(server, table__exclude__list=f"APP.T2,APP.{long}") == []
+
+
+def test_no_captured_table_is_a_warning(server: Oracle) -> None:
+    (finding,) = found(server, table__include__list="APP.NONE")
+    assert not finding.fatal
+    assert "table.include.list" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(None, "none of them is named"), ("NOPE", "There is no pluggable database NOPE")]
+)
+def test_pluggable_database_must_be_named_and_be_there(granted: Oracle, name: str | None, text: str) -> None:
+    (finding,) = found(granted, database__pdb__name=name)
+    assert finding.fatal
+    assert text in finding.what
+    assert finding.fix == "set database.pdb.name to one of ORCLPDB1"
+
+
+def test_connection_must_lead_to_the_root(granted: Oracle) -> None:
+    findings = found(granted, database__dbname="ORCLPDB1", database__pdb__name=None)
+    assert findings[0].fix == "set database.dbname to the name of the root container, and database.pdb.name=ORCLPDB1"
+
+
+def test_name_that_is_not_the_databases_is_told() -> None:
+    with Oracle({"cdb": False}) as plain:
+        ready(plain)
+        (finding,) = found(plain, database__pdb__name="ORCLPDB1")
+        assert finding.fatal
+        assert finding.fix == "remove database.pdb.name"
+        url = f"{plain.host}:{plain.port}/{plain.database}"
+        assert found(plain, database__url=url, database__dbname="OTHER") == []
+
+
+def test_archive_destination_must_be_valid_and_local(granted: Oracle) -> None:
+    assert found(granted, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_1") == []
+    (finding,) = found(granted, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_2")
+    assert finding.fatal
+    assert "INACTIVE" in finding.what
+    assert "LOG_ARCHIVE_DEST_1" in finding.fix
+    (finding,) = found(granted, log__mining__archive__destination__name="NOPE")
+    assert "unknown" in finding.what
+
+
+def test_undo_and_logs_that_are_small_are_warnings(granted: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "SHORT_UNDO", 3_600)
+    monkeypatch.setattr(checks, "SMALL_LOG", 1 << 40)
+    undo, logs = found(granted)
+    assert not undo.fatal
+    assert not logs.fatal
+    assert "900 s" in undo.what
+    assert undo.fix.startswith("ALTER SYSTEM SET UNDO_RETENTION = 86400")
+    assert "LOGFILE GROUP" in logs.fix
+    assert "dictionary" in found(granted, log__mining__strategy="redo_log_catalog")[1].what
+    assert found(granted, snapshot__mode="never") == [logs]
+
+
+def test_standby_is_mined_only_through_its_property() -> None:
+    with Oracle({"standby": True}) as server:
+        ready(server)
+        server.switch_log()
+        standby = server.standby_dsn.partition("/")[0]
+        assert found(server, log__mining__readonly__hostname=standby) == []
+        (finding,) = found(server, log__mining__readonly__hostname=standby, log__mining__strategy="redo_log_catalog")
+        assert finding.fatal
+        assert finding.fix == "set log.mining.strategy=online_catalog"
+        fixes = [f.fix for f in found(server, database__port=int(standby.rpartition(":")[2])) if f.fatal]
+        assert any("log.mining.readonly.hostname to this standby" in fix for fix in fixes)
+
+
+def test_standby_of_another_database_is_found(granted: Oracle, server: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask: Callable[..., Any] = checks.database_of
+    known = iter([1, 2])
+
+    def numbered(connection: Any) -> Any:
+        from dataclasses import replace
+
+        return replace(ask(connection), dbid=next(known))
+
+    monkeypatch.setattr(checks, "database_of", numbered)
+    (finding,) = found(granted, log__mining__readonly__hostname=f"{server.host}:{server.port}")
+    assert finding.fatal
+    assert finding.fix == "correct log.mining.readonly.hostname"
+
+
+def test_wrong_password_and_no_server_are_errors_and_no_findings(granted: Oracle) -> None:
+    with pytest.raises(AccessDenied):
+        found(granted, database__password="wrong")
+    with pytest.raises(SourceUnavailable):
+        found(granted, database__port=1)

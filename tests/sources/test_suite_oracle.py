@@ -1,0 +1,111 @@
+"""The shared suite on Oracle's test server.
+
+All of it on the two databases that are least alike; on the others what depends on how the log is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+
+from dev.servers import Oracle
+from tests.sources.oracle_adapter import OracleAdapter
+from tests.sources.suite import SourceSuite
+
+
+@contextmanager
+def started(**options: Any) -> Iterator[Oracle]:
+    """A server whose logs are purged and whose settings are spoiled: it is no one else's."""
+    with Oracle(options) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def container() -> Iterator[Oracle]:
+    with started() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Oracle]:
+    with started(cdb=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Oracle]:
+    """Two instances; transactions are written by one and the other in turn."""
+    with started(cdb=False, threads=2) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def container_cluster() -> Iterator[Oracle]:
+    with started(threads=2) as server:
+        yield server
+
+
+class TestRedoLogCatalog(SourceSuite):
+    """A container database, with the dictionary in the redo log."""
+
+    @pytest.fixture
+    def db(self, container: Oracle) -> Iterator[OracleAdapter]:
+        with ExitStack() as stack:
+            yield OracleAdapter(container, stack, log_mining_strategy="redo_log_catalog")
+
+
+class TestHybridOnCluster(SourceSuite):
+    """A database without containers, two instances, and the hybrid strategy."""
+
+    @pytest.fixture
+    def db(self, cluster: Oracle) -> Iterator[OracleAdapter]:
+        with ExitStack() as stack:
+            yield OracleAdapter(cluster, stack, log_mining_strategy="hybrid")
+
+
+FORMS = [
+    ("container", "hybrid"), ("plain", "redo_log_catalog"), ("cluster", "redo_log_catalog"),
+    ("container_cluster", "redo_log_catalog"), ("container_cluster", "hybrid"),
+]  # fmt: skip
+
+
+class TestOtherForms:
+    """What depends on the strategy, on containers and on threads."""
+
+    @pytest.fixture(params=FORMS, ids="-".join)
+    def db(self, request: pytest.FixtureRequest) -> Iterator[OracleAdapter]:
+        server, strategy = request.param
+        with ExitStack() as stack:
+            yield OracleAdapter(request.getfixturevalue(server), stack, log_mining_strategy=strategy)
+
+    ready = SourceSuite.ready
+    test_snapshot_then_stream = SourceSuite.test_snapshot_then_stream
+    test_a_transaction_over_several_tables_keeps_its_order = (
+        SourceSuite.test_a_transaction_over_several_tables_keeps_its_order
+    )
+    test_columns_added_and_dropped = SourceSuite.test_columns_added_and_dropped
+    test_a_column_renamed_and_widened = SourceSuite.test_a_column_renamed_and_widened
+    test_a_table_emptied = SourceSuite.test_a_table_emptied
+    test_tables_created_renamed_dropped_and_created_again = (
+        SourceSuite.test_tables_created_renamed_dropped_and_created_again
+    )
+    test_positions_grow_with_every_transaction = SourceSuite.test_positions_grow_with_every_transaction
+    test_a_position_that_the_log_has_lost_is_an_error = SourceSuite.test_a_position_that_the_log_has_lost_is_an_error
+
+
+class TestOnlineCatalog:
+    """The dictionary of now is enough where no structure changes."""
+
+    @pytest.fixture
+    def db(self, container: Oracle) -> Iterator[OracleAdapter]:
+        with ExitStack() as stack:
+            yield OracleAdapter(container, stack, log_mining_strategy="online_catalog")
+
+    ready = SourceSuite.ready
+    test_snapshot_then_stream = SourceSuite.test_snapshot_then_stream
+    test_key_changes_and_swaps = SourceSuite.test_key_changes_and_swaps
+    test_a_transaction_larger_than_a_block = SourceSuite.test_a_transaction_larger_than_a_block
+    test_positions_grow_with_every_transaction = SourceSuite.test_positions_grow_with_every_transaction
