@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -18,9 +17,8 @@ from airflow_provider_cdc.core.source import VARIED
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.redo.lobs import read_with_lobs
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader, Rows
+from airflow_provider_cdc.sources.oracle.reselect import RowAt, completed
 from airflow_provider_cdc.sources.oracle.undo import NO_ROW_ID
-
-log = logging.getLogger(__name__)
 
 Int64s = npt.NDArray[np.int64]
 
@@ -50,6 +48,7 @@ class Commit:
 
     :param serial: its number in the buffer
     :param id: the documented transaction id
+    :param first_scn: where it began
     """
 
     serial: int
@@ -57,14 +56,19 @@ class Commit:
     scn: int
     thread: int
     ts_us: int
+    first_scn: int = 0
 
 
 class Assembler:
-    """Makes row blocks of redo rows. Keeps a reader for each table schema."""
+    """Makes row blocks of redo rows. Keeps a reader for each table schema.
 
-    def __init__(self, config: OracleConfig) -> None:
-        self._config = config
+    :param row_at: reads a row as it was at an SCN
+    """
+
+    def __init__(self, config: OracleConfig, row_at: RowAt) -> None:
+        self._config, self._row_at = config, row_at
         self._readers: dict[int, tuple[TableSchema, RedoReader]] = {}
+        self._scns: list[int] = []
 
     def blocks(
         self, rows: pa.Table, commits: list[Commit], schema: Callable[[int, int], tuple[TableSchema, int]]
@@ -80,6 +84,7 @@ class Assembler:
         order = np.argsort(serials)
         owner = order[np.searchsorted(serials[order], rows.column("tx").to_numpy())].astype(np.int32)
         commit_scns = pa.array([str(c.scn) for c in commits], pa.string())
+        self._scns = [c.scn for c in commits]
         tables = rows.column("table").to_numpy()
         found: list[tuple[RowBlock, Int64s]] = []
         for number in np.unique(tables):
@@ -144,9 +149,12 @@ class Assembler:
             if (codes <= LAST_DML).all() and not pc.any(pc.equal(row_ids, NO_ROW_ID)).as_py():
                 return reader.read(_array(texts), codes), np.arange(len(codes))
             assembled = read_with_lobs(reader, _array(texts), codes, owner.astype(np.int64), row_ids)
+            found, origin = assembled.rows, assembled.origin
             if assembled.unknown is not None:
-                _told(structure, assembled.unknown)
-            return assembled.rows, assembled.origin
+                ids = row_ids.take(pa.array(origin)).to_pylist()
+                scns = [self._scns[i] for i in owner[origin].tolist()]
+                found = completed(found, assembled.unknown, structure, ids, scns, self._row_at)
+            return found, origin
         except CdcError as e:
             scns = rows.column("scn").to_numpy()
             e.where = f"{e.where or structure.id}, redo of SCN {scns.min()} to {scns.max()}"
@@ -213,17 +221,6 @@ def _by_size(
             hi = len(index)
         yield index[lo:hi]
         lo, done = hi, int(ends[hi - 1])
-
-
-def _told(structure: TableSchema, unknown: npt.NDArray[np.bool_]) -> None:
-    """Say which values changed without the log telling what they are now."""
-    for column, rows in zip(structure.names, unknown, strict=True):
-        if rows.any():
-            log.warning(
-                "%d values of %s.%s were changed in place (DBMS_LOB) and their earlier parts are not in the log: tables keep the value of "
-                "before. To have the present one, read the table again, or update the row.",
-                int(rows.sum()), structure.id, column,
-            )  # fmt: skip
 
 
 def _array(column: pa.Array) -> pa.Array:

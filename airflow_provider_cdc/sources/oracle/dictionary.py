@@ -25,6 +25,7 @@ from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import code_of, rows, scalar
+from airflow_provider_cdc.sources.oracle.constants import constant
 from airflow_provider_cdc.sources.oracle.types import NULL, TEXTS, ColumnType, make_column
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,8 @@ SYSTEM_SCHEMAS: Final = frozenset(
 _SYSTEM_TABLE = re.compile(
     r"CMP[34]\$\d+|SYS_IOT_OVER_.*|MDR[TS]_.*|MDXT_.*|BIN\$.*|MLOG\$_.*|RUPD\$_.*|DR\$.*|AQ\$_.*|SYS_FBA_.*"
 )
+_USABLE = re.compile(r"CMP[34]\$\d+|SYS_IOT_OVER_.*|MDR[TS]_.*|MDXT_.*")
+"""Those of them that a user's table may have by chance."""
 _APEX = re.compile(r"APEX_\d{6}")
 
 MOST_NAMED: Final = 400
@@ -123,7 +126,7 @@ class Dictionary:
     """
 
     def __init__(self, connection: Connection, config: OracleConfig) -> None:
-        self._connection, self._config = connection, config
+        self.connection, self.config = connection, config
         self._filters = Filters(config)
         self._catalog = config.database_pdb_name or config.database_dbname
         self.hidden: dict[TableId, tuple[str, ...]] = {}
@@ -159,7 +162,7 @@ class Dictionary:
         """The statement that would create a table: Oracle's own, or one made of the structure where the user may not ask."""
         sql = "SELECT DBMS_METADATA.GET_DDL('TABLE', :name, :owner) FROM DUAL"
         try:
-            text = scalar(self._connection, sql, name=schema.id.name, owner=schema.id.namespace)
+            text = scalar(self.connection, sql, name=schema.id.name, owner=schema.id.namespace)
         except oracledb.DatabaseError as e:
             log.debug("DBMS_METADATA has no DDL of %s: %s", schema.id, e)
             text = None
@@ -173,7 +176,7 @@ class Dictionary:
             "SELECT t.OBJECT_ID, t.OWNER, t.OBJECT_NAME FROM ALL_OBJECTS t"
             f" WHERE t.OBJECT_TYPE IN ({_TABLE_OBJECTS}) AND t.OBJECT_NAME NOT LIKE 'BIN$%'"
         )
-        return {int(number): self._id(owner, name) for number, owner, name in rows(self._connection, sql)}
+        return {int(number): self._id(owner, name) for number, owner, name in rows(self.connection, sql)}
 
     def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
         """Whether the dictionary as of an SCN can be read, and what it calls an object, if it has it."""
@@ -182,7 +185,7 @@ class Dictionary:
             f" WHERE t.OBJECT_ID = :id AND t.OBJECT_TYPE IN ({_TABLE_OBJECTS})"
         )
         try:
-            found = rows(self._connection, sql, id=number)
+            found = rows(self.connection, sql, id=number)
         except oracledb.DatabaseError as e:
             if code_of(e) not in _NO_FLASHBACK:
                 raise
@@ -201,7 +204,7 @@ class Dictionary:
             " ORDER BY t.SEGMENT_COLUMN_ID"
         )
         found, last = [], 0
-        for name, hidden, by_user, place in rows(self._connection, sql, o=table.namespace, n=table.name):
+        for name, hidden, by_user, place in rows(self.connection, sql, o=table.namespace, n=table.name):
             own = hidden == "NO" or by_user == "YES"
             found.append((str(name), own, place is not None and int(place) > last))
             last = int(place or last)
@@ -210,8 +213,8 @@ class Dictionary:
     def formats(self) -> tuple[str, str, str]:
         """Character set, national character set and time zone of the database."""
         sql = "SELECT PARAMETER, VALUE FROM NLS_DATABASE_PARAMETERS WHERE PARAMETER LIKE '%CHARACTERSET'"
-        sets = dict(rows(self._connection, sql))
-        zone = scalar(self._connection, "SELECT DBTIMEZONE FROM DUAL")
+        sets = dict(rows(self.connection, sql))
+        zone = scalar(self.connection, "SELECT DBTIMEZONE FROM DUAL")
         return str(sets["NLS_CHARACTERSET"]), str(sets["NLS_NCHAR_CHARACTERSET"]), str(zone)
 
     # -- plumbing -----------------------------------------------------------------------------------------------------
@@ -235,10 +238,12 @@ class Dictionary:
     def _names(self, wanted: set[tuple[str, str]] | None, at: str) -> list[TableId]:
         """The tables that there are and that could be captured."""
         external = {(owner, name) for owner, name in self._query(_EXTERNAL, wanted, at)}
-        found, organized = [], []
+        found, organized, misnamed = [], [], []
         for owner, name, _, _, iot_type, *_ in self._query(_TABLES, wanted, at):
             table = self._id(owner, name)
-            if (owner, name) in external or is_system(table, self._config):
+            if (owner, name) in external or is_system(table, self.config):
+                if _USABLE.fullmatch(name.upper()) and not _is_oracles(owner) and self._filters.table(table):
+                    misnamed.append(str(table))
                 continue
             if iot_type is None:
                 found.append(table)
@@ -246,6 +251,11 @@ class Dictionary:
                 organized.append(str(table))
         if organized:
             _tell_once(organized, "%s: not captured, because index-organized tables are none of LogMiner's.")
+        if misnamed:
+            _tell_once(
+                misnamed,
+                "%s: not captured, because such names are of tables that Oracle makes for itself. Rename what is yours.",
+            )
         return found
 
     def _query(self, sql: str, wanted: set[tuple[str, str]] | None, at: str) -> list[_Row]:
@@ -264,7 +274,7 @@ class Dictionary:
             schemas = sorted({schema for schema, _ in wanted})
             binds = {f"o{i}": schema for i, schema in enumerate(schemas)}
             where = f"{owner} IN ({', '.join(f':{bind}' for bind in binds)})"
-        found = rows(self._connection, sql.format(at=at, where=where), **binds)
+        found = rows(self.connection, sql.format(at=at, where=where), **binds)
         return found if wanted is None or named is not None else [row for row in found if (row[0], row[1]) in wanted]
 
     def _schema(self, table: TableId, found: list[_Row], keys: dict[tuple[str, str], list[str]]) -> TableSchema:
@@ -302,17 +312,20 @@ class Dictionary:
             length = characters
         value, expression = (None, False) if identity == "YES" else self._default(default)
         return make_column(
-            table, str(name), ColumnType.of_dictionary(full, length, precision, scale), self._config,
+            table, str(name), ColumnType.of_dictionary(full, length, precision, scale), self.config,
             nullable=nullable == "Y", default=value, default_is_expression=expression, generated=virtual == "YES",
             auto_incremented=identity == "YES",
         )  # fmt: skip
 
     def _default(self, text: str | None) -> tuple[str | None, bool]:
-        """Value of a default and whether it is an expression; a date that is written with its format is asked for."""
+        """Value of a default and whether it is an expression."""
         value, expression = default_of(text)
-        if expression and value and _DATE_CALL.fullmatch(value):
-            return str(scalar(self._connection, f"SELECT TO_CHAR({value}) FROM DUAL")).strip(), False
-        return value, expression
+        found = self.constant(value) if expression and value else None
+        return (value, expression) if found is None else (found, False)
+
+    def constant(self, text: str) -> str | None:
+        """Value of an expression that has one for ever; ``None`` for others."""
+        return constant(self.connection, text)
 
 
 _TABLE_OBJECTS: Final = "'TABLE', 'TABLE PARTITION', 'TABLE SUBPARTITION'"
@@ -320,7 +333,6 @@ _NO_FLASHBACK = {942, 1031, 1466, 1555, 8180, 8181, 22818, 38029}
 _NUMBER = re.compile(r"[+-]?\s*(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _TEXT = re.compile(r"[nN]?'((?:[^']|'')*)'")
 _DATE = re.compile(r"(?:DATE|TIMESTAMP)\s*'\s*([0-9: .+-]+?)\s*'", re.IGNORECASE)
-_DATE_CALL = re.compile(r"TO_(?:DATE|TIMESTAMP|TIMESTAMP_TZ)\s*\(\s*'[^']*'\s*,\s*'[^']*'\s*\)", re.IGNORECASE)
 
 
 def default_of(text: str | None) -> tuple[str | None, bool]:
@@ -364,7 +376,11 @@ def is_system(table: TableId, config: OracleConfig) -> bool:
     owner, name = table.namespace.upper(), table.name.upper()
     if owner == config.database_user.upper() and name == config.log_mining_flush_table_name.upper():
         return True
-    return owner in SYSTEM_SCHEMAS or bool(_APEX.fullmatch(owner) or _SYSTEM_TABLE.fullmatch(name))
+    return _is_oracles(owner) or bool(_SYSTEM_TABLE.fullmatch(name))
+
+
+def _is_oracles(schema: str) -> bool:
+    return schema.upper() in SYSTEM_SCHEMAS or bool(_APEX.fullmatch(schema.upper()))
 
 
 def quoted(table: TableId) -> str:

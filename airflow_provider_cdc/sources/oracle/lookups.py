@@ -6,9 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from airflow_provider_cdc.core.schema import TableId
+import pyarrow as pa
+
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.sources.oracle.constants import is_constant
 from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
 from airflow_provider_cdc.sources.oracle.redo.storage import Storage
+from airflow_provider_cdc.sources.oracle.reselect import row_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,12 @@ class Lookups(Protocol):
     def storage(self) -> Storage:
         """What the stored form of values depends on."""
 
+    def constant(self, text: str) -> str | None:
+        """Value of an expression that has one for ever; ``None`` for others."""
+
+    def row(self, schema: TableSchema, row_id: str, scn: int) -> pa.StructArray | None:
+        """A row as it was at an SCN, one element; ``None`` when it cannot be told."""
+
 
 class NoLookups:
     """Without a dictionary nothing can be told."""
@@ -52,6 +62,12 @@ class NoLookups:
 
     def storage(self) -> Storage:
         return Storage()
+
+    def constant(self, text: str) -> str | None:
+        return None
+
+    def row(self, schema: TableSchema, row_id: str, scn: int) -> pa.StructArray | None:
+        return None
 
 
 class DictionaryLookups:
@@ -82,3 +98,12 @@ class DictionaryLookups:
         if self._storage is None:
             self._storage = Storage(*self._ask(lambda d: d.formats()))
         return self._storage
+
+    def constant(self, text: str) -> str | None:
+        if not is_constant(text):
+            return None
+        found: str | None = self._ask(lambda d: d.constant(text))
+        return found
+
+    def row(self, schema: TableSchema, row_id: str, scn: int) -> pa.StructArray | None:
+        return self._ask(lambda d: row_at(d.connection, d.config, schema, row_id, scn))

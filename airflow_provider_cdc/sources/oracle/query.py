@@ -30,6 +30,10 @@ LONG_STRINGS: Final = (91, 92, 93)
 LOBS: Final = (9, 10, 11, 29, 68, 70, 71)
 EMPTY_ROW_ID: Final = "AAAAAAAAAAAAAAAAAA"
 UNKNOWN: Final = "UNKNOWN"
+RECYCLED: Final = "BIN$"
+"""Begins the names of dropped tables."""
+STALE: Final = 2
+"""``STATUS`` of rows that LogMiner's dictionary does not fit: their table may have another name than it had."""
 OWN_USERS: Final = ("SYS", "SYSTEM")
 """Whose changes are never captured (Debezium Oracle connector, "Creating users for the connector")."""
 
@@ -130,7 +134,10 @@ def _data(config: OracleConfig) -> str:
         wanted += [text for expression, dots, *pair in lists for text in _lists(literal, expression, dots, *pair)]
     known = " AND ".join(wanted)
     users = _users(config) if mode is not QueryFilter.NONE else ""
-    unresolved = f"SEG_OWNER IS NULL OR TABLE_NAME IS NULL OR SEG_OWNER = '{UNKNOWN}' OR TABLE_NAME LIKE 'OBJ# %'"
+    unresolved = (
+        f"SEG_OWNER IS NULL OR TABLE_NAME IS NULL OR SEG_OWNER = '{UNKNOWN}' OR TABLE_NAME LIKE 'OBJ# %'"
+        f" OR TABLE_NAME LIKE '{RECYCLED}%' OR STATUS = {STALE}"
+    )
     return f"({unresolved} OR ({known}))" + (f" AND {users}" if users else "")
 
 
@@ -273,7 +280,7 @@ class RowFilter:
         return pa.array([bool(flag) and not self._captured(owner, table) for flag, owner, table in pairs])
 
     def _captured(self, owner: str | None, table: str | None) -> bool:
-        if not owner or not table or owner == UNKNOWN or table.startswith("OBJ# "):
+        if not owner or not table or owner == UNKNOWN or table.startswith(("OBJ# ", RECYCLED)):
             return True
         if (known := self._tables.get((owner, table))) is None:
             id_ = TableId(namespace=owner, name=table)

@@ -15,7 +15,6 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import SchemaConflict, SourceLogDamaged, UnknownLogEvent
 from airflow_provider_cdc.core.events import Heartbeat, LogBlock, LogItem, SchemaChange, Truncate
@@ -28,7 +27,7 @@ from airflow_provider_cdc.sources.oracle.continuation import Texts
 from airflow_provider_cdc.sources.oracle.lookups import Lookups, NoLookups
 from airflow_provider_cdc.sources.oracle.objects import unnamed
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.redo.stale import COLUMN_NUMBERS, Restorer
+from airflow_provider_cdc.sources.oracle.redo.stale import Restorer, nameless, stale
 from airflow_provider_cdc.sources.oracle.structures import Structures
 from airflow_provider_cdc.sources.oracle.transactions import OpenTransactions, Transaction
 from airflow_provider_cdc.sources.oracle.undo import remaining
@@ -38,6 +37,7 @@ log = logging.getLogger(__name__)
 START, COMMIT, ROLLBACK, DDL, MISSING_SCN, UNSUPPORTED = 6, 7, 36, 5, 34, 255
 """``OPERATION_CODE`` of rows that are not changes."""
 BLOCK_ROWS = 65_536
+_FOREVER = 1 << 62
 
 Int64s = npt.NDArray[np.int64]
 
@@ -75,7 +75,7 @@ class Taker:
         self.position = start
         self.open = OpenTransactions()
         self.buffer = Buffer(config.log_mining_buffer_memory_max_bytes, config.log_mining_buffer_spill_folder)
-        self._assembler = Assembler(config)
+        self._assembler = Assembler(config, lookups.row)
         self._texts = Texts()
         self._scn = 0
 
@@ -135,11 +135,7 @@ class Taker:
         last = dict(zip(serials[ends].tolist(), ends.tolist(), strict=True))
         self._nothing_after(rows, serials, codes, last)
         changes = self._captured(rows, serials, codes)
-        commits = [
-            self._commit(rows, at, met[int(serials[at])])
-            for at in ends.tolist()
-            if codes[at] == COMMIT and not met[int(serials[at])].given_up
-        ]
+        commits = _commits(rows, ends[codes[ends] == COMMIT], serials, met)
         wanted = [c for c in commits if not self._start.captured(c.scn, c.thread, c.id)]
         yield from self._committed(changes, wanted, [met[s] for s in last])
 
@@ -162,15 +158,6 @@ class Taker:
                 remedy="run the capture again; if the error stays, look into the database's alert log",
             )
 
-    def _commit(self, rows: pa.Table, at: int, transaction: Transaction) -> Commit:
-        return Commit(
-            transaction.serial,
-            transaction.id,
-            rows.column("scn")[at].as_py(),
-            rows.column("thread")[at].as_py(),
-            rows.column("ts_us")[at].as_py(),
-        )
-
     def _captured(self, rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16]) -> pa.Table:
         """The changes of captured tables, in the form in which they wait."""
         control = (codes == START) | (codes == COMMIT) | (codes == ROLLBACK)
@@ -191,9 +178,9 @@ class Taker:
         names = rows.column("table").combine_chunks().dictionary_encode()
         a = owners.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         b = names.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        nameless = _nameless(owners.dictionary, a, "OWNER") | _nameless(names.dictionary, b, "NAME")
-        stale = of & (nameless | _stale(rows))
-        named = of & ~stale
+        unknown = nameless(owners.dictionary, a, "OWNER") | nameless(names.dictionary, b, "NAME")
+        old = of & (unknown | stale(rows))
+        named = of & ~old
         pairs, first, which = np.unique(np.where(named, a << 32 | b, -1), return_index=True, return_inverse=True)
         numbers = np.full(len(pairs), -1, np.int32)
         objects = rows.column("object").combine_chunks().fill_null(0).to_numpy(zero_copy_only=False)
@@ -205,8 +192,8 @@ class Taker:
                     table = TableId(namespace=owner, name=name, catalog=self._catalog)
                     self._structures.objects.learn(int(objects[first[i]]), table)
         found: npt.NDArray[np.int32] = numbers[which]
-        if stale.any():
-            self._by_object(rows, objects, np.flatnonzero(stale), found)
+        if old.any():
+            self._by_object(rows, objects, np.flatnonzero(old), found)
         return found
 
     def _by_object(
@@ -246,26 +233,37 @@ class Taker:
             zip(*(a.tolist() for a in np.unique(now.column("tx").to_numpy(), return_counts=True)), strict=True)
         )
         self.open.end(ended)
+        sizes = [self.buffer.counts.get(c.serial, 0) + counts.get(c.serial, 0) for c in commits]
+        left = [(commit, size) for commit, size in zip(commits, sizes, strict=True) if size]
+        lows = self._lows([commit for commit, _ in left])
         group: list[Commit] = []
-        rows = 0
-        for commit in commits:
-            size = self.buffer.counts.get(commit.serial, 0) + counts.get(commit.serial, 0)
-            if not size:
-                continue
+        rows = group_low = 0
+        for (commit, size), low in zip(left, lows, strict=True):
             if group and rows + size > BLOCK_ROWS:
-                yield from self._give(now, group)
+                yield from self._give(now, group, group_low)
                 group, rows = [], 0
             if size > BLOCK_ROWS and commit.serial in self.buffer.counts:
-                yield from self._give_large(commit)
+                yield from self._give_large(commit, low)
             else:
                 group.append(commit)
-                rows += size
+                rows, group_low = rows + size, low
         if group:
-            yield from self._give(now, group)
+            yield from self._give(now, group, group_low)
         self.buffer.drop([t.serial for t in ended if t.serial in self.buffer.counts])
 
-    def _give(self, now: pa.Table, commits: list[Commit]) -> Iterator[LogItem]:
-        """Some transactions as one block."""
+    def _lows(self, commits: list[Commit]) -> list[int]:
+        """Where reading has to begin after each of some commits: before what is open still, and what is yet to be given out."""
+        first = np.array([c.first_scn for c in commits], np.int64)
+        later = np.append(np.minimum.accumulate(first[::-1])[::-1], _FOREVER)[1:] if len(first) else first
+        scns = np.array([c.scn for c in commits], np.int64)
+        lows: list[int] = np.minimum(np.minimum(later, scns), self.open.low(_FOREVER)).tolist()
+        return lows
+
+    def _give(self, now: pa.Table, commits: list[Commit], low: int) -> Iterator[LogItem]:
+        """Some transactions as one block.
+
+        :param low: where reading has to begin after it
+        """
         serials = np.array([c.serial for c in commits], np.int64)
         stored = [c.serial for c in commits if c.serial in self.buffer.counts]
         parts = [self.buffer.read(stored)] if stored else []
@@ -281,19 +279,26 @@ class Taker:
         self._undone_unknown(unmatched, commits)
         if not keep.all():
             rows = rows.filter(pa.array(keep))
-        position = self.position
-        for commit in commits:
-            position = position.committed(commit.scn, commit.thread, frozenset({commit.id}))
-        yield from self._block(rows.combine_chunks(), commits, replace(position, scn=self._low(commits[-1].scn)))
+        yield from self._block(rows.combine_chunks(), commits, self._after(commits, low))
 
-    def _give_large(self, commit: Commit) -> Iterator[LogItem]:
+    def _after(self, commits: list[Commit], low: int) -> OraclePosition:
+        """The place after some commits."""
+        newest = {c.thread: c.scn for c in commits}
+        at: dict[int, set[str]] = {thread: set() for thread in newest}
+        for c in commits:
+            if c.scn == newest[c.thread]:
+                at[c.thread].add(c.id)
+        position = self.position
+        for thread, scn in newest.items():
+            position = position.committed(scn, thread, frozenset(at[thread]))
+        return replace(position, scn=low)
+
+    def _give_large(self, commit: Commit, low: int) -> Iterator[LogItem]:
         """A transaction that is larger than a block, as several."""
         names = ["tx", "code", "table", "row_id", "rollback"]
         light = pa.concat_tables(list(self.buffer.pieces(commit.serial, BLOCK_ROWS, names))).combine_chunks()
         keep, unmatched = remaining(light)
         self._undone_unknown(unmatched, [commit])
-        after = self.position.committed(commit.scn, commit.thread, frozenset({commit.id}))
-        after = replace(after, scn=self._low(commit.scn))
         at, waiting = 0, None
         for piece in _between_changes(self.buffer.pieces(commit.serial, BLOCK_ROWS)):
             part = piece.filter(pa.array(keep[at : at + piece.num_rows]))
@@ -303,7 +308,7 @@ class Taker:
                     yield from self._block(waiting, [commit], self.position, open_=True)
                 waiting = part.combine_chunks()
         if waiting is not None:
-            yield from self._block(waiting, [commit], after)
+            yield from self._block(waiting, [commit], self._after([commit], low))
         self.buffer.drop([commit.serial])
 
     def _block(
@@ -333,9 +338,6 @@ class Taker:
             blocks, transactions = self._assembler.blocks(rows, commits, self._structures.at)
         self.position = position
         yield LogBlock(blocks, transactions, position, open_)
-
-    def _low(self, otherwise: int) -> int:
-        return min(self.open.low(otherwise), otherwise)
 
     def _undone_unknown(self, count: int, commits: list[Commit]) -> None:
         if count:
@@ -419,6 +421,16 @@ class Taker:
         return SchemaChange("", self._catalog, [change], self.position, int(time.time() * 1e6))
 
 
+def _commits(rows: pa.Table, at: Int64s, serials: Int64s, met: dict[int, Transaction]) -> list[Commit]:
+    """The commits at some rows, but for those of transactions that were given up."""
+    place = pa.array(at)
+    columns = [rows.column(name).take(place).to_pylist() for name in ("scn", "thread", "ts_us")]
+    found = zip((met[serial] for serial in serials[at].tolist()), *columns, strict=True)
+    return [
+        Commit(t.serial, t.id, scn, thread, ts_us, t.first_scn) for t, scn, thread, ts_us in found if not t.given_up
+    ]
+
+
 def _doubled(rows: pa.Table, serials: Int64s, of: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Rows that LogMiner gives a second time, as it does when a log was added under two names.
 
@@ -451,27 +463,6 @@ def _doubled(rows: pa.Table, serials: Int64s, of: npt.NDArray[np.bool_]) -> npt.
             "LogMiner gave %d rows twice, at SCN %d and after; they count once.", doubled.sum(), scns[doubled][0]
         )
     return doubled
-
-
-def _nameless(names: pa.Array, at: Int64s, part: str) -> npt.NDArray[np.bool_]:
-    """Where LogMiner had no owner or no table's name; ``at`` = -1 stands for NULL."""
-    found = [unnamed(name, "-") if part == "OWNER" else unnamed("-", name) for name in names.to_pylist()]
-    of_row: npt.NDArray[np.bool_] = np.array([*found, True], np.bool_)[at]
-    return of_row
-
-
-def _stale(rows: pa.Table) -> npt.NDArray[np.bool_]:
-    """Changes that were made under another version of their table than LogMiner's dictionary has."""
-    status = rows.column("status").combine_chunks().fill_null(0).to_numpy(zero_copy_only=False)
-    doubtful: npt.NDArray[np.bool_] = status != 0
-    if not doubtful.any():
-        return doubtful
-    at = np.flatnonzero(doubtful)
-    some = rows.take(pa.array(at))
-    told = pc.match_substring(some.column("info").fill_null(""), "version mismatch", ignore_case=True)
-    seen = pc.match_substring_regex(some.column("sql").fill_null(""), COLUMN_NUMBERS)
-    doubtful[at] = pc.or_(told, seen).to_numpy()
-    return doubtful
 
 
 def _among(values: Int64s, wanted: Int64s) -> npt.NDArray[np.bool_]:

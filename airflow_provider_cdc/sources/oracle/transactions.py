@@ -14,6 +14,9 @@ _PARTIAL = b"\xff\xff\xff\xff"
 """Ends an XID whose sequence number LogMiner does not know: its transaction began before the logs that are mined."""
 
 
+_XID = struct.Struct("<HHI")
+
+
 @dataclass(slots=True)
 class Transaction:
     """An open transaction.
@@ -40,7 +43,7 @@ def transaction_id(xid: bytes) -> str:
     >>> transaction_id(bytes.fromhex("06001c0027030000"))
     '6.28.807'
     """
-    segment, slot, sequence = struct.unpack("<HHI", xid)
+    segment, slot, sequence = _XID.unpack(xid)
     return f"{segment}.{slot}.{sequence}"
 
 

@@ -238,16 +238,22 @@ def test_committed_transactions_in_commit_order(seed: int, memory: int) -> None:
     assert (t.buffer.spilled_rows > 0) == (memory < 1 << 28)
 
 
+@pytest.mark.parametrize("block", [65_536, 8])
 @pytest.mark.parametrize("seed", range(12))
-def test_reading_goes_on_anywhere_without_loss_or_repeat(seed: int) -> None:
+def test_reading_goes_on_anywhere_without_loss_or_repeat(
+    seed: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After each block its position is enough: rows from its SCN on give the events that are left."""
+    monkeypatch.setattr(taking, "BLOCK_ROWS", block)
     work = Workload(seed, 400)
     items = run(taker(), work.rows, sizes(seed))
     given: list[Event] = []
     for item in items:
+        assert isinstance(item, LogBlock | Heartbeat)
         if isinstance(item, LogBlock):
             given += events_of(item)
-        assert isinstance(item, LogBlock | Heartbeat)
+            if item.open:
+                continue
         position = OraclePosition.from_json(item.position.to_json())
         rest = [r for r in work.rows if r["scn"] >= position.scn]
         again = run(taker(position), rest, sizes(seed + 1)) if rest else []

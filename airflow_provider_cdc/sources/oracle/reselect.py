@@ -1,0 +1,101 @@
+"""Values that changed in a way that the log does not tell, read from the table as it was at the commit.
+
+``DBMS_LOB`` writes, trims and appends in place: the log has the piece that was written, and not the value around it. The row is read by
+its ROWID with a flashback query at the commit's SCN, so that the event has the value of its own time, not a later one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import oracledb
+import pyarrow as pa
+import pyarrow.compute as pc
+from oracledb import Connection
+
+from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.sources.oracle.cells import Cells
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.connect import code_of
+from airflow_provider_cdc.sources.oracle.dictionary import quoted
+from airflow_provider_cdc.sources.oracle.redo.reader import Rows
+from airflow_provider_cdc.sources.oracle.undo import NO_ROW_ID
+
+log = logging.getLogger(__name__)
+
+RowAt = Callable[[TableSchema, str, int], pa.StructArray | None]
+"""(structure, ROWID, SCN) → the row as it was then, one element; ``None`` when it cannot be told."""
+
+_GONE: Final = {942, 904, 1410, 1466, 1555, 8180, 8181}
+"""The table, the row, the structure or the undo of that moment is not there any more."""
+
+
+def row_at(
+    connection: Connection, config: OracleConfig, schema: TableSchema, row_id: str, scn: int
+) -> pa.StructArray | None:
+    """See :data:`RowAt`.
+
+    :param connection: in the container of the tables
+    """
+    cells = Cells(schema, config)
+    sql = (
+        f"SELECT {', '.join(cells.expressions)} FROM {quoted(schema.id)} AS OF SCN {int(scn)} t WHERE t.ROWID = :row_id"
+    )
+    try:
+        for frame in connection.fetch_df_batches(sql, {"row_id": row_id}, size=1):
+            rows = pa.table(frame)
+            if rows.num_rows:
+                return cells.read(rows)
+    except oracledb.DatabaseError as e:
+        if code_of(e) not in _GONE:
+            raise
+        log.info("Row %s of %s cannot be read as of SCN %d: %s", row_id, schema.id, scn, e)
+    return None
+
+
+def completed(
+    rows: Rows,
+    unknown: npt.NDArray[np.bool_],
+    schema: TableSchema,
+    row_ids: Sequence[str | None],
+    scns: Sequence[int],
+    at: RowAt,
+) -> Rows:
+    """The rows with the values that could be read; the others stay unavailable, which is said.
+
+    :param unknown: ``[column, row]``, which values changed without the log telling what they are now
+    :param row_ids: per row
+    :param scns: per row, of its commit
+    """
+    assert rows.after is not None
+    assert rows.unavailable_after is not None
+    found: dict[int, pa.StructArray] = {}
+    for i in np.flatnonzero(unknown.any(axis=0)).tolist():
+        row_id = row_ids[i]
+        row = at(schema, row_id, scns[i]) if row_id and row_id.strip() != NO_ROW_ID else None
+        if row is not None:
+            found[i] = row
+    unavailable, children = rows.unavailable_after.copy(), []
+    for c, name in enumerate(schema.names):
+        child = rows.after.field(c)
+        read = [i for i in np.flatnonzero(unknown[c]).tolist() if i in found]
+        if read:
+            mask = np.zeros(len(child), np.bool_)
+            mask[read] = True
+            child = pc.replace_with_mask(child, pa.array(mask), pa.concat_arrays([found[i].field(c) for i in read]))
+            unavailable[c, read] = False
+        if left := int(unknown[c].sum()) - len(read):
+            log.warning(
+                "%d values of %s.%s were changed in place (DBMS_LOB), and neither the log nor the table tells what they were then: tables "
+                "keep the value of before. To have the present one, read the table again, or update the row.",
+                left, schema.id, name,
+            )  # fmt: skip
+        children.append(child)
+    absent = rows.after.is_null() if rows.after.null_count else None
+    after = pa.StructArray.from_arrays(children, fields=list(rows.after.type), mask=absent)
+    return replace(rows, after=after, unavailable_after=unavailable)
