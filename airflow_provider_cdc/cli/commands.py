@@ -19,8 +19,10 @@ from airflow_provider_cdc.hooks import overview
 from airflow_provider_cdc.hooks.connector import ConnectorAccess, storage_options
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.hooks.state import CdcStateHook
+from airflow_provider_cdc.runtime import event_form
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.changelog.debezium import Renderer
     from airflow_provider_cdc.changelog.log import ChangeLog
     from airflow_provider_cdc.core.source import Finding
     from airflow_provider_cdc.state.store import StateStore
@@ -208,14 +210,13 @@ def events(args: argparse.Namespace) -> None:
     """The change log as Debezium JSON."""
     import orjson
 
-    from airflow_provider_cdc.changelog.debezium import Renderer
-
-    changelog = _changelog(args)
-    renderer = Renderer(changelog, args.connector, schemas=args.schemas)
+    changelog, source = _changelog(args)
+    renderer = _renderer(args, changelog, source) if source else None
     topics = set(args.topic or ())
     left = args.limit
     out = sys.stdout.buffer
     for manifest in _manifests(changelog, args.connector, args.from_batch, follow=args.follow):
+        renderer = renderer or _renderer(args, changelog, manifest.source)
         for record in renderer.batch(manifest):
             if topics and record.topic not in topics:
                 continue
@@ -226,6 +227,13 @@ def events(args: argparse.Namespace) -> None:
         out.flush()
         if left is not None and left <= 0:
             return
+
+
+def _renderer(args: argparse.Namespace, changelog: ChangeLog, source: str) -> Renderer:
+    """:param source: kind of source, which has the form that is asked for"""
+    from airflow_provider_cdc.changelog.debezium import Renderer
+
+    return Renderer(changelog, args.connector, schemas=args.schemas, form=event_form(source, args.form))
 
 
 def _manifests(changelog: ChangeLog, connector: str, first: int, *, follow: bool) -> Iterator[Any]:
@@ -239,8 +247,10 @@ def _manifests(changelog: ChangeLog, connector: str, first: int, *, follow: bool
         time.sleep(_POLL_S)
 
 
-def _changelog(args: argparse.Namespace) -> ChangeLog:
-    """Where the connector's batches are: what ``--changelog`` says, or what its last run was told."""
+def _changelog(args: argparse.Namespace) -> tuple[ChangeLog, str | None]:
+    """Where the connector's batches are: what ``--changelog`` says, or what its last run was told; and its kind of source, where that
+    is known before a batch is read.
+    """
     from airflow_provider_cdc.changelog.log import ChangeLog
 
     if args.changelog:
@@ -250,7 +260,7 @@ def _changelog(args: argparse.Namespace) -> ChangeLog:
                 f"The change log holds no connector {args.connector!r}.",
                 where=f"{args.changelog}: {', '.join(names) or 'empty'}",
             )
-        return changelog
+        return changelog, None
     with _store(args) as store:
         access = overview.access_of(overview.find(store, args.connector), args.state_conn_id)
     if access is None:
@@ -258,7 +268,7 @@ def _changelog(args: argparse.Namespace) -> ChangeLog:
             f"It is not recorded where the change log of {args.connector} is.",
             remedy=f"airflow cdc events {args.connector} --changelog <folder or prefix>",
         )
-    return access.changelog()
+    return access.changelog(), access.definition.source
 
 
 @contextlib.contextmanager

@@ -81,6 +81,11 @@ def _events() -> ActionCommand:
         _arg("--topic", action="append", metavar="TOPIC", help="only this topic; may be repeated"),
         _arg("--from-batch", type=int, default=1, help="first batch (default: %(default)s)"),
         _arg("--limit", type=int, help="end after this many records"),
+        _arg(
+            "--form",
+            default="debezium",
+            help="form of the events: debezium, or one that the source has of its own (default: %(default)s)",
+        ),
         _arg("--schemas", action="store_true", help="with the schemas of keys and values, as with schemas.enable"),
         _CHANGELOG,
         _arg(

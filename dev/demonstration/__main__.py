@@ -1,10 +1,15 @@
-"""Runs the demonstration; every step says what it does and how long it took. Exit status 0: source and tables are equal."""
+"""Runs the demonstration; every step says what it does and how long it took. Exit status 0: source and tables are equal.
+
+python -m dev.demonstration [--source mariadb|oracle] [--keep]
+"""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -19,11 +24,12 @@ from typing import Any
 from dev import paths
 from dev.airflow import Airflow, Services, example
 from dev.bootstrap.report import Problem, Report, Step
-from dev.demonstration import inventory
-from dev.servers import MariaDb
+from dev.demonstration.kit import CUSTOMERS, ORDERS, PRODUCTS, Kit
+from dev.demonstration.mariadb import MariaDbKit
+from dev.demonstration.oracle import OracleKit
+from dev.demonstration.writer import LiveWriter
 
-DAG = "inventory_mariadb_to_delta"
-CONNECTOR = "inventory"
+KITS: dict[str, type[Kit]] = {kit.kind: kit for kit in (MariaDbKit, OracleKit)}
 RUNS = 3
 RUN_SECONDS = 180
 FOLDER = paths.HOME / "demo"
@@ -34,7 +40,7 @@ class Demo:
     """What the steps share."""
 
     report: Report
-    server: MariaDb
+    kit: Kit
     airflow: Airflow
     services: Services
     changelog: Path = field(init=False)
@@ -48,15 +54,17 @@ class Demo:
 
     def unpause(self) -> None:
         """Let Airflow run the DAG: it is continuous, each run waits for changes first."""
-        path = f"/api/v2/dags/{DAG}"
-        self.services.until(lambda: self.services.request("GET", path)[0] == 200, 60, f"Airflow has read {DAG}")
+        path = f"/api/v2/dags/{self.kit.dag}"
+        self.services.until(
+            lambda: self.services.request("GET", path)[0] == 200, 60, f"Airflow has read {self.kit.dag}"
+        )
         self.services.json("PATCH", path, {"is_paused": False})
 
     def run(self, number: int, what: str) -> None:
         """Watch the run of this number (from 1) to its end."""
         with self.report.step(f"run {number} of the DAG, {what}") as step:
-            run = self.services.until(lambda: self._nth(number), RUN_SECONDS, f"run {number} of {DAG} begins")
-            path = f"/api/v2/dags/{DAG}/dagRuns/{run}"
+            run = self.services.until(lambda: self._nth(number), RUN_SECONDS, f"run {number} of {self.kit.dag} begins")
+            path = f"/api/v2/dags/{self.kit.dag}/dagRuns/{run}"
 
             def ended() -> str | None:
                 state = str(self.services.json("GET", path)["state"])
@@ -64,7 +72,7 @@ class Demo:
                 return state if state in ("success", "failed") else None
 
             if self.services.until(ended, RUN_SECONDS, f"run {number} ends") == "failed":
-                raise Problem(f"Run {number} of {DAG} failed:\n{self._failure(path)}")
+                raise Problem(f"Run {number} of {self.kit.dag} failed:\n{self._failure(path)}")
             captured, applied = self._returned(path, "capture"), self._returned(path, "apply")
             step.done(
                 f"captured {captured.get('events', 0):,} events, applied {applied.get('events', 0):,} to "
@@ -72,7 +80,8 @@ class Demo:
             )
 
     def _nth(self, number: int) -> str | None:
-        runs = self.services.json("GET", f"/api/v2/dags/{DAG}/dagRuns?order_by=start_date&limit=50")["dag_runs"]
+        path = f"/api/v2/dags/{self.kit.dag}/dagRuns?order_by=start_date&limit=50"
+        runs = self.services.json("GET", path)["dag_runs"]
         started = [r["dag_run_id"] for r in runs if r["start_date"]]
         return started[number - 1] if len(started) >= number else None
 
@@ -90,30 +99,38 @@ class Demo:
         tasks = self.services.json("GET", f"{path}/taskInstances")["task_instances"]
         for task in tasks:
             if task["state"] in ("failed", "up_for_retry"):
-                logs = sorted(self.airflow.home.glob(f"logs/dag_id={DAG}/**/task_id={task['task_id']}/*.log"))
+                place = f"logs/dag_id={self.kit.dag}/**/task_id={task['task_id']}/*.log"
+                logs = sorted(self.airflow.home.glob(place))
                 return "\n".join(logs[-1].read_text().splitlines()[-40:]) if logs else "no log was written"
         return "no task failed"
 
     # -- where things stand -------------------------------------------------------------------------------------------
 
-    def caught_up(self) -> bool:
-        """Whether everything the source has committed is in the tables."""
+    def end(self) -> dict[str, Any]:
+        """Where the source's log ends now."""
+        from airflow_provider_cdc.runtime import open_source
+
+        with open_source(self._reference(), self.kit.secrets()) as source:
+            return source.current_position().to_json()
+
+    def applied(self, end: dict[str, Any]) -> bool:
+        """Whether everything that the source had committed up to ``end`` is in the tables."""
         from airflow_provider_cdc.runtime import open_source
 
         with self._store() as store:
-            stored = store.load(CONNECTOR).offset
-        report = self.changelog / CONNECTOR / "applied" / "delta.json"
+            stored = store.load(self.kit.connector).offset
+        report = self.changelog / self.kit.connector / "applied" / "delta.json"
         if stored is None or stored.position is None or not report.exists():
             return False
-        with open_source(self._reference(), self._secrets()) as source:
-            drained = source.parse_position(stored.position).reached(source.current_position())
-        return drained and json.loads(report.read_text())["last_batch"] == stored.batch
+        with open_source(self._reference(), self.kit.secrets()) as source:
+            read = source.parse_position(stored.position).reached(source.parse_position(end))
+        return read and json.loads(report.read_text())["last_batch"] == stored.batch
 
     def events(self) -> dict[str, int]:
         """Topic → events captured."""
         with self._store() as store:
             found: dict[str, int] = {}
-            for batch in store.batches(CONNECTOR, limit=100_000):
+            for batch in store.batches(self.kit.connector, limit=100_000):
                 for topic, n in batch["topics"].items():
                     found[topic] = found.get(topic, 0) + n
         return found
@@ -130,25 +147,12 @@ class Demo:
 
     # -- the proof ----------------------------------------------------------------------------------------------------
 
-    def _secrets(self) -> dict[str, Any]:
-        return {
-            "database.hostname": self.server.host,
-            "database.port": self.server.port,
-            "database.user": self.server.user,
-            "database.password": self.server.password,
-        }
-
     def _reference(self) -> Any:
         """A second connector with a change log of its own: it reads the tables once, as they are."""
         from airflow_provider_cdc.runtime import ConnectorDefinition
 
-        properties = {
-            "topic.prefix": CONNECTOR,
-            "database.server.id": 223_355,
-            "table.include.list": r"inventory\.(customers|products|orders)",
-            "snapshot.mode": "initial_only",
-        }
-        return ConnectorDefinition("reference", "mariadb", str(FOLDER / "reference"), properties)
+        properties = {"topic.prefix": self.kit.connector, "snapshot.mode": "initial_only", **self.kit.properties}
+        return ConnectorDefinition("reference", self.kit.kind, str(FOLDER / "reference"), properties)
 
     def verify(self) -> dict[str, Any]:
         """Compare every row and value of the tables with the source; the result of ``spark_jobs/verify_tables.py``."""
@@ -160,7 +164,7 @@ class Demo:
         store.create_tables()
         store.close()
         with self.report.step("the source, read again as it is now") as step:
-            with open_capture(self._reference(), state, secrets=self._secrets()) as capture:
+            with open_capture(self._reference(), state, secrets=self.kit.secrets()) as capture:
                 result = capture.run()
             step.done(f"{result.events:,} rows at {result.position}")
         with self.report.step("every row and value compared, in Spark") as step:
@@ -202,67 +206,89 @@ def table(verified: dict[str, Any], events: dict[str, int]) -> str:
     return "\n".join(["", rows[0], rule, *rows[1:], ""])
 
 
-def prepared(report: Report, server: MariaDb) -> Airflow:
+def prepared(report: Report, kit: Kit) -> Airflow:
     """An Airflow home with the provider in it, its tables and its connections."""
     with report.step("Airflow: metadata DB, connector tables, connections") as step:
         step.progress("building and installing the provider's wheel")
         airflow = Airflow(FOLDER / "airflow")
-        airflow.connection(
-            "inventory_mariadb", conn_type="cdc_mariadb", host=server.host, port=server.port, login=server.user,
-            password=server.password,
-        )  # fmt: skip
-        example(DAG, airflow.dags)
-        for words in (("db", "migrate"), ("cdc", "setup"), ("cdc", "check", "--conn-id", "inventory_mariadb")):
+        airflow.connection(kit.conn_id, **kit.connection())
+        example(kit.dag, airflow.dags)
+        for words in (("db", "migrate"), ("cdc", "setup"), ("cdc", "check", "--conn-id", kit.conn_id)):
             step.progress(f"airflow {' '.join(words)}")
             answer = airflow.run(*words).stdout
-        step.done(f"airflow cdc check: {answer.strip().rstrip('.').lower()}")
+        step.done(f"airflow cdc check: {answer.splitlines()[0].rstrip('.').lower()}")
     return airflow
 
 
 def main() -> int:
-    keep = "--keep" in sys.argv[1:]
+    args = _arguments()
+    kit = KITS[args.source]()
     began = time.monotonic()
     report = Report(RUNS + 7)
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
+    if kit.note:
+        print(f"\n{kit.note}\n", flush=True)
     with contextlib.ExitStack() as stack:
-        with report.step("MariaDB with row binlog, on its own port and folder") as step:
-            server = stack.enter_context(MariaDb())
-            step.done(f"{server.version} on port {server.port}")
-        with report.step("the inventory database") as step:
-            inventory.fill(server)
-            step.done(
-                f"{inventory.CUSTOMERS:,} customers, {inventory.PRODUCTS:,} products, {inventory.ORDERS:,} orders"
-            )
-        airflow = prepared(report, server)
+        _started(stack, report, kit)
+        airflow = prepared(report, kit)
         with report.step("Airflow: scheduler, DAG processor, triggerer, API server") as step:
             services = Services(airflow)
             with _ticking(step, "starting"):
                 stack.enter_context(services)
             step.done(f"http://localhost:{services.port}")
-        demo = Demo(report, server, airflow, services)
-        writer = stack.enter_context(inventory.LiveWriter(server))
-        demo.unpause()
-        for number in range(1, RUNS + 1):
-            if number == 2:
-                writer.change_schema("ALTER TABLE customers ADD COLUMN loyalty INT NOT NULL DEFAULT 7 AFTER last_name")
-            demo.run(number, "snapshot included" if number == 1 else "while the application writes")
-        writer.stop()
-        did = ", ".join(f"{n:,} {what}" for what, n in writer.done.items())
-        print(f"      the application has stopped: {did}", flush=True)
-        with report.step("the DAG runs on until all of it is applied") as step, _ticking(step, "running"):
-            services.until(demo.caught_up, RUN_SECONDS, "everything is applied")
+        demo = Demo(report, kit, airflow, services)
+        _worked(demo, stack.enter_context(LiveWriter(kit)))
         verified = demo.verify()
         print(table(verified, demo.events()))
-        print(f"{'Equal' if verified['equal'] else 'NOT EQUAL'} at {_short(verified['position'])}.", end=" ")
+        print(f"{'Equal' if verified['equal'] else 'NOT EQUAL'} at {kit.position(verified['position'])}.", end=" ")
         print(f"{time.monotonic() - began:.0f} s in all.\n", flush=True)
-        if keep:
+        if kit.note:
+            print(f"{kit.note}\n", flush=True)
+        if args.keep:
             _stay(demo)
     return 0 if verified["equal"] else 1
 
 
-def _short(position: dict[str, Any]) -> str:
-    return f"{position.get('file')}:{position.get('pos')} (GTID {position.get('gtids')})"
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="dev/demo", description="From a live database to Delta tables under Airflow, shown from beginning to end."
+    )
+    parser.add_argument(
+        "--source",
+        choices=sorted(KITS),
+        default="mariadb",
+        help="database to begin with (default: %(default)s); oracle is a test server of our own, not an Oracle",
+    )
+    parser.add_argument("--keep", action="store_true", help="leave everything up afterwards, to be looked at")
+    return parser.parse_args()
+
+
+def _started(stack: contextlib.ExitStack, report: Report, kit: Kit) -> None:
+    """The source, with its tables."""
+    with report.step(kit.title) as step:
+        stack.enter_context(kit.server)
+        step.done(f"{kit.version()} on port {kit.server.port}")
+    with report.step("the inventory database") as step:
+        kit.fill(random.Random(1))
+        step.done(f"{CUSTOMERS:,} customers, {PRODUCTS:,} products, {ORDERS:,} orders")
+
+
+def _worked(demo: Demo, writer: LiveWriter) -> None:
+    """Some runs of the DAG while the application writes, then as many as it takes."""
+    demo.unpause()
+    for number in range(1, RUNS + 1):
+        if number == 2:
+            writer.change_schema(demo.kit.new_column)
+        if number == RUNS:
+            demo.kit.switch_log()
+        demo.run(number, "snapshot included" if number == 1 else "while the application writes")
+    writer.stop()
+    did = ", ".join(f"{n:,} {what}" for what, n in writer.done.items())
+    print(f"      the application has stopped: {did}", flush=True)
+    with demo.report.step("the DAG runs on until all of it is applied") as step, _ticking(step, "running"):
+        end = demo.end()
+        demo.services.until(lambda: demo.applied(end), RUN_SECONDS, "everything is applied")
 
 
 @contextlib.contextmanager
@@ -289,9 +315,9 @@ def _stay(demo: Demo) -> None:
     (user, password), *_ = passwords.items()
     print(f"Airflow: http://localhost:{demo.services.port}   user {user}, password {password}")
     print(f"Tables:  {demo.lake}")
-    print(f"MariaDB: {demo.server.host}:{demo.server.port}   user admin, password admin")
+    print(f"Source:  {demo.kit.login()}")
     print("Everything stays up, and the application goes on writing, until Ctrl-C.", flush=True)
-    with inventory.LiveWriter(demo.server, pause_s=2), contextlib.suppress(KeyboardInterrupt):
+    with LiveWriter(demo.kit, pause_s=2), contextlib.suppress(KeyboardInterrupt):
         signal.pause()
 
 

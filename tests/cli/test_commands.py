@@ -143,6 +143,18 @@ def test_events_are_found_by_the_change_log_alone(
         run("events", "ship", "--changelog", shop.definition.changelog)
 
 
+def test_events_take_a_form_that_the_source_has(shop: Shop, capfdbinary: Any) -> None:
+    shop.order(1)
+    capture(shop)
+    run("events", "shop", "--form", "debezium", "--topic", "shop.inventory.orders")
+    assert [r["key"] for r in records(capfdbinary.readouterr().out.decode())] == [{"id": 1}]
+    refusal = "no form 'xstream'. Valid values are: debezium"
+    with pytest.raises(SystemExit, match=refusal):
+        run("events", "shop", "--form", "xstream")
+    with pytest.raises(SystemExit, match=refusal):
+        run("events", "shop", "--form", "xstream", "--changelog", shop.definition.changelog)
+
+
 def test_check_says_whether_everything_is_captured(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     capture(shop)
     clean(capsys)

@@ -1,4 +1,4 @@
-"""The example DAG, as the DAG processor sees it. It runs in ``tests/system``."""
+"""The example DAGs, as the DAG processor sees them. They run in ``tests/system``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-DAG = Path(__file__).resolve().parents[2] / "dags" / "inventory_mariadb_to_delta.py"
+DAGS = sorted((Path(__file__).resolve().parents[2] / "dags").glob("*.py"))
 HEAVY = (
     "pyspark", "pyarrow", "numpy", "numba", "pandas", "pymysql", "pymysqlreplication", "oracledb", "pymongo", "orjson",
     "zstandard", "s3fs", "alembic", "airflow_provider_cdc.state", "airflow_provider_cdc.changelog",
-    "airflow_provider_cdc.core.connector", "airflow_provider_cdc.sources.mysql.source", "airflow_provider_cdc.plugins.app",
+    "airflow_provider_cdc.core.connector", "airflow_provider_cdc.sources.mysql.source",
+    "airflow_provider_cdc.sources.oracle.source", "airflow_provider_cdc.plugins.app",
 )  # fmt: skip
 PARSE = """
 import json, sys, time
@@ -30,20 +31,21 @@ print(json.dumps({
     "loaded": sorted(set(sys.modules) - own),
     "tasks": {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks},
     "schedule": str(dag.schedule), "max_active_runs": dag.max_active_runs, "catchup": dag.catchup,
-    "start_date": str(dag.start_date),
+    "start_date": str(dag.start_date), "dag_id": dag.dag_id,
     "retries": {t.task_id: t.retries for t in dag.tasks},
 }))
 """
 
 
-@pytest.fixture(scope="module")
-def parsed() -> dict[str, Any]:
+@pytest.fixture(scope="module", params=DAGS, ids=lambda path: path.stem)
+def parsed(request: pytest.FixtureRequest) -> dict[str, Any]:
+    path: Path = request.param
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW_CONN", "AIRFLOW_VAR"))}
     result = subprocess.run(
-        [sys.executable, "-c", PARSE, str(DAG)], capture_output=True, text=True, env=environment, cwd=DAG.parents[1]
+        [sys.executable, "-c", PARSE, str(path)], capture_output=True, text=True, env=environment, cwd=path.parents[1]
     )
     assert result.returncode == 0, result.stderr
-    return dict(json.loads(result.stdout.splitlines()[-1]))
+    return dict(json.loads(result.stdout.splitlines()[-1])) | {"file": path.stem}
 
 
 def test_parsing_it_loads_nothing_heavy(parsed: dict[str, Any]) -> None:
@@ -53,6 +55,10 @@ def test_parsing_it_loads_nothing_heavy(parsed: dict[str, Any]) -> None:
 
 def test_parsing_it_takes_no_time_worth_mentioning(parsed: dict[str, Any]) -> None:
     assert parsed["cpu_s"] < 1  # measured: 0.15
+
+
+def test_it_is_called_as_its_file(parsed: dict[str, Any]) -> None:
+    assert parsed["dag_id"] == parsed["file"]
 
 
 def test_it_waits_then_captures_then_applies_one_run_at_a_time(parsed: dict[str, Any]) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+from pydantic import Field
 
+from airflow_provider_cdc.core.config import ConnectorConfig
 from dev import paths
-from dev.properties import PAGE, page
+from dev.properties import PAGE, configs, page
 
 PAGES = sorted([*paths.ROOT.glob("*.md"), *(paths.ROOT / "docs").rglob("*.md"), *(paths.ROOT / "dev").glob("*.md")])
 
@@ -18,9 +22,32 @@ def test_configuration_page_has_every_property_as_it_is() -> None:
 
 
 def test_every_property_says_what_it_is_for() -> None:
-    from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+    assert [f.alias for config in configs() for f in config.model_fields.values() if not f.description] == []
 
-    assert [f.alias for f in MySqlConfig.model_fields.values() if not f.description] == []
+
+def test_every_source_has_a_section_with_its_properties(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line in the registry is all that it takes."""
+    from airflow_provider_cdc import sources
+
+    monkeypatch.setitem(sources.SOURCES, "new", "tests.dev.test_docs:_NewSource")
+    text = page(PAGE.read_text())
+    section = text[text.index("## For `new`") :].split("\n## ")[0]
+    assert "| `new.size` | `3` | How large. |" in section
+    assert "| `poll.interval.ms` | `7` | How often. |" in section
+    assert "topic.prefix" not in section
+    assert "| `new.java` | there is no Java here |" in section
+    for kind in ("mysql", "mariadb", "memory"):
+        assert re.search(rf"^## For .*`{kind}`", text, re.MULTILINE), kind
+
+
+class _NewConfig(ConnectorConfig):
+    new_size: int = Field(3, alias="new.size", description="How large.")
+    poll_interval_ms: int = Field(7, alias="poll.interval.ms", description="How often.")
+    IGNORED: ClassVar[Mapping[str, str]] = {"new.java": "there is no Java here"}
+
+
+class _NewSource:
+    Config = _NewConfig
 
 
 @pytest.mark.parametrize("found", PAGES, ids=lambda p: p.name)

@@ -1,12 +1,14 @@
 """Rows of V$LOGMNR_CONTENTS prepared in the form of the wire, for measuring how fast a client takes them.
 
-One table of eight columns, transactions of a thousand inserts. The rows lie in a file, so that a million of them cost
+One table of eight columns, transactions of a thousand inserts unless something else is asked for. The rows lie in a file, so that a million of them cost
 no memory; a fetch sends the bytes as they are.
 """
 
 import mmap
+import random
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +37,10 @@ DDL = (
 
 @dataclass
 class Plan:
-    """What to serve: ``count`` inserts, in transactions with their START and COMMIT rows around."""
+    """What to serve: ``count`` inserts, in transactions with their START and COMMIT rows around.
+
+    ``at_once`` of them are open together: their rows come in turn, their commits in a random order.
+    """
 
     folder: Path
     count: int
@@ -45,6 +50,8 @@ class Plan:
     object_id: int
     version: int
     container: str | None
+    transaction_rows: int = TRANSACTION_ROWS
+    at_once: int = 1
     file: "Prepared | None" = None
 
 
@@ -84,31 +91,41 @@ class Prepared:
 
 
 def _facts(plan: Plan) -> Any:
-    scn = plan.first_scn
-    for row in range(plan.count):
-        turn, serial = row % TRANSACTION_ROWS, 1000 + row // TRANSACTION_ROWS
+    number = 0
+    for scn, (transaction, op) in enumerate(_order(plan), plan.first_scn + 1):
+        serial = 1000 + transaction
         xid = redo.Xid(5, serial % 34, serial)
         base = {
             "TIMESTAMP": AT, "THREAD#": 1, "SEQUENCE#": 1, "USERNAME": plan.owner, "XID": xid.raw, "XIDUSN": 5, "XIDSLT": xid.slot,
             "XIDSQN": serial, "ROLLBACK": 0, "STATUS": 0, "SSN": 0, "CSF": 0, "ROW_ID": rowids.EMPTY, "CON_ID": 0,
             "SRC_CON_NAME": plan.container, "DATA_OBJ#": 0, "DATA_OBJV#": 0, "DATA_OBJD#": 0,
         }  # fmt: skip
-        if turn == 0:
-            scn += 1
-            yield _with(base, 6, "set transaction read write;", scn, row)
-        scn += 1
+        if op != redo.INSERT:
+            yield _with(base, op, "commit;" if op == redo.COMMIT else "set transaction read write;", scn, number)
+            continue
+        row, number = number, number + 1
         sql = INSERT.format(
             owner=plan.owner, table=plan.table, row=row + 1, customer=row % 9973, amount=row % 7919, cents=row % 100,
             status=("NEW", "PAID", "SENT")[row % 3], price=f"{row % 1009}.{row % 7 + 1}",
         )  # fmt: skip
-        yield _with(base, 1, sql, scn, row) | {
+        yield _with(base, op, sql, scn, row) | {
             "SEG_OWNER": plan.owner, "TABLE_NAME": plan.table, "SEG_NAME": plan.table, "SEG_TYPE_NAME": "TABLE",
             "DATA_OBJ#": plan.object_id, "DATA_OBJV#": plan.version, "DATA_OBJD#": plan.object_id,
             "ROW_ID": rowids.to_text(rowids.make(plan.object_id, row)),
         }  # fmt: skip
-        if turn == TRANSACTION_ROWS - 1 or row == plan.count - 1:
-            scn += 1
-            yield _with(base, 7, "commit;", scn, row)
+
+
+def _order(plan: Plan) -> Iterator[tuple[int, int]]:
+    """Transaction and operation of each row."""
+    size = plan.transaction_rows
+    transactions = -(-plan.count // size)
+    for first in range(0, transactions, plan.at_once):
+        together = list(range(first, min(first + plan.at_once, transactions)))
+        yield from ((one, redo.START) for one in together)
+        for turn in range(size):
+            yield from ((one, redo.INSERT) for one in together if one * size + turn < plan.count)
+        random.Random(first).shuffle(together)
+        yield from ((one, redo.COMMIT) for one in together)
 
 
 def _with(base: dict[str, Any], op: int, sql: str, scn: int, row: int) -> dict[str, Any]:
@@ -124,7 +141,7 @@ def _with(base: dict[str, Any], op: int, sql: str, scn: int, row: int) -> dict[s
 
 def last_scn(plan: Plan) -> int:
     """The SCN of the last row."""
-    transactions = -(-plan.count // TRANSACTION_ROWS)
+    transactions = -(-plan.count // plan.transaction_rows)
     return plan.first_scn + plan.count + 2 * transactions
 
 

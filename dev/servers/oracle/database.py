@@ -252,7 +252,7 @@ class Database:
             self.engine.catalog.save(facts)
             for thread in range(1, self.engine.redo.threads + 1):
                 log = self.engine.redo.current(thread)
-                log.resetlogs = facts.resetlogs_scn
+                log.resetlogs = log.first = facts.resetlogs_scn
                 self.engine.redo.save(log)
             return facts.resetlogs_scn
 
@@ -278,7 +278,9 @@ class Database:
             else:
                 raise ValueError(f"no option {name}")
 
-    def serve_rows(self, count: int, table: str = "BENCH") -> dict[str, Any]:
+    def serve_rows(
+        self, count: int, table: str = "BENCH", transaction_rows: int = bench.TRANSACTION_ROWS, at_once: int = 1
+    ) -> dict[str, Any]:
         """From now V$LOGMNR_CONTENTS gives prepared rows; returns the range of their SCNs. ``count`` 0 ends it.
 
         The table is made with the definition that the rows fit.
@@ -296,8 +298,9 @@ class Database:
         made = self.engine.catalog.tables[key]
         first = self.scn()
         plan = bench.Plan(
-            self.folder, count, first, owner.name, table, made.id, made.version, self.home if self.cdb else None
-        )
+            self.folder, count, first, owner.name, table, made.id, made.version, self.home if self.cdb else None,
+            transaction_rows, at_once,
+        )  # fmt: skip
         self.jump_scn(bench.last_scn(plan) - first + 10)
         self.bench = plan
         return {"first": first, "last": bench.last_scn(plan), "rows": count}

@@ -207,9 +207,12 @@ class Oracle(Server):
         """
         self.control("configure", **options)
 
-    def serve_rows(self, count: int, table: str = "BENCH") -> dict[str, int]:
-        """Serve prepared LogMiner rows from now, for benchmarks; returns ``first``, ``last`` SCN and ``rows``."""
-        return dict(self.control("serve_rows", count=count, table=table))
+    def serve_rows(self, count: int, table: str = "BENCH", **options: int) -> dict[str, int]:
+        """Serve prepared LogMiner rows from now, for benchmarks; returns ``first``, ``last`` SCN and ``rows``.
+
+        ``transaction_rows`` (1000) in each transaction, of which ``at_once`` (1) are open together.
+        """
+        return dict(self.control("serve_rows", count=count, table=table, **options))
 
     def table_at(self, name: str, scn: int | None = None) -> Rows:
         """The committed rows of a table of the owner at an SCN, out of the engine itself; bytes as bytes."""
