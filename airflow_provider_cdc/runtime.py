@@ -23,6 +23,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.config import ConnectorConfig
     from airflow_provider_cdc.core.connector import Capture
+    from airflow_provider_cdc.core.forms import EventForm
     from airflow_provider_cdc.core.source import Source
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -114,6 +115,19 @@ def open_source(definition: ConnectorDefinition, secrets: Mapping[str, Any] | No
     from airflow_provider_cdc.sources import load_source
 
     return load_source(definition.source)(parse_config(definition, secrets))  # type: ignore[call-arg]
+
+
+def event_form(source: str, name: str) -> EventForm | None:
+    """A form of a source's events, for :class:`airflow_provider_cdc.changelog.debezium.Renderer`.
+
+    :param source: kind of source
+    :param name: ``debezium`` is the usual form, which is ``None``
+    :raises ConfigError: there is no such form; the error names those there are
+    """
+    from airflow_provider_cdc.core.forms import USUAL, choose
+    from airflow_provider_cdc.sources import load_source
+
+    return None if name == USUAL else choose(load_source(source).FORMS, name, source)
 
 
 @contextlib.contextmanager

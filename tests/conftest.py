@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
@@ -16,6 +17,8 @@ from dev import paths  # noqa: E402
 from dev.bootstrap.report import Problem  # noqa: E402
 from dev.servers import S3, Database, MariaDb, MySql, Postgres, Server  # noqa: E402
 
+settings.register_profile("tests", deadline=None)  # a busy machine is no bug
+settings.load_profile("tests")
 os.environ.setdefault("AIRFLOW_HOME", str(paths.HOME / "airflow"))
 os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

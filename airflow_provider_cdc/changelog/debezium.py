@@ -21,8 +21,10 @@ import pyarrow.parquet as pq
 
 from airflow_provider_cdc import __version__
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.names import Names
 from airflow_provider_cdc.changelog.schemas import envelope_schema, key_schema
 from airflow_provider_cdc.changelog.values import PLACEHOLDER, Convert, as_integers, converter, placeholder
+from airflow_provider_cdc.core.forms import EventForm
 from airflow_provider_cdc.core.manifest import DataFile, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 
@@ -62,20 +64,24 @@ class Record:
 
 
 @dataclass(slots=True)
-class _Form:
+class _Rows:
     """How rows of one topic and schema version are rendered."""
 
     schema: TableSchema
     source: pa.StructType
     columns: dict[str, Convert]
     placeholders: Row
+    names: Names
+    fields: dict[str, str]
 
     @classmethod
-    def of(cls, schema: TableSchema, source: pa.StructType, config: Row) -> _Form:
+    def of(cls, schema: TableSchema, source: pa.StructType, config: Row) -> _Rows:
+        names = Names.of(config)
         text = config.get("unavailable.value.placeholder", PLACEHOLDER)
         binary = config.get("binary.handling.mode", "bytes")
         placeholders = {c.name: placeholder(c, text, binary) for c in schema.columns}
-        return cls(schema, source, {c.name: converter(c) for c in schema.columns}, placeholders)
+        fields = names.distinct(schema.names, schema.id)
+        return cls(schema, source, {c.name: converter(c) for c in schema.columns}, placeholders, names, fields)
 
     def row(self, image: Row | None, unavailable: list[str] | None = None) -> Row | None:
         """A row image, or a key.
@@ -84,18 +90,21 @@ class _Form:
         """
         if image is None:
             return None
-        row = {name: None if v is None else self.columns[name](v) for name, v in image.items()}
-        return row | {name: self.placeholders[name] for name in unavailable} if unavailable else row
+        row = {self.fields[name]: None if v is None else self.columns[name](v) for name, v in image.items()}
+        return row | {self.fields[name]: self.placeholders[name] for name in unavailable} if unavailable else row
 
 
 class Renderer:
     """Renders the batches of one connector.
 
     :param schemas: describe keys and values, for consumers that want ``schemas.enable``
+    :param form: one of the source's own, instead of the usual one
     """
 
-    def __init__(self, changelog: ChangeLog, connector: str, *, schemas: bool = False) -> None:
-        self._changelog, self._connector, self._schemas = changelog, connector, schemas
+    def __init__(
+        self, changelog: ChangeLog, connector: str, *, schemas: bool = False, form: EventForm | None = None
+    ) -> None:
+        self._changelog, self._connector, self._schemas, self._form = changelog, connector, schemas, form
 
     def records(self, *, after: int = 0, until: int | None = None) -> Iterator[Record]:
         """Records of the batches after ``after``, in the connector's order."""
@@ -109,13 +118,13 @@ class Renderer:
         events = heapq.merge(*(self._events(manifest, f) for f in manifest.files), key=lambda e: e[0]["seq"])
         changes = iter(sorted(manifest.schema_changes, key=lambda c: c.seq))
         change = next(changes, None)
-        for event, topic, form, following in _with_next(events):
+        for event, topic, rows, following in _with_next(events):
             while change is not None and change.seq < event["seq"]:
                 yield from boundaries.end()
                 yield from self._change(manifest, change)
                 change = next(changes, None)
-            yield from boundaries.before(event, topic, form)
-            yield from self._records(event, topic, form, following, tombstones)
+            yield from boundaries.before(event, topic, rows)
+            yield from self._records(event, topic, rows, following, tombstones)
         yield from boundaries.end()
         while change is not None:
             yield from self._change(manifest, change)
@@ -123,30 +132,37 @@ class Renderer:
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def _events(self, manifest: Manifest, file: DataFile) -> Iterator[tuple[Row, str, _Form]]:
+    def _events(self, manifest: Manifest, file: DataFile) -> Iterator[tuple[Row, str, _Rows]]:
         with self._changelog.open(manifest.connector, file) as f:
             parquet = pq.ParquetFile(f)
-            source = parquet.schema_arrow.field("source").type
-            form = _Form.of(manifest.schemas[file.topic][str(file.schema_version)], source, manifest.config)
+            source = self._form.fields if self._form else parquet.schema_arrow.field("source").type
+            rows = _Rows.of(manifest.schemas[file.topic][str(file.schema_version)], source, manifest.config)
             for batch in parquet.iter_batches(batch_size=_ROWS):
                 plain = pa.RecordBatch.from_arrays([as_integers(c) for c in batch.columns], names=batch.schema.names)
                 for event in plain.to_pylist():
-                    yield event, file.topic, form
+                    yield self._formed(event), file.topic, rows
+
+    def _formed(self, event: Row) -> Row:
+        if self._form is not None:
+            event["source"] = self._form.source(event["source"], event["seq"])
+            if not self._form.transactions:
+                event["transaction"] = None
+        return event
 
     def _records(
-        self, event: Row, topic: str, form: _Form, following: Row | None, tombstones: bool
+        self, event: Row, topic: str, rows: _Rows, following: Row | None, tombstones: bool
     ) -> Iterator[Record]:
-        key = form.row(event.get("key"))
+        key = rows.row(event.get("key"))
         lacking = event["unavailable"]
-        before = form.row(event["before"], lacking if event["op"] == "d" else event["unavailable_before"])
-        value: Row = {"before": before, "after": form.row(event["after"], lacking)}
+        before = rows.row(event["before"], lacking if event["op"] == "d" else event["unavailable_before"])
+        value: Row = {"before": before, "after": rows.row(event["after"], lacking)}
         value |= {"source": event["source"], "transaction": event["transaction"]}
         value |= {"op": event["op"], **{name: event[name] for name in ("ts_ms", "ts_us", "ts_ns")}}
-        headers = self._headers(event, form, following)
+        headers = self._headers(event, rows, following)
         described = (
             (
-                key_schema(topic, form.schema),
-                envelope_schema(topic, form.schema, event["source"]["connector"], form.source),
+                key_schema(topic, rows.schema, rows.names),
+                envelope_schema(topic, rows.schema, self._source_schema(event), rows.source, rows.names),
             )
             if self._schemas
             else (None, None)
@@ -155,13 +171,18 @@ class Renderer:
         if event["op"] == "d" and tombstones and key is not None:
             yield Record(topic, key, None, headers, described[0])
 
-    def _headers(self, event: Row, form: _Form, following: Row | None) -> Row:
+    def _headers(self, event: Row, rows: _Rows, following: Row | None) -> Row:
         """A key change is a delete and a create of the same place in the log: each names the other's key."""
         if following is not None:
-            return {"__debezium.newkey": form.row(following["key"])}
+            return {"__debezium.newkey": rows.row(following["key"])}
         if event.get("previous_key") is not None:
-            return {"__debezium.oldkey": form.row(event["previous_key"])}
+            return {"__debezium.oldkey": rows.row(event["previous_key"])}
         return {}
+
+    def _source_schema(self, event: Row) -> str:
+        return (
+            self._form.source_schema if self._form else f"io.debezium.connector.{event['source']['connector']}.Source"
+        )
 
     # -- schema changes -----------------------------------------------------------------------------------------------
 
@@ -183,8 +204,10 @@ class Renderer:
                 "table": changes[0].id.name if changes else "",
                 **record.source,
             }  # fmt: skip
+            if self._form is not None:
+                source = self._form.source(source, record.seq)
             value = {
-                "source": source, "ts_ms": record.ts_us // 1000, "databaseName": database, "schemaName": namespace,
+                "source": source, "ts_ms": (record.captured_us or record.ts_us) // 1000, "databaseName": database, "schemaName": namespace,
                 "ddl": record.ddl, "tableChanges": [_table_change(c) for c in changes],
             }  # fmt: skip
             yield Record(prefix, {"databaseName": database}, value)
@@ -201,7 +224,7 @@ class _Boundaries:
         self._ts_ms = 0
         self._counts: Counter[str] = Counter()
 
-    def before(self, event: Row, topic: str, form: _Form) -> Iterator[Record]:
+    def before(self, event: Row, topic: str, rows: _Rows) -> Iterator[Record]:
         transaction = event["transaction"]
         id_ = transaction["id"] if transaction is not None else None
         if id_ != self._id:
@@ -211,7 +234,7 @@ class _Boundaries:
                 yield self._record("BEGIN", None, None)
         if id_ is not None:
             self._ts_ms = event["source"]["ts_ms"]
-            self._counts[form.schema.id.full_name] += 1
+            self._counts[rows.schema.id.full_name] += 1
 
     def end(self) -> Iterator[Record]:
         if self._id is not None:
@@ -228,8 +251,8 @@ class _Boundaries:
 
 
 def _with_next(
-    events: Iterator[tuple[Row, str, _Form]],
-) -> Iterator[tuple[Row, str, _Form, Row | None]]:
+    events: Iterator[tuple[Row, str, _Rows]],
+) -> Iterator[tuple[Row, str, _Rows, Row | None]]:
     """Each event with the create that belongs to it, if it is the delete of a key change."""
     current = next(events, None)
     while current is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import math
+import re
 import struct
 from collections.abc import Callable
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
@@ -26,6 +27,7 @@ _EPOCH_DAY = _EPOCH.date()
 _MICROSECOND = dt.timedelta(microseconds=1)
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
+_ZONED = "io.debezium.time.ZonedTimestamp"
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 """Decimals of any length, without rounding."""
 _TIMESTAMPS = ("timestamp[us]", "timestamp[ns]")
@@ -209,17 +211,42 @@ def column_schema(column: Column, *, optional: bool | None = None) -> dict[str, 
 
 
 def _default(column: Column) -> Any:
-    """The default as the JSON form writes it; ``None`` where there is none, or none that is a plain value."""
+    """The default as the JSON form writes it; ``None`` where there is none, or none that is a plain value.
+
+    A moment that the database computes, in a column that is never NULL, is the beginning of 1970 (Debezium connector documents,
+    "Default values").
+    """
     text = column.declared.default
-    if text is None or column.declared.default_is_expression:
+    if text is None:
         return None
-    native = _native(column.type, text.strip())
+    if column.declared.default_is_expression:
+        if column.nullable or not _is_moment(column):
+            return None
+        if _is_zoned(column):
+            return "1970-01-01T00:00:00Z"
+        text = "1970-01-01 00:00:00"
+    native = _native(column, text.strip())
     return None if native is None else converter(column)(native)
 
 
-def _native(type_: str, text: str) -> Any:
-    """A text as a value of a change log type; ``None`` where it is not one, such as a date of zeros."""
+def _is_zoned(column: Column) -> bool:
+    return column.semantic == _ZONED
+
+
+def _is_moment(column: Column) -> bool:
+    return column.type.startswith(("date", "timestamp")) or _is_zoned(column)
+
+
+def _native(column: Column, text: str) -> Any:
+    """A text as a value of a column's change log type; ``None`` where it is not one, such as a date of zeros."""
+    type_ = column.type
     try:
+        if (column.semantic or "").endswith((".MicroDuration", ".Interval")):
+            return _interval(text, as_text=type_ == "string")
+        if _is_zoned(column):
+            return _moment(column, text)
+        if type_ == "bool":
+            return Decimal(text) > 0
         if type_.startswith("int"):
             return int(text)
         if type_ in ("float", "double"):
@@ -227,7 +254,7 @@ def _native(type_: str, text: str) -> Any:
         if type_.startswith("decimal"):
             return Decimal(text)
         if type_ == "date32[day]":
-            return dt.date.fromisoformat(text)
+            return dt.datetime.fromisoformat(text).date()
         if type_ == "timestamp[us]":
             return dt.datetime.fromisoformat(text)
         if type_ == "timestamp[ns]":
@@ -235,6 +262,49 @@ def _native(type_: str, text: str) -> Any:
     except (ValueError, ArithmeticError):
         return None
     return text if type_ == "string" else None
+
+
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))? ?(Z|[+-]\d\d:\d\d)")
+_YEARS = re.compile(r"([+-]?)(\d{1,9})-(\d{1,2})")
+_DAYS = re.compile(r"([+-]?)(\d{1,9}) (\d{1,2}):(\d\d):(\d\d)(?:\.(\d{1,9}))?")
+_MONTH_US = 2_629_800_000_000
+"""Microseconds of a twelfth of 365.25 days."""
+
+
+def _moment(column: Column, text: str) -> Any:
+    """A date and time with its offset, as the column's converter takes it; without an offset it may be any moment."""
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        return None
+    day, clock, fraction, offset = found[1], found[2], (found[3] or "").ljust(9, "0"), found[4]
+    offset = "Z" if offset in ("+00:00", "-00:00") else offset
+    if column.type == "string":
+        digits = column.declared.length or 0
+        return f"{day}T{clock}" + (f".{fraction[:digits]}" if digits else "") + offset
+    moment = dt.datetime.fromisoformat(f"{day}T{clock}.{fraction[:6]}{offset}")
+    if not column.type.startswith("timestamp[ns"):
+        return moment
+    return (moment.astimezone(dt.UTC).replace(tzinfo=None) - _EPOCH) // _MICROSECOND * 1000 + int(fraction[6:])
+
+
+def _interval(text: str, *, as_text: bool) -> int | str | None:
+    """An interval in SQL's form, ``1-02`` or ``1 02:03:04.5``, in microseconds or as ``P1Y2M0DT0H0M0S``."""
+    if found := _YEARS.fullmatch(text):
+        sign = -1 if found[1] == "-" else 1
+        years, months = sign * int(found[2]), sign * int(found[3])
+        return f"P{years}Y{months}M0DT0H0M0S" if as_text else (years * 12 + months) * _MONTH_US
+    found = _DAYS.fullmatch(text)
+    if found is None:
+        return None
+    sign = -1 if found[1] == "-" else 1
+    days, hours, minutes, seconds = (int(part) for part in found.groups()[1:5])
+    fraction = (found[6] or "").rstrip("0")
+    if not as_text:
+        whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+        return sign * (whole * 1_000_000 + int(fraction[:6].ljust(6, "0")))
+    minus = "-" if sign < 0 and (seconds or fraction) else ""
+    shown = f"{seconds}.{fraction}" if fraction else str(seconds)
+    return f"P0Y0M{sign * days}DT{sign * hours}H{sign * minutes}M{minus}{shown}S"
 
 
 def _literal(column: Column) -> str:

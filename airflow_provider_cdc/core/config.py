@@ -63,6 +63,20 @@ class TimePrecision(enum.StrEnum):
     CONNECT = "connect"
 
 
+class RowCountOrder(enum.StrEnum):
+    DISABLED = "disabled"
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+
+
+class NameAdjustment(enum.StrEnum):
+    """How names that Avro does not allow are written in the Debezium JSON form."""
+
+    NONE = "none"
+    AVRO = "avro"
+    AVRO_UNICODE = "avro_unicode"
+
+
 class RewriteMode(enum.StrEnum):
     """What to do when a DDL statement changed rows in a way that the log does not show."""
 
@@ -71,12 +85,19 @@ class RewriteMode(enum.StrEnum):
     IGNORE = "ignore"
 
 
+_POSIX_CLASS = re.compile(r"\[[:.=]\w+[:.=]\]")
+
+
 def _split_patterns(value: Any) -> Any:
     """``"a,b"`` → ``("a", "b")``; a comma inside a pattern is written ``\\,``. Each part must be a regular expression."""
     if isinstance(value, str):
         value = [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", value)]
     parts = tuple(p.strip() for p in _texts(value) if p.strip())
     for part in parts:
+        if found := _POSIX_CLASS.search(part):
+            raise ValueError(
+                f"{part!r} has the POSIX class {found[0]}, which would match other names here: write it as [A-Z] or the like"
+            )
         try:
             re.compile(part)
         except re.error as e:
@@ -102,6 +123,8 @@ def _split_operations(value: Any) -> Any:
 
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_split_patterns)]
 """A comma-separated list of anchored regular expressions."""
+COLUMN_TEXTS = "column.mask.with.<length>.chars, column.truncate.to.<length>.chars"
+COLUMN_TEXT = re.compile(r"column\.(mask\.with|truncate\.to)\.(\d+)\.chars")
 Operations = Annotated[frozenset[str], BeforeValidator(_split_operations)]
 
 
@@ -153,6 +176,20 @@ class ConnectorConfig(BaseModel):
         description="Columns to capture, as database.table.column. Key columns should be among them.",
     )
     column_exclude_list: Patterns = Field((), alias="column.exclude.list", description="Columns to leave out.")
+    column_texts: dict[str, Patterns] = Field(
+        {},
+        alias="column.mask.with.<length>.chars, column.truncate.to.<length>.chars",
+        description="Texts of these columns, named as database.table.column, become that many asterisks, or lose what is beyond "
+        "the length. Columns of a key cannot be among them.",
+    )
+    column_propagate_source_type: Patterns = Field(
+        (),
+        alias="column.propagate.source.type",
+        description="In the Debezium JSON form, schemas of these columns name their type in the database, its length and scale.",
+    )
+    datatype_propagate_source_type: Patterns = Field(
+        (), alias="datatype.propagate.source.type", description="The same by the type, as database.table.TYPE."
+    )
     message_key_columns: str = Field(
         "",
         alias="message.key.columns",
@@ -179,6 +216,11 @@ class ConnectorConfig(BaseModel):
         description="Operations left out of the stream. Debezium's default is 't'; here it is 'none', because a table "
         "that was truncated at the source would otherwise keep its rows in the target without a word.",
     )
+    skip_messages_without_change: bool = Field(
+        False,
+        alias="skip.messages.without.change",
+        description="Leave out updates that change no captured column.",
+    )
     tombstones_on_delete: bool = Field(
         True,
         alias="tombstones.on.delete",
@@ -188,6 +230,15 @@ class ConnectorConfig(BaseModel):
         True,
         alias="include.schema.changes",
         description="In the Debezium JSON form, schema changes are records of the topic that is named like the prefix.",
+    )
+    schema_name_adjustment_mode: NameAdjustment = Field(
+        NameAdjustment.AVRO,
+        alias="schema.name.adjustment.mode",
+        description="In the Debezium JSON form, names of schemas with characters that Avro does not allow: with _ in their place, "
+        "with _u and their code (avro_unicode), or as they are (none, Debezium's default).",
+    )
+    field_name_adjustment_mode: NameAdjustment = Field(
+        NameAdjustment.NONE, alias="field.name.adjustment.mode", description="The same for names of columns."
     )
     provide_transaction_metadata: bool = Field(
         False,
@@ -214,6 +265,11 @@ class ConnectorConfig(BaseModel):
         description="Rows that are asked for at a time, where the database's protocol knows such a number.",
         ge=1,
     )
+    snapshot_tables_order_by_row_count: RowCountOrder = Field(
+        RowCountOrder.DISABLED,
+        alias="snapshot.tables.order.by.row.count",
+        description="Whether a snapshot begins with small tables, or with large ones, as the database estimates them.",
+    )
     snapshot_delay_ms: int = Field(
         0, alias="snapshot.delay.ms", description="Wait so long before a snapshot begins.", ge=0
     )
@@ -231,6 +287,17 @@ class ConnectorConfig(BaseModel):
         268_435_456, alias="batch.max.bytes", ge=1_048_576, description="Ours. Bytes per batch."
     )
     batch_max_ms: int = Field(60_000, alias="batch.max.ms", ge=100, description="Ours. Age at which a batch is closed.")
+    heartbeat_interval_ms: int = Field(
+        0,
+        alias="heartbeat.interval.ms",
+        ge=0,
+        description="How often, and when a run begins to stream, the offset is made durable though nothing was captured; 0 = as batch.max.ms says.",
+    )
+    heartbeat_action_query: str | None = Field(
+        None,
+        alias="heartbeat.action.query",
+        description="Statement that is run on the source with each heartbeat, so that the log of a quiet database moves on.",
+    )
 
     FORM: ClassVar[ConnectionForm] = ConnectionForm()
     """How a connection to this source is asked for."""
@@ -244,23 +311,21 @@ class ConnectorConfig(BaseModel):
         "errors.max.retries": "tasks are tried again as Airflow's retries say",
         "errors.retry.delay.*": "tasks are tried again as Airflow's retry_delay says",
         "topic.cache.size": "topic names need no cache here",
+        "topic.heartbeat.prefix": "a heartbeat makes the offset durable; it is no record",
     }
     """Documented properties without a meaning here: accepted with a warning. A trailing ``*`` matches a prefix."""
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
-        "column.mask.*": "masking is not built yet",
-        "column.truncate.to.*": "truncating column values is not built yet",
-        "column.propagate.source.type": "not built yet",
-        "datatype.propagate.source.type": "not built yet",
+        "column.mask.hash.*": "the name of the property has the salt, which would be in state, logs and manifests; hide the column with "
+        "column.mask.with.<length>.chars or leave it out with column.exclude.list",
+        "column.mask.*": "only column.mask.with.<length>.chars",
+        "column.truncate.to.*": "only column.truncate.to.<length>.chars",
         "converters": "custom converters are not built yet",
         "signal.*": "signals are not built yet",
         "notification.*": "notifications are not built yet",
-        "heartbeat.*": "heartbeats are not built yet",
-        "topic.heartbeat.prefix": "heartbeats are not built yet",
         "topic.naming.strategy": "topics are named as the documents say; Java classes cannot be loaded here",
         "incremental.snapshot.*": "incremental snapshots are not built yet",
         "snapshot.mode.*": "configuration based and custom snapshots are not built yet",
         "snapshot.select.statement.overrides*": "snapshot query overrides are not built yet",
-        "skip.messages.without.change": "not built yet",
         "transforms*": "single message transforms belong to Kafka Connect",
     }
     """Documented properties that would be silently without effect: refused. A trailing ``*`` matches a prefix."""
@@ -276,9 +341,12 @@ class ConnectorConfig(BaseModel):
         problems: list[str] = []
         known = {str(f.alias): name for name, f in cls.model_fields.items()}
         kept: dict[str, Any] = {}
+        texts: dict[str, Any] = {}
         for key, value in properties.items():
             if key in known:
                 kept[key] = value
+            elif COLUMN_TEXT.fullmatch(key):
+                texts[key] = value
             elif (reason := _match(cls._table("IGNORED"), key)) is not None:
                 log.warning("Property %s is accepted and has no effect: %s.", key, reason)
             elif (reason := _match(cls._table("NOT_SUPPORTED"), key)) is not None:
@@ -292,6 +360,8 @@ class ConnectorConfig(BaseModel):
                 )
                 problems.append(f"{key}: unknown property{hint}")
         config: Self | None = None
+        if texts:
+            kept[COLUMN_TEXTS] = texts
         try:
             config = cls.model_validate(kept)
         except ValidationError as e:
@@ -368,6 +438,7 @@ class ConnectorConfig(BaseModel):
             if not isinstance(value, SecretStr):
                 field = type(self).model_fields[name]
                 shown[str(field.alias)] = sorted(value) if isinstance(value, frozenset) else value
+        shown |= shown.pop(COLUMN_TEXTS, {})
         return dict(sorted(shown.items()))
 
 

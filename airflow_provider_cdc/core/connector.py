@@ -32,7 +32,9 @@ from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import CdcError, CommitConflict, PositionLost, PrerequisiteError, SchemaConflict
 from airflow_provider_cdc.core.events import Heartbeat, LogBlock, LogItem, Rollback, SchemaChange, Truncate
 from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.heartbeat import Heartbeats
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.metrics import RunMetrics, Value
 from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory, rewrite_reason
@@ -56,6 +58,7 @@ class CaptureResult:
     :param events: change events committed by this run
     :param topics: topic → events
     :param batches: numbers of the batches committed
+    :param metrics: context → name → value; see :mod:`airflow_provider_cdc.core.metrics`
     """
 
     connector: str
@@ -65,6 +68,7 @@ class CaptureResult:
     topics: dict[str, int]
     batches: list[int]
     seconds: float
+    metrics: dict[str, dict[str, Value]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -158,8 +162,10 @@ class _Run:
     tables: CapturedTables = field(init=False)
     envelope: Envelope = field(init=False)
     offset: Offset = field(init=False)
+    heartbeats: Heartbeats = field(init=False)
     open: bool = False  # a transaction has begun that the batch must not be closed in
     committed_at: float = field(default_factory=time.monotonic)
+    metrics: RunMetrics = field(default_factory=RunMetrics)
 
     def __post_init__(self) -> None:
         c = self.capture
@@ -172,10 +178,11 @@ class _Run:
             self.lease,
             f"{self.lease.epoch}-{uuid.uuid4().hex[:12]}",
         )
-        self.history = SchemaHistory.replay(c._store.schema_history(c.name))
+        self.history = SchemaHistory.replay(self.metrics.history.recover(list(c._store.schema_history(c.name))))
         self.tables = CapturedTables(c._filters, self.history)
         self.envelope = Envelope(c._config, c._filters, c._source.connector, c._source.source_fields)
         self.offset = self.batcher.offset
+        self.heartbeats = Heartbeats(c._config, c._source, self._advance)
 
     def execute(self, run_for_s: float | None) -> None:
         stop, source = self.capture._stop, self.capture._source
@@ -187,6 +194,7 @@ class _Run:
                 if stop.requested or self.capture._config.snapshot_mode is SnapshotMode.INITIAL_ONLY:
                     return
                 if not self.offset.snapshot.pending:
+                    self.heartbeats.beat_if_due()
                     target = None if run_for_s is not None else source.current_position()
                     self._stream(self._at_least_all_snapshots(target))
                 if not self.offset.snapshot.pending or stop.due:
@@ -212,7 +220,13 @@ class _Run:
             topics=dict(topics),
             batches=[m.batch for m in self.batcher.committed],
             seconds=seconds,
+            metrics=self._metrics(),
         )
+
+    def _metrics(self) -> dict[str, dict[str, Value]]:
+        self.metrics.streaming.filtered = self.envelope.filtered
+        captured = [t for t in self.history.tables if self.capture._filters.table(t)]
+        return self.metrics.document(captured, self.capture._source.metrics())
 
     # -- what has to be read whole ------------------------------------------------------------------------------------
 
@@ -315,6 +329,7 @@ class _Run:
         return Snapshotter(
             c._source, c._filters, self.history, self.envelope, self.batcher,
             readers=c._config.snapshot_max_threads, group_rows=c._config.batch_max_rows,
+            order=c._config.snapshot_tables_order_by_row_count, metrics=self.metrics,
             stopped=lambda: c._stop.requested,
         )  # fmt: skip
 
@@ -362,6 +377,7 @@ class _Run:
                 return
             if not self.open:
                 self._commit_if_due()
+                self.heartbeats.beat_if_due()
                 if self.capture._stop.due:
                     return
             if time.monotonic() - shown > 5:
@@ -396,6 +412,7 @@ class _Run:
         batches, seq = self.envelope.encode(block, self.batcher.seq)
         for batch in batches:
             self.batcher.add(batch)
+        self.metrics.streaming.events(batches)
         self.batcher.seq = seq
         if not block.open:
             self.open = False
@@ -409,6 +426,7 @@ class _Run:
         batch = self.envelope.truncate(schema, self.batcher.seq + 1, item.ts_us, item.source, transaction)
         self.batcher.seq = batch.last_seq
         self.batcher.add(batch)
+        self.metrics.streaming.events([batch])
 
     def _schema_change(self, item: SchemaChange) -> None:
         """Record the change; read tables again where the log does not tell what became of their rows."""
@@ -441,9 +459,10 @@ class _Run:
         if applied:
             record = SchemaChangeRecord(
                 seq=self.batcher.seq + 1, ddl=item.ddl, database=item.database, position=item.position.to_json(),
-                ts_us=item.ts_us, source=item.source, changes=applied,
+                ts_us=item.ts_us, source=item.source, changes=applied, captured_us=time.time_ns() // 1000,
             )  # fmt: skip
             self.batcher.add_change(record, selected)
+            self.metrics.history.apply(record)
         wanted = self._readable(reread)
         for table in emptied:
             if table not in wanted:  # reading it again begins with that
@@ -498,6 +517,11 @@ class _Run:
         self.batcher.commit(self.offset)
         self.offset = self.batcher.offset
         self.committed_at = time.monotonic()
+
+    def _advance(self) -> None:
+        """Make the offset durable if that needs no batch."""
+        if self.batcher.empty:
+            self._commit()
 
     def _move(self, position: Position) -> None:
         self.offset = self.offset.model_copy(update={"position": position.to_json()})

@@ -24,6 +24,7 @@ from airflow_provider_cdc.core.events import OPERATIONS, TRUNCATE, UPDATE, LogBl
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.rows import (
     Selected,
+    changed_rows,
     check_keys,
     image_of,
     key_of,
@@ -74,6 +75,7 @@ class Envelope:
         self._config, self._filters, self._connector = config, filters, connector
         self._extra = source_fields
         self._selected: dict[int, tuple[TableSchema, Selected]] = {}
+        self.filtered = 0  # rows that no event was made of
         self._open: Counter[str] = Counter()  # events so far of a transaction that goes on in the next block, "" = all
         self._skipped = np.zeros(len(OPERATIONS), np.bool_)
         for code, letter in enumerate(OPERATIONS):
@@ -98,6 +100,7 @@ class Envelope:
         for rows in block.rows:
             check_keys(rows, self._select(rows.table), block)
         keep = [self._kept(rows) for rows in block.rows]
+        self.filtered += sum(int((~kept).sum()) for kept in keep if kept is not None)
         moved = [self._key_changes(rows) for rows in block.rows]
         weights = np.zeros(block.row_count, np.int64)
         for rows, kept, changed in zip(block.rows, keep, moved, strict=True):
@@ -255,10 +258,13 @@ class Envelope:
     # -- what is kept, what is split ----------------------------------------------------------------------------------
 
     def _kept(self, rows: RowBlock) -> npt.NDArray[np.bool_] | None:
-        """Mask of the rows whose operation is not skipped; ``None`` = all."""
-        if not self._config.skipped_operations:
+        """Mask of the rows that are not skipped; ``None`` = all."""
+        config = self._config
+        if not (config.skipped_operations or config.skip_messages_without_change):
             return None
         mask = ~self._skipped[rows.op]
+        if config.skip_messages_without_change:
+            mask &= (rows.op != UPDATE) | changed_rows(rows, self._select(rows.table))
         return None if mask.all() else mask
 
     def _key_changes(self, rows: RowBlock) -> npt.NDArray[np.bool_] | None:
@@ -292,6 +298,7 @@ class Envelope:
             key=tuple(position[name] for name in captured.key),
             image_type=full if len(images) == len(position) else pa.struct([full.field(i) for i in images]),
             key_type=row_struct(schema, only=captured.key) if captured.key else None,
+            maskings=self._filters.maskings(schema),
         )
         self._selected[id(schema)] = (schema, selected)
         return selected

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.schema import NOT_CAPTURED, TableId, TableSchema
+from airflow_provider_cdc.core.masking import Masking, Maskings
+from airflow_provider_cdc.core.schema import NOT_CAPTURED, Column, TableId, TableSchema
 
 
 class _Names:
@@ -44,6 +45,8 @@ class Filters:
         self._columns = (_matcher(config.column_include_list), _matcher(config.column_exclude_list))
         self._snapshot = _matcher(config.snapshot_include_collection_list)
         self._keys = _parse_keys(config.message_key_columns)
+        self._maskings = Maskings(config.column_texts)
+        self._told = _matcher(config.column_propagate_source_type), _matcher(config.datatype_propagate_source_type)
 
     def namespace(self, name: str) -> bool:
         """Whether tables of this database may be captured at all."""
@@ -74,8 +77,31 @@ class Filters:
                 where=f"columns of {schema.id}: {', '.join(c.name for c in readable) or 'none of a type that can be captured'}",
                 remedy="name columns of each captured table in the list, as <database>.<table>.<column>, or leave the table out",
             )
-        columns = tuple(c for c in readable if c.name in key or self.in_images(schema.id, c.name))
+        columns = tuple(
+            self._described(schema.id, c) for c in readable if c.name in key or self.in_images(schema.id, c.name)
+        )
         return schema.model_copy(update={"columns": columns, "key": key})
+
+    def maskings(self, schema: TableSchema) -> dict[int, Masking]:
+        """Number of a column → what becomes of its values in images.
+
+        :raises ConfigError: it is part of the key
+        """
+        return self._maskings.of(schema, _names(schema.id), self.key(schema))
+
+    def _described(self, table: TableId, column: Column) -> Column:
+        """The column, with its type in the database where that is to be told."""
+        declared, (columns, types) = column.declared, self._told
+        names = _names(table)
+        if not any(
+            (columns is not None and f"{name}.{column.name}" in columns)
+            or (types is not None and f"{name}.{declared.type_name}" in types)
+            for name in names
+        ):
+            return column
+        told = {"type": declared.type_name.upper(), "length": declared.length, "scale": declared.scale}
+        more = {f"__debezium.source.column.{name}": str(value) for name, value in told.items() if value is not None}
+        return column.model_copy(update={"parameters": column.parameters | more})
 
     def in_images(self, table: TableId, column: str) -> bool:
         """Whether the column lists let a column appear in ``before`` and ``after``."""

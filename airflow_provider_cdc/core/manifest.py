@@ -43,7 +43,11 @@ class DataFile(_Model):
 
 
 class SchemaChangeRecord(_Model):
-    """One DDL statement. ``seq`` is its place among the events of the connector."""
+    """One DDL statement. ``seq`` is its place among the events of the connector.
+
+    :param ts_us: when the database ran it
+    :param captured_us: when it was captured; 0 in what earlier releases wrote
+    """
 
     seq: int
     ddl: str
@@ -53,6 +57,7 @@ class SchemaChangeRecord(_Model):
     source: dict[str, Any] = Field(default_factory=dict)
     changes: list[TableChange]
     snapshot: bool = False
+    captured_us: int = 0
 
 
 class Manifest(_Model):

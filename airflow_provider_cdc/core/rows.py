@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.events import CREATE, DELETE, READ, TRUNCATE, UPDATE, LogBlock, RowBlock
+from airflow_provider_cdc.core.masking import Masking
 from airflow_provider_cdc.core.schema import TableSchema
 
 Mask = npt.NDArray[np.bool_]
@@ -30,16 +31,19 @@ class Selected:
     key: tuple[int, ...]
     image_type: pa.StructType
     key_type: pa.StructType | None
+    maskings: dict[int, Masking] = field(default_factory=dict)  # column → what becomes of its values in images
 
 
 def image_of(image: pa.StructArray | None, selected: Selected, n: int) -> pa.StructArray:
     """An image with the captured columns."""
     if image is None:
         return pa.nulls(n, selected.image_type)
-    if selected.images is None:
+    maskings = selected.maskings
+    if selected.images is None and not maskings:
         return image
     mask = image.is_null() if image.null_count else None
-    children = [image.field(i) for i in selected.images]
+    shown = range(image.type.num_fields) if selected.images is None else selected.images
+    children = [maskings[i](image.field(i)) if i in maskings else image.field(i) for i in shown]
     return pa.StructArray.from_arrays(children, fields=list(selected.image_type), mask=mask)
 
 
@@ -59,6 +63,42 @@ def key_of(rows: RowBlock, selected: Selected) -> pa.StructArray:
             assert image is not None
             children.append(image.field(i))
     return pa.StructArray.from_arrays(children, fields=list(selected.key_type))
+
+
+def changed_rows(rows: RowBlock, selected: Selected) -> Mask:
+    """Mask of the rows whose two images differ in a column of the key or of the images.
+
+    A value that the log has only in the image after is a new one.
+    """
+    changed = np.zeros(len(rows), np.bool_)
+    if rows.before is None or rows.after is None:
+        return ~changed
+    shown = range(len(rows.table.columns)) if selected.images is None else selected.images
+    for i in {*shown, *selected.key}:
+        differs = _differs(rows.before.field(i), rows.after.field(i))
+        if rows.unavailable_after is not None:
+            differs &= ~rows.unavailable_after[i]
+        if rows.unavailable_before is not None:
+            told = True if rows.unavailable_after is None else ~rows.unavailable_after[i]
+            differs |= rows.unavailable_before[i] & told
+        changed |= differs
+    return changed
+
+
+def _differs(before: pa.Array, after: pa.Array) -> Mask:
+    """Mask of the values that are not the same. Floats are compared by their bits: 0.0 is not -0.0, NaN is itself."""
+    kind = before.type
+    if pa.types.is_null(kind):
+        return np.zeros(len(before), np.bool_)
+    if pa.types.is_struct(kind) or pa.types.is_list(kind):
+        pairs = zip(before.to_pylist(), after.to_pylist(), strict=True)
+        return np.array([repr(old) != repr(new) for old, new in pairs], np.bool_)
+    if pa.types.is_floating(kind):
+        bits = pa.int64() if pa.types.is_float64(kind) else pa.int32()
+        before, after = before.view(bits), after.view(bits)
+    differs = pc.coalesce(pc.not_equal(before, after), pc.xor(before.is_null(), after.is_null()))
+    mask: Mask = differs.to_numpy(zero_copy_only=False)
+    return mask
 
 
 def take(rows: RowBlock, index: npt.NDArray[np.int64]) -> RowBlock:

@@ -19,10 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_cdc.core.batch import Batcher
+from airflow_provider_cdc.core.config import RowCountOrder
 from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.events import LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.metrics import RunMetrics, SnapshotSeen
 from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
 from airflow_provider_cdc.core.schema import TableChange, TableId
 from airflow_provider_cdc.core.schema_history import SchemaHistory
@@ -43,6 +45,7 @@ class Snapshotter:
     :param readers: parallel readers on one view
     :param group_rows: tables are read, and committed, in groups of about this many rows
     :param stopped: whether the run was asked to end
+    :param order: of the tables by their size
     """
 
     def __init__(
@@ -56,10 +59,14 @@ class Snapshotter:
         readers: int,
         group_rows: int,
         stopped: Callable[[], bool] = lambda: False,
+        order: RowCountOrder = RowCountOrder.DISABLED,
+        metrics: RunMetrics | None = None,
     ) -> None:
         self._source, self._filters = source, filters
         self._history, self._envelope, self._batcher = history, envelope, batcher
         self._readers, self._group_rows, self._stopped = readers, group_rows, stopped
+        self._order, self._metrics = order, metrics or RunMetrics()
+        self._seen = SnapshotSeen()
 
     def run(
         self, offset: Offset, *, data: bool, at: Position | None = None, only: Collection[str] | None = None
@@ -72,6 +79,16 @@ class Snapshotter:
         :raises Stopped: the run was asked to end; tables that were complete before are committed
         """
         names = [name for name in offset.snapshot.pending if only is None or name in only]
+        self._seen = self._metrics.reading(len(names))
+        try:
+            offset = self._run(offset, names, data, at)
+        except BaseException:
+            self._seen.end(aborted=True)
+            raise
+        self._seen.end()
+        return offset
+
+    def _run(self, offset: Offset, names: list[str], data: bool, at: Position | None) -> Offset:
         known = {str(t): t for t in self._source.discover()}
         tables = [known[name] for name in names if name in known]
         with self._source.snapshot(tables, readers=self._readers) as session:
@@ -84,11 +101,13 @@ class Snapshotter:
             for group in self._groups(session, tables, wanted):
                 for table in group:
                     self._structure(session, table)
+                    self._seen.rows.setdefault(str(table), 0)
                     if table in wanted and offset.snapshot.pending[str(table)]:
                         self._truncate(session, table)
                 self._read(session, [chunk for chunks in group.values() for chunk in chunks])
                 offset = _done(offset, map(str, group), place)
                 self._batcher.commit(offset)
+                self._seen.remaining = len(offset.snapshot.pending.keys() & set(names))
         return self._batcher.offset
 
     def _gone(self, offset: Offset, names: list[str], session: SnapshotSession, place: dict[str, Any]) -> Offset:
@@ -111,10 +130,7 @@ class Snapshotter:
         """Tables with their chunks, several small ones together; those of which no row is read go with the first."""
         group: dict[TableId, list[Chunk]] = {t: [] for t in tables if t in session.schemas and t not in wanted}
         rows = 0
-        for table in tables:
-            if table not in wanted:
-                continue
-            chunks = session.chunks(table)
+        for table, chunks in self._ordered(session, [t for t in tables if t in wanted]):
             size = sum(c.rows for c in chunks)
             if rows and rows + size > self._group_rows:
                 yield group
@@ -123,6 +139,14 @@ class Snapshotter:
             rows += size
         yield group
 
+    def _ordered(self, session: SnapshotSession, tables: list[TableId]) -> Iterator[tuple[TableId, list[Chunk]]]:
+        """Tables with their chunks, by estimated rows where that is configured."""
+        cut = ((table, session.chunks(table)) for table in tables)
+        if self._order is RowCountOrder.DISABLED:
+            return cut
+        down = self._order is RowCountOrder.DESCENDING
+        return iter(sorted(cut, key=lambda pair: sum(chunk.rows for chunk in pair[1]), reverse=down))
+
     def _structure(self, session: SnapshotSession, table: TableId) -> None:
         known = self._history.get(table)
         kind: Literal["ALTER", "CREATE"] = "ALTER" if known is not None else "CREATE"
@@ -130,13 +154,14 @@ class Snapshotter:
         if change is None or change.table is None:
             return
         record = self._record(session, table, change)
+        self._metrics.history.apply(record)
         self._batcher.add_change(record, {self._envelope.topic(table): self._envelope.selected(change.table)})
 
     def _record(self, session: SnapshotSession, table: TableId, change: TableChange) -> SchemaChangeRecord:
         return SchemaChangeRecord(
             seq=self._batcher.seq + 1, ddl=session.ddl.get(table, ""), database=table.database,
             position=session.position.to_json(), ts_us=session.ts_us, source=dict(session.source), changes=[change],
-            snapshot=True,
+            snapshot=True, captured_us=time.time_ns() // 1000,
         )  # fmt: skip
 
     def _truncate(self, session: SnapshotSession, table: TableId) -> None:
@@ -159,6 +184,8 @@ class Snapshotter:
             batches, self._batcher.seq = self._envelope.encode(block, self._batcher.seq, snapshot="true")
             for batch in batches:
                 self._batcher.add(batch)
+            self._seen.events(batches)
+            self._seen.rows[str(rows.table.id)] = self._seen.rows.get(str(rows.table.id), 0) + len(rows)
             done += len(rows)
             if time.monotonic() - shown > 5:
                 shown = time.monotonic()

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.events import LogItem, RowBlock
+from airflow_provider_cdc.core.forms import EventForm
+from airflow_provider_cdc.core.metrics import Value
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 
@@ -112,9 +114,11 @@ class Source(abc.ABC):
 
     :cvar Config: the source's configuration model
     :cvar connector: the documented ``source.connector`` value
+    :cvar FORMS: name → a form of its events beside the usual one
     """
 
     Config: ClassVar[type[ConnectorConfig]] = ConnectorConfig
+    FORMS: ClassVar[Mapping[str, EventForm]] = MappingProxyType({})
     connector: str
 
     @abc.abstractmethod
@@ -167,6 +171,13 @@ class Source(abc.ABC):
         :raises SchemaConflict: rows do not fit the table's schema and the catalogue does not explain them
         """
 
+    @abc.abstractmethod
+    def execute(self, statement: str) -> None:
+        """Run a statement of the user's, by itself, and commit it (``heartbeat.action.query``).
+
+        :raises CdcError: it fails
+        """
+
     @property
     @abc.abstractmethod
     def source_fields(self) -> list[pa.Field]:
@@ -175,6 +186,14 @@ class Source(abc.ABC):
         Whether a field may be null is the document's "optional"; the JSON form's schemas say it again. Texts of all kinds, such
         as statements, have the metadata :data:`VARIED`.
         """
+
+    def metrics(self) -> Mapping[str, Value]:
+        """What the source tells of the stream that it reads, or has read last, besides the metrics that every source has.
+
+        Names are documented ones where there are such, and never those of :mod:`airflow_provider_cdc.core.metrics`, but for
+        ``NumberOfEventsFiltered``: changes that the source itself left out, which are added. May be asked at any time.
+        """
+        return {}
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -112,6 +112,10 @@ class CaptureOperator(ConnectorFields, BaseOperator):
             "topics": topics,
             "batches": batches,
             "seconds": round(result.seconds, 3),
+            "metrics": {
+                context: {name: value for name, value in found.items() if not isinstance(value, list | dict)}
+                for context, found in result.metrics.items()
+            },
         }
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from airflow_provider_cdc.changelog.values import as_integers, column_schema, converter, placeholder
 from airflow_provider_cdc.core.schema import GEOMETRY, Column, Declared
 
+ZONED = "io.debezium.time.ZonedTimestamp"
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
@@ -243,6 +244,47 @@ def test_a_default_of_nanoseconds_is_a_number() -> None:
     declared = Declared(default="1970-01-01 00:00:01.000000007")
     column = Column(name="c", type="timestamp[ns]", semantic="io.debezium.time.NanoTimestamp", declared=declared)
     assert column_schema(column)["default"] == 1_000_000_007
+
+
+@pytest.mark.parametrize(
+    ("type_", "semantic", "digits", "text", "shown"),
+    [
+        ("bool", None, None, "1", True), ("bool", None, None, "0", False), ("bool", None, None, "yes", None),
+        ("date32[day]", "io.debezium.time.Date", None, "2021-01-02 00:00:00", 18629),
+        ("string", ZONED, 3, "2021-01-02 03:04:05.1 +01:00", "2021-01-02T03:04:05.100+01:00"),
+        ("string", ZONED, 0, "2021-01-02 03:04:05.000 +00:00", "2021-01-02T03:04:05Z"),
+        ("string", ZONED, 3, "2021-01-02 03:04:05.1", None),
+        ("timestamp[us, tz=UTC]", ZONED, 6, "2021-01-02 03:04:05.1 +01:00", "2021-01-02T02:04:05.100000Z"),
+        ("timestamp[ns, tz=UTC]", ZONED, 9, "1969-12-31 23:59:59.000000001 -01:00", "1970-01-01T00:59:59.000000001Z"),
+        ("int64", "io.debezium.time.MicroDuration", None, "+01-02", 14 * 2_629_800_000_000),
+        ("int64", "io.debezium.time.MicroDuration", None, "-1 02:03:04.5", -93_784_500_000),
+        ("string", "io.debezium.time.Interval", None, "-01-02", "P-1Y-2M0DT0H0M0S"),
+        ("string", "io.debezium.time.Interval", None, "+01 02:03:04.500000", "P0Y0M1DT2H3M4.5S"),
+        ("int64", "io.debezium.time.MicroDuration", None, "soon", None),
+    ],
+)  # fmt: skip
+def test_a_default_has_the_form_of_the_values(
+    type_: str, semantic: str | None, digits: int | None, text: str, shown: Any
+) -> None:
+    column = Column(name="c", type=type_, semantic=semantic, declared=Declared(default=text, length=digits))
+    assert column_schema(column).get("default") == shown
+
+
+@pytest.mark.parametrize(
+    ("type_", "semantic", "shown"),
+    [
+        ("timestamp[us]", "io.debezium.time.MicroTimestamp", 0), ("timestamp[ns]", "io.debezium.time.NanoTimestamp", 0),
+        ("date32[day]", "io.debezium.time.Date", 0), ("string", ZONED, "1970-01-01T00:00:00Z"),
+        ("timestamp[us, tz=UTC]", ZONED, "1970-01-01T00:00:00Z"), ("int64", None, None), ("string", None, None),
+    ],
+)  # fmt: skip
+def test_a_moment_that_is_computed_is_the_first_of_1970_where_null_is_not_allowed(
+    type_: str, semantic: str | None, shown: Any
+) -> None:
+    declared = Declared(default="CURRENT_TIMESTAMP", default_is_expression=True, length=6)
+    column = Column(name="c", type=type_, semantic=semantic, declared=declared)
+    assert "default" not in column_schema(column)
+    assert column_schema(column.model_copy(update={"nullable": False})).get("default") == shown
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,15 @@ class MemoryDatabase:
         self._rows: dict[TableId, list[Row]] = {}
         self._sparse: dict[TableId, frozenset[str]] = {}
         self.clock: Callable[[], int] = _now_us
+        self.executed: list[str] = []
+        self.on_execute: Callable[[str], None] | None = None
         DATABASES[name] = self
+
+    def execute(self, statement: str) -> None:
+        """Keep a statement in ``executed``, and have ``on_execute`` do what it means: there is no SQL here."""
+        self.executed.append(statement)
+        if self.on_execute is not None:
+            self.on_execute(statement)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

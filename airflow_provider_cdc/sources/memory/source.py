@@ -83,6 +83,9 @@ class MemorySource(Source):
             yield from self._items(entry, at, tables)
             at += 1
 
+    def execute(self, statement: str) -> None:
+        self._db.execute(statement)
+
     @property
     def source_fields(self) -> list[pa.Field]:
         return [pa.field("entry", pa.int64(), nullable=False), pa.field("row", pa.int32(), nullable=False)]

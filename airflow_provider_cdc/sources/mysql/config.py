@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 
 from airflow_provider_cdc.core.config import ConnectionForm, ConnectorConfig, Patterns
 
@@ -155,16 +155,19 @@ class MySqlConfig(ConnectorConfig):
         "event.processing.failure.handling.mode": "an event that cannot be read is always an error",
         "event.converting.failure.handling.mode": "a value that cannot be read is always an error",
         "inconsistent.schema.handling.mode": "rows of an unknown table are looked up in the catalogue, or an error",
-        "snapshot.tables.order.by.row.count": "not built yet",
         "snapshot.locking.mode.*": "custom locking modes cannot be loaded here",
         "snapshot.query.mode*": "custom snapshot queries are not built yet",
         "guardrail.*": "not built yet",
-        "field.name.adjustment.mode": "not built yet",
-        "schema.name.adjustment.mode": "not built yet",
         "custom.*": "not built yet",
         "driver.*": "there is no JDBC driver to pass properties to",
         "streaming.delay.ms": "the snapshot's offset is durable before streaming begins",
     }
+
+    @model_validator(mode="after")
+    def _hides_everywhere(self) -> Self:
+        if self.column_texts and self.include_query:
+            raise ValueError(f"include.query: the statements would show what {', '.join(self.column_texts)} hides")
+        return self
 
     @classmethod
     def from_connection(

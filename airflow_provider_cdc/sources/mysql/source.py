@@ -119,6 +119,16 @@ class MySqlSource(Source):
     def _database_charset(self, database: str) -> str | None:
         return self._catalogued(lambda c: c.database_charset(database))
 
+    def execute(self, statement: str) -> None:
+        with translated(self._config, statement):
+            connection = connect(self._config)
+            try:
+                with connection.cursor() as cursor:
+                    cursor.execute(statement)
+                connection.commit()
+            finally:
+                connection.close()
+
     @property
     def source_fields(self) -> list[pa.Field]:
         return [

@@ -187,6 +187,13 @@ def test_documented_defaults() -> None:
     assert not config.include_query
 
 
+def test_a_hidden_column_and_the_statements_that_show_it_exclude_each_other(mysql97: Any) -> None:
+    hidden = {"column.mask.with.3.chars": "shop.customers.name"}
+    assert _config(mysql97, **hidden).column_texts == {"column.mask.with.3.chars": ("shop.customers.name",)}
+    with pytest.raises(ConfigError, match=r"would show what column\.mask\.with\.3\.chars hides"):
+        _config(mysql97, **hidden, include_query=True)
+
+
 @pytest.mark.parametrize("what", ["database", "table", "column"])
 def test_only_one_of_an_include_and_an_exclude_list_may_be_set(what: str) -> None:
     lists = {f"{what}.include.list": "a.*", f"{what}.exclude.list": "b.*"}

@@ -1,0 +1,68 @@
+"""Names of fields and schemas in the JSON form, where Avro shall be able to read them (``schema.name.adjustment.mode``,
+``field.name.adjustment.mode``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from airflow_provider_cdc.core.config import NameAdjustment
+from airflow_provider_cdc.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What becomes of names."""
+
+    schemas: NameAdjustment = NameAdjustment.AVRO
+    fields: NameAdjustment = NameAdjustment.NONE
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Self:
+        """:param config: of a manifest"""
+        schemas = config.get("schema.name.adjustment.mode", NameAdjustment.AVRO)
+        return cls(
+            NameAdjustment(schemas), NameAdjustment(config.get("field.name.adjustment.mode", NameAdjustment.NONE))
+        )
+
+    def schema(self, name: str) -> str:
+        """The name of a schema; its dots stay."""
+        return ".".join(adjusted(part, self.schemas) for part in name.split("."))
+
+    def field(self, name: str) -> str:
+        """The name of a field."""
+        return adjusted(name, self.fields)
+
+    def distinct(self, columns: Iterable[str], table: object) -> dict[str, str]:
+        """Column → field.
+
+        :raises ConfigError: two columns would have one name
+        """
+        found: dict[str, str] = {}
+        for column in columns:
+            other = next((c for c, name in found.items() if name == self.field(column)), None)
+            if other is not None:
+                raise ConfigError(
+                    f"field.name.adjustment.mode={self.fields} makes the same name of the columns {other} and {column}.",
+                    where=str(table),
+                    safe="The change log has both columns under their own names.",
+                    remedy="use avro_unicode, which keeps names distinct, or leave one of them out with column.exclude.list",
+                )
+            found[column] = self.field(column)
+        return found
+
+
+def adjusted(name: str, mode: NameAdjustment) -> str:
+    """A name as Avro allows it.
+
+    >>> adjusted("PART#", NameAdjustment.AVRO), adjusted("PART_#", NameAdjustment.AVRO_UNICODE)
+    ('PART_', 'PART_u005f_u0023')
+    """
+    if mode is NameAdjustment.AVRO:
+        name = re.sub(r"[^A-Za-z0-9_]", "_", name)
+        return f"_{name}" if name[:1].isdigit() else name
+    if mode is NameAdjustment.AVRO_UNICODE:
+        return re.sub(r"^[0-9]|[^A-Za-z0-9]", lambda m: f"_u{ord(m[0]):04x}", name)
+    return name

@@ -1,0 +1,49 @@
+"""Heartbeats: on a quiet database the offset moves on all the same, and a statement of the user's keeps its log moving.
+
+See "Heartbeats" of the Debezium connector documents, ``heartbeat.interval.ms`` and ``heartbeat.action.query``. Offsets are in the state
+tables, so a heartbeat is no record: it makes the offset durable.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.source import Source
+
+log = logging.getLogger(__name__)
+
+
+class Heartbeats:
+    """Says when one is due: as soon as a run begins to stream, then by ``heartbeat.interval.ms``.
+
+    :param commit: makes the offset durable where there is nothing to capture
+    """
+
+    def __init__(
+        self,
+        config: ConnectorConfig,
+        source: Source,
+        commit: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._interval_s = config.heartbeat_interval_ms / 1000
+        self._query = config.heartbeat_action_query
+        self._source, self._commit, self._clock = source, commit, clock
+        self._last: float | None = None
+
+    def beat_if_due(self) -> None:
+        """To be called between two transactions, when there is an offset.
+
+        :raises CdcError: the statement fails
+        """
+        now = self._clock()
+        if not self._interval_s or (self._last is not None and now - self._last < self._interval_s):
+            return
+        self._last = now
+        self._commit()
+        if self._query:
+            log.debug("Heartbeat: %s", self._query)
+            self._source.execute(self._query)

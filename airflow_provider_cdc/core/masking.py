@@ -1,0 +1,73 @@
+"""Texts that are hidden or cut before they are written anywhere (``column.mask.with.<length>.chars``,
+``column.truncate.to.<length>.chars``)."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_cdc.core.config import COLUMN_TEXT
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+Masking = Callable[["pa.Array"], "pa.Array"]
+_TEXT_TYPES = {-16, -15, -9, -1, 1, 12, 2005, 2011}
+"""JDBC types of character columns."""
+
+
+class Maskings:
+    """The properties of one connector, compiled.
+
+    :param properties: name → patterns of columns, ``<database>.<table>.<column>``
+    """
+
+    def __init__(self, properties: Mapping[str, Sequence[str]]) -> None:
+        self._rules = [
+            (name, _masking(name), [re.compile(p, re.IGNORECASE) for p in patterns])
+            for name, patterns in properties.items()
+        ]
+
+    def of(self, schema: TableSchema, names: Sequence[TableId | str], key: Sequence[str]) -> dict[int, Masking]:
+        """Number of a column → what becomes of its values. Of several properties for a column the first one counts.
+
+        :param names: of the table, as patterns may write them
+        :param key: the columns that the table's rows are told apart by
+        :raises ConfigError: a column of the key would be changed: rows could not be told apart any more
+        """
+        found: dict[int, Masking] = {}
+        for i, column in enumerate(schema.columns):
+            for name, masking, patterns in self._rules:
+                if i in found or not any(p.fullmatch(f"{n}.{column.name}") for p in patterns for n in names):
+                    continue
+                if column.name in key:
+                    raise ConfigError(
+                        f"{name}: {schema.id}.{column.name} is part of the key, by which rows are told apart.",
+                        where=f"table {schema.id}",
+                        remedy="leave the column out of the property; message.key.columns can name another key",
+                    )
+                if column.type == "string" and column.declared.jdbc_type in _TEXT_TYPES:
+                    found[i] = masking
+                else:
+                    log.warning("%s does not hide %s.%s: it is not a column of texts.", name, schema.id, column.name)
+        return found
+
+
+def _masking(name: str) -> Masking:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    match = COLUMN_TEXT.fullmatch(name)
+    if match is None:
+        raise ConfigError(f"{name} is neither column.mask.with.<length>.chars nor column.truncate.to.<length>.chars.")
+    length = int(match[2])
+    if match[1] == "mask.with":
+        stars = pa.scalar("*" * length)
+        return lambda values: pc.if_else(values.is_valid(), stars, pa.scalar(None, pa.string()))
+    return lambda values: pc.utf8_slice_codeunits(values, 0, length)

@@ -1,0 +1,184 @@
+"""What a run does, in numbers, under the names of the documents (Debezium connector documents, "Monitoring").
+
+There are three contexts, as there: ``snapshot``, only where the run read tables, ``streaming`` and ``schema-history``. What is of one
+database alone comes from :meth:`airflow_provider_cdc.core.source.Source.metrics` and is part of ``streaming``. Numbers of event queues
+are missing, because there are none.
+
+    >>> capture.run().metrics["streaming"]["TotalNumberOfUpdateEventsSeen"]
+    12
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.envelope import EventBatch
+    from airflow_provider_cdc.core.manifest import SchemaChangeRecord
+
+Value = bool | int | float | str | list[str] | dict[str, int] | dict[str, str]
+"""A metric: fit for JSON."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """The events of one context.
+
+    :ivar filtered: rows of captured tables of which ``skipped.operations`` and the like made no event
+    :ivar behind_ms: how long after it was made at the source the last event was captured; clocks may differ
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    filtered: int = 0
+    last: str = ""
+    at: float | None = None
+    behind_ms: int = 0
+
+    def events(self, batches: Sequence[EventBatch]) -> None:
+        """Events that were made."""
+        for batch in batches:
+            self.counts.update(batch.counts)
+        if batches:
+            batch = max(batches, key=lambda b: b.last_seq)
+            last = batch.events.slice(batch.events.num_rows - 1).select(["op", "source"]).to_pylist()[0]
+            self.last = f"{batch.topic} {last['op']} seq {batch.last_seq}"
+            self.behind_ms = max(int(time.time() * 1000) - int(last["source"]["ts_ms"]), 0)
+            self.at = time.monotonic()
+
+    def document(self, tables: Iterable[object]) -> dict[str, Value]:
+        """What both contexts have.
+
+        :param tables: that are captured
+        """
+        return {
+            "LastEvent": self.last,
+            "MilliSecondsSinceLastEvent": -1 if self.at is None else _ms(time.monotonic() - self.at),
+            "TotalNumberOfEventsSeen": self.counts.total(),
+            "NumberOfEventsFiltered": self.filtered,
+            "CapturedTables": sorted(map(str, tables)),
+        }
+
+
+@dataclass(slots=True)
+class SnapshotSeen(Seen):
+    """The tables that a run read."""
+
+    tables: int = 0
+    remaining: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+    ended: float | None = None
+    aborted: bool = False
+
+    def begin(self, tables: int) -> None:
+        self.tables += tables
+        self.remaining = tables
+        self.ended, self.aborted = None, False
+
+    def end(self, *, aborted: bool = False) -> None:
+        self.ended, self.aborted = time.monotonic(), aborted
+
+    def snapshot(self, tables: Iterable[object]) -> dict[str, Value]:
+        """See :meth:`document`, and what only a snapshot has."""
+        return self.document(tables) | {
+            "TotalTableCount": self.tables,
+            "RemainingTableCount": self.remaining,
+            "SnapshotRunning": self.ended is None,
+            "SnapshotAborted": self.aborted,
+            "SnapshotCompleted": self.ended is not None and not self.aborted,
+            "SnapshotDurationInSeconds": int((self.ended or time.monotonic()) - self.began),
+            "RowsScanned": dict(self.rows),
+        }
+
+
+@dataclass(slots=True)
+class HistorySeen:
+    """The schema history: what was read of it at the start, and what was added to it."""
+
+    started: int = field(default_factory=lambda: int(time.time()))
+    recovered: int = 0
+    applied: int = 0
+    last_recovered: str = ""
+    last_applied: str = ""
+    recovered_at: float | None = None
+    applied_at: float | None = None
+
+    def recover(self, records: list[SchemaChangeRecord]) -> list[SchemaChangeRecord]:
+        """Changes that were read."""
+        if records:
+            self.recovered, self.last_recovered, self.recovered_at = (
+                len(records),
+                _change(records[-1]),
+                time.monotonic(),
+            )
+            self.applied, self.last_applied, self.applied_at = self.recovered, self.last_recovered, self.recovered_at
+        return records
+
+    def apply(self, record: SchemaChangeRecord) -> None:
+        """A change that was made."""
+        self.applied, self.last_applied, self.applied_at = self.applied + 1, _change(record), time.monotonic()
+
+    def document(self) -> dict[str, Value]:
+        now = time.monotonic()
+        return {
+            "Status": "RUNNING",
+            "RecoveryStartTime": self.started,
+            "ChangesRecovered": self.recovered,
+            "ChangesApplied": self.applied,
+            "MilliSecondsSinceLastRecoveredChange": -1 if self.recovered_at is None else _ms(now - self.recovered_at),
+            "MilliSecondsSinceLastAppliedChange": -1 if self.applied_at is None else _ms(now - self.applied_at),
+            "LastRecoveredChange": self.last_recovered,
+            "LastAppliedChange": self.last_applied,
+        }
+
+
+@dataclass(slots=True)
+class RunMetrics:
+    """Of one run."""
+
+    streaming: Seen = field(default_factory=Seen)
+    history: HistorySeen = field(default_factory=HistorySeen)
+    snapshot: SnapshotSeen | None = None
+
+    def reading(self, tables: int) -> SnapshotSeen:
+        """A snapshot of so many tables begins."""
+        if self.snapshot is None:
+            self.snapshot = SnapshotSeen()
+        self.snapshot.begin(tables)
+        return self.snapshot
+
+    def document(self, tables: Iterable[object], source: Mapping[str, Value]) -> dict[str, dict[str, Value]]:
+        """By context and name.
+
+        :param tables: that are captured
+        :param source: what the source tells of itself
+        """
+        names, counts = list(tables), self.streaming.counts
+        streaming = self.streaming.document(names) | {
+            "TotalNumberOfCreateEventsSeen": counts["c"],
+            "TotalNumberOfUpdateEventsSeen": counts["u"],
+            "TotalNumberOfDeleteEventsSeen": counts["d"],
+            "MilliSecondsBehindSource": self.streaming.behind_ms,
+            "Connected": True,
+        }
+        filtered = source.get("NumberOfEventsFiltered", 0)
+        assert isinstance(filtered, int)
+        found = {
+            "streaming": streaming | dict(source) | {"NumberOfEventsFiltered": self.streaming.filtered + filtered},
+            "schema-history": self.history.document(),
+        }
+        return found if self.snapshot is None else {"snapshot": self.snapshot.snapshot(names)} | found
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _change(record: SchemaChangeRecord) -> str:
+    """Tables and statement of a schema change, not too long."""
+    tables = ", ".join(str(c.id) for c in record.changes)
+    return f"{tables}: {record.ddl}"[:500]

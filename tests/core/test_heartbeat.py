@@ -1,0 +1,110 @@
+"""Heartbeats: the offset moves on where there is nothing to capture, and a statement keeps a quiet log moving."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.heartbeat import Heartbeats
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from tests.support.connectors import memory_connector
+
+
+class _Source:
+    def __init__(self) -> None:
+        self.executed: list[str] = []
+
+    def execute(self, statement: str) -> None:
+        self.executed.append(statement)
+
+
+def _beats(at: list[float], **properties: Any) -> tuple[int, list[str]]:
+    """How often a heartbeat was made, and what was run, when it was asked for at some moments."""
+    source, commits, moments = _Source(), [], iter(at)
+    config = ConnectorConfig.parse({"topic.prefix": "p", **properties})
+    heartbeats = Heartbeats(config, source, lambda: commits.append(1), lambda: next(moments))  # type: ignore[arg-type]
+    for _ in at:
+        heartbeats.beat_if_due()
+    return len(commits), source.executed
+
+
+def test_a_heartbeat_is_due_at_once_and_then_by_the_interval() -> None:
+    query = {"heartbeat.interval.ms": 1000, "heartbeat.action.query": "q"}
+    assert _beats([5.0, 5.5, 5.9, 6.1, 6.9, 7.2], **query) == (3, ["q"] * 3)
+    assert _beats([5.0, 5.5, 6.1], **{"heartbeat.interval.ms": 1000}) == (2, [])
+    assert _beats([5.0, 60.0, 3600.0]) == (0, [])
+
+
+@pytest.fixture
+def quiet() -> MemoryDatabase:
+    """A captured table, and one of heartbeats which is not."""
+    database = MemoryDatabase("quiet")
+    for table in ("captured", "beats"):
+        database.create_table(f"shop.{table}", {"id": "int64!"}, key=("id",))
+    return database
+
+
+def _insert(database: MemoryDatabase, table: str, number: int) -> None:
+    with database.transaction() as t:
+        t.insert(f"shop.{table}", {"id": number})
+
+
+def _connector(database: MemoryDatabase, folder: Path, **properties: Any) -> Any:
+    return memory_connector(database, folder, table_include_list="shop.captured", batch_max_ms=600_000, **properties)
+
+
+def test_the_offset_of_a_quiet_table_moves_on(quiet: MemoryDatabase, tmp_path: Path) -> None:
+    connector = _connector(quiet, tmp_path, heartbeat_interval_ms=50)
+    connector.capture()
+    before, seen = connector.store.load("test").offset, []
+    _insert(quiet, "beats", 1)
+    advance = type(connector.store).advance
+
+    def watched(store: Any, lease: Any, expected: Any, offset: Any) -> Any:
+        seen.append(offset.position)
+        return advance(store, lease, expected, offset)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(connector.store), "advance", watched)
+        connector.capture(run_for_s=0.5)
+    assert seen
+    after = connector.store.load("test").offset
+    assert after.position != before.position
+    assert after.batch == before.batch
+
+
+def test_the_statement_is_run_in_every_run_and_what_it_writes_is_captured(
+    quiet: MemoryDatabase, tmp_path: Path
+) -> None:
+    quiet.on_execute = lambda statement: _insert(quiet, "captured", len(quiet.executed))
+    connector = _connector(
+        quiet, tmp_path, heartbeat_interval_ms=600_000, heartbeat_action_query="insert into captured"
+    )
+    assert connector.capture().events == 1
+    assert connector.capture().events == 1
+    assert quiet.executed == ["insert into captured"] * 2
+    assert connector.rows("shop.captured") == [{"id": 1}, {"id": 2}]
+
+
+def test_no_heartbeat_comes_before_the_snapshot(quiet: MemoryDatabase, tmp_path: Path) -> None:
+    _insert(quiet, "captured", 1)
+    connector = _connector(quiet, tmp_path, heartbeat_interval_ms=600_000, heartbeat_action_query="q")
+    offsets = []
+    quiet.on_execute = lambda statement: offsets.append(connector.store.load("test").offset)
+    connector.capture()
+    assert [offset.snapshot.pending for offset in offsets] == [{}]
+    assert offsets[0].position is not None
+
+
+def test_without_an_interval_the_statement_is_never_run(quiet: MemoryDatabase, tmp_path: Path) -> None:
+    _connector(quiet, tmp_path, heartbeat_action_query="q").capture()
+    assert quiet.executed == []
+
+
+def test_a_negative_interval_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"heartbeat\.interval\.ms"):
+        ConnectorConfig.parse({"topic.prefix": "p", "heartbeat.interval.ms": -1})
