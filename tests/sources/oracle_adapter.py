@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
 
+import pytest
+
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.sources.oracle import stream, taking
 from dev.servers import Oracle
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
 from tests.support.connectors import Connector
+from tests.support.oracle_real import RealOracle
 
 KINDS = {INT: "NUMBER(9)", LONG: "NUMBER(18)", TEXT: "VARCHAR2(200)"}
 _numbers = itertools.count(1)
 
 
-def oracle_connector(server: Oracle, folder: Path, **properties: Any) -> Connector:
+def oracle_connector(server: Oracle | RealOracle, folder: Path, **properties: Any) -> Connector:
     """A connector on a server; properties with underscores for dots."""
     secrets = {
         "database.hostname": server.host, "database.port": server.port, "database.user": server.user,
@@ -42,13 +45,16 @@ class OracleAdapter(Adapter):
     """Each transaction is written by the next instance of a cluster.
 
     :param stack: closed at the end of the test, with all schemas of the adapter
+    :param traceable: structures change only in ways after which rows from before can be read without the dictionary of then
     :param properties: of every connector, unless a test says otherwise; with underscores for dots
     """
 
     kind: ClassVar[str] = "oracle"
 
-    def __init__(self, server: Oracle, stack: ExitStack, **properties: Any) -> None:
-        self.server, self._stack, self._properties = server, stack, properties
+    def __init__(
+        self, server: Oracle | RealOracle, stack: ExitStack, *, traceable: bool = False, **properties: Any
+    ) -> None:
+        self.server, self._stack, self._traceable, self._properties = server, stack, traceable, properties
         self._instances = itertools.cycle(range(1, len(server.nodes) + 1))
         self.namespace = f"SUITE_{next(_numbers)}"
         server.admin(
@@ -70,6 +76,7 @@ class OracleAdapter(Adapter):
     def create_sparse(
         self, table: str, columns: Mapping[str, str], key: tuple[str, ...], sparse: tuple[str, ...]
     ) -> bool:
+        self._properties = self._properties | {"lob_enabled": True}
         self._create(table, {n: "CLOB" if n in sparse else KINDS[k] for n, k in columns.items()}, key)
         return True
 
@@ -96,7 +103,7 @@ class OracleAdapter(Adapter):
             return sorted((dict(zip(names, row, strict=True)) for row in cursor), key=repr)
 
     def add_column(self, table: str, name: str, kind: str, value: Any = None) -> None:
-        default = "" if value is None else f" DEFAULT {value}"
+        default = "" if value is None else f" DEFAULT {value}{' NOT NULL' if self._traceable else ''}"
         self.sql(f'ALTER TABLE "{table}" ADD ("{name}" {KINDS[kind]}{default})')
 
     def drop_column(self, table: str, name: str) -> None:
@@ -108,6 +115,14 @@ class OracleAdapter(Adapter):
     def change_column(self, table: str, name: str, kind: str) -> None:
         if kind != TEXT:
             self.sql(f'ALTER TABLE "{table}" MODIFY ("{name}" {KINDS[kind]})')
+            return
+        if self._traceable:
+            self.sql(
+                f'ALTER TABLE "{table}" ADD ("{name} new" {KINDS[TEXT]})',
+                f'UPDATE "{table}" SET "{name} new" = TO_CHAR("{name}")',
+                f'ALTER TABLE "{table}" DROP COLUMN "{name}"',
+                f'ALTER TABLE "{table}" RENAME COLUMN "{name} new" TO "{name}"',
+            )
             return
         # Oracle changes the kind of an empty column only (ORA-01439): the table is made anew under its name
         names = [n for (n,) in self.sql(f"SELECT column_name FROM user_tab_columns WHERE table_name = '{table}'")]
@@ -135,7 +150,7 @@ class OracleAdapter(Adapter):
         return oracle_connector(self.server, folder, **{**mine, **properties})
 
     def other(self) -> Adapter:
-        return OracleAdapter(self.server, self._stack, **self._properties)
+        return OracleAdapter(self.server, self._stack, traceable=self._traceable, **self._properties)
 
     def purge(self) -> None:
         for _ in range(4):  # as often as there are groups of online logs, and once more
@@ -145,11 +160,13 @@ class OracleAdapter(Adapter):
 
     @contextlib.contextmanager
     def small_blocks(self) -> Iterator[dict[str, Any]]:
-        with patch.object(taking, "BLOCK_ROWS", 128), patch.object(stream, "TAKEN_ROWS", 100):
-            yield {"query_fetch_size": 100}
+        with patch.object(taking, "BLOCK_ROWS", 512), patch.object(stream, "TAKEN_ROWS", 600):
+            yield {"query_fetch_size": 600}
 
     @contextlib.contextmanager
     def spoil(self) -> Iterator[str]:  # type: ignore[override]
+        if isinstance(self.server, RealOracle):
+            pytest.skip("the supplemental logging of a real database is left as it is")
         self.server.admin("ALTER DATABASE DROP SUPPLEMENTAL LOG DATA", dsn=self.server.dsn)
         try:
             yield "ALTER DATABASE ADD SUPPLEMENTAL LOG DATA"

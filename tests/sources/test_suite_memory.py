@@ -26,6 +26,13 @@ class MemoryAdapter(Adapter):
         types = {n: KINDS[k] + ("!" if n in key else "") for n, k in columns.items()}
         self._db.create_table(self._name(table), types, key)
 
+    def create_sparse(
+        self, table: str, columns: Mapping[str, str], key: tuple[str, ...], sparse: tuple[str, ...]
+    ) -> bool:
+        types = {n: KINDS[k] + ("!" if n in key else "") for n, k in columns.items()}
+        self._db.create_table(self._name(table), types, key, sparse=sparse)
+        return True
+
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Changes]:
         with contextlib.suppress(Undo), self._db.transaction() as t:

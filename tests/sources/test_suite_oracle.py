@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.errors import SchemaConflict
 from dev.servers import Oracle
 from tests.sources.oracle_adapter import OracleAdapter
-from tests.sources.suite import SourceSuite
+from tests.sources.suite import INT, TEXT, Adapter, SourceSuite, equal, started
+from tests.support.shop import operations
 
 
 @contextmanager
-def started(**options: Any) -> Iterator[Oracle]:
+def server_with(**options: Any) -> Iterator[Oracle]:
     """A server whose logs are purged and whose settings are spoiled: it is no one else's."""
     with Oracle(options) as server:
         yield server
@@ -25,26 +28,26 @@ def started(**options: Any) -> Iterator[Oracle]:
 
 @pytest.fixture(scope="module")
 def container() -> Iterator[Oracle]:
-    with started() as server:
+    with server_with() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[Oracle]:
-    with started(cdb=False) as server:
+    with server_with(cdb=False) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Oracle]:
     """Two instances; transactions are written by one and the other in turn."""
-    with started(cdb=False, threads=2) as server:
+    with server_with(cdb=False, threads=2) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def container_cluster() -> Iterator[Oracle]:
-    with started(threads=2) as server:
+    with server_with(threads=2) as server:
         yield server
 
 
@@ -63,7 +66,40 @@ class TestHybridOnCluster(SourceSuite):
     @pytest.fixture
     def db(self, cluster: Oracle) -> Iterator[OracleAdapter]:
         with ExitStack() as stack:
-            yield OracleAdapter(cluster, stack, log_mining_strategy="hybrid")
+            yield OracleAdapter(cluster, stack, traceable=True, log_mining_strategy="hybrid")
+
+    def test_a_column_of_another_kind_has_its_table_read_again(self, ready: Adapter, tmp_path: Path) -> None:
+        """Where the column is made anew, nothing has to be read again."""
+        connector = started(ready, tmp_path)
+        with ready.transaction() as t:
+            t.insert("a", {"id": 20, "n": 1})
+        ready.change_column("a", "n", TEXT)
+        with ready.transaction() as t:
+            t.insert("a", {"id": 21, "n": "one"})
+        assert operations(connector, connector.capture()) == {"a": {"c": 2, "u": 6}}
+        equal(connector, ready)
+
+    def test_a_table_that_took_the_place_of_another_is_an_error_whose_repair_helps(
+        self, cluster: Oracle, tmp_path: Path
+    ) -> None:
+        """Rows from before have no names any more, in no dictionary."""
+        with ExitStack() as stack:
+            db = OracleAdapter(cluster, stack, log_mining_strategy="hybrid")
+            db.create("a", {"id": INT, "n": INT}, key=("id",))
+            with db.transaction() as t:
+                t.insert("a", {"id": 1, "n": 1}, {"id": 2, "n": None})
+            connector = started(db, tmp_path)
+            with db.transaction() as t:
+                t.insert("a", {"id": 20, "n": 1})
+            db.change_column("a", "n", TEXT)
+            with pytest.raises(SchemaConflict) as caught:
+                connector.capture()
+            assert "snapshot.mode=always" in str(caught.value)
+            connector.capture({"snapshot.mode": "always"})
+            with db.transaction() as t:
+                t.insert("a", {"id": 21, "n": "one"})
+            connector.capture()
+            equal(connector, db, "a")
 
 
 FORMS = [
@@ -79,7 +115,9 @@ class TestOtherForms:
     def db(self, request: pytest.FixtureRequest) -> Iterator[OracleAdapter]:
         server, strategy = request.param
         with ExitStack() as stack:
-            yield OracleAdapter(request.getfixturevalue(server), stack, log_mining_strategy=strategy)
+            yield OracleAdapter(
+                request.getfixturevalue(server), stack, traceable=strategy == "hybrid", log_mining_strategy=strategy
+            )
 
     ready = SourceSuite.ready
     test_snapshot_then_stream = SourceSuite.test_snapshot_then_stream

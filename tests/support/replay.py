@@ -63,9 +63,10 @@ class Replay:
         for manifest in self._changelog.manifests(self._connector, after=self.batch):
             if manifest.first_seq != self.seq + 1:
                 raise Illegal(f"batch {manifest.batch} begins at seq {manifest.first_seq} after {self.seq}")
-            for seq, item in _items(self._changelog, manifest):
+            for seq, item in items(self._changelog, manifest):
                 if seq != self.seq + 1:
                     raise Illegal(f"seq {seq} follows {self.seq} in batch {manifest.batch}")
+                self._next(item)
                 self.seq = seq
                 if isinstance(item, SchemaChangeRecord):
                     for change in item.changes:
@@ -79,6 +80,9 @@ class Replay:
 
     def rows(self, topic: str) -> list[Row]:
         return self.tables[topic].all() if topic in self.tables else []
+
+    def _next(self, item: Row | SchemaChangeRecord) -> None:
+        """Called before each step, for those who want to look at the tables in between."""
 
     # -- one step -----------------------------------------------------------------------------------------------------
 
@@ -211,7 +215,7 @@ def _equal(a: Row | None, b: Row | None) -> bool:
     return a == b or repr(a) == repr(b)
 
 
-def _items(changelog: ChangeLog, manifest: Manifest) -> Iterator[tuple[int, Row | SchemaChangeRecord]]:
+def items(changelog: ChangeLog, manifest: Manifest) -> Iterator[tuple[int, Row | SchemaChangeRecord]]:
     """Events and schema changes of a batch by seq."""
     items: list[tuple[int, Row | SchemaChangeRecord]] = [(r.seq, r) for r in manifest.schema_changes]
     for file in manifest.files:

@@ -203,17 +203,16 @@ def _destination(connection: Connection, config: OracleConfig) -> Iterator[Findi
         return
     known = {str(name): (str(status), str(kind)) for name, status, kind in seen}
     usable = sorted(name for name, facts in known.items() if facts == ("VALID", "LOCAL"))
-    wanted = config.log_mining_archive_destination_name
-    if wanted is None:
-        if not usable:
-            yield Finding(
-                "No archive destination of the database is valid and local.",
-                "ALTER SYSTEM SET LOG_ARCHIVE_DEST_1 = 'LOCATION=USE_DB_RECOVERY_FILE_DEST'",
-            )
-    elif wanted.upper() not in usable:
-        status = "/".join(known.get(wanted.upper(), ("unknown",)))
+    wanted = [n.strip() for n in (config.log_mining_archive_destination_name or "").upper().split(",") if n.strip()]
+    if not wanted and not usable:
         yield Finding(
-            f"The archive destination {wanted} is not valid and local ({status}).",
+            "No archive destination of the database is valid and local.",
+            "ALTER SYSTEM SET LOG_ARCHIVE_DEST_1 = 'LOCATION=USE_DB_RECOVERY_FILE_DEST'",
+        )
+    if wanted and not set(wanted) & set(usable):  # of several, the first that has a log is read
+        status = ", ".join("/".join(known.get(name, ("unknown",))) for name in wanted)
+        yield Finding(
+            f"The archive destination {', '.join(wanted)} is not valid and local ({status}).",
             f"set log.mining.archive.destination.name to one of {', '.join(usable) or 'those that are'}, or mend it",
         )
 

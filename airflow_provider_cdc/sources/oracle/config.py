@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from airflow_provider_cdc.core.config import ConnectionForm, ConnectorConfig, DecimalHandling, Patterns, TimePrecision
+from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.schema import TableId
 
 log = logging.getLogger(__name__)
@@ -45,14 +46,6 @@ class QueryFilter(enum.StrEnum):
 
 class BufferType(enum.StrEnum):
     MEMORY = "memory"
-
-
-class SnapshotBoundary(enum.StrEnum):
-    """What becomes of transactions that are open when a snapshot begins."""
-
-    SKIP = "skip"
-    TRANSACTION_VIEW_ONLY = "transaction_view_only"
-    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +87,29 @@ def _names(value: Any) -> Any:
     if not isinstance(parts, (list, tuple)) or not all(isinstance(p, str) for p in parts):
         raise ValueError(f"{value!r} is not a list of texts, nor one text with commas")
     return tuple(p.strip() for p in parts if p.strip())
+
+
+_OVERRIDES = "snapshot.select.statement.overrides"
+
+
+def _with_overrides(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties, with the statements of tables at the list that names the tables.
+
+    :raises ConfigError: a table without a statement, or the other way round
+    """
+    kept = dict(properties)
+    listed = kept.get(_OVERRIDES, ())
+    if isinstance(listed, dict):  # as the public properties have it
+        return kept
+    statements = {
+        k.removeprefix(f"{_OVERRIDES}."): str(kept.pop(k)) for k in properties if k.startswith(f"{_OVERRIDES}.")
+    }
+    tables = _names(listed)
+    if left := [*set(tables).symmetric_difference(statements)]:
+        lacks = "it has no SELECT in" if left[0] in tables else "it is not in the list of"
+        of = f"{_OVERRIDES}.{left[0]}" if left[0] in tables else _OVERRIDES
+        raise ConfigError(f"{_OVERRIDES}: {left[0]!r}: {lacks} {of}.", remedy="set both, or leave both out")
+    return kept | ({_OVERRIDES: statements} if tables else {})
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
@@ -171,6 +187,12 @@ class OracleConfig(ConnectorConfig):
         alias="snapshot.locking.mode",
         description="Whether tables are locked against DDL while a snapshot reads their structure.",
     )
+    snapshot_select_statement_overrides: dict[str, str] = Field(
+        {},
+        alias="snapshot.select.statement.overrides",
+        description="Names of tables, as SCHEMA.TABLE; the property of this name, a dot and the table's name is the SELECT "
+        "with which a snapshot reads it, as of its SCN. The log is captured whole.",
+    )
     snapshot_database_errors_max_retries: int = Field(
         0,
         alias="snapshot.database.errors.max.retries",
@@ -208,11 +230,6 @@ class OracleConfig(ConnectorConfig):
         alias="log.mining.buffer.transaction.events.threshold",
         ge=0,
         description="Transactions with more events are given up, which loses them; 0 = never.",
-    )
-    log_mining_transaction_snapshot_boundary_mode: SnapshotBoundary = Field(
-        SnapshotBoundary.SKIP,
-        alias="log.mining.transaction.snapshot.boundary.mode",
-        description="How transactions are found that are open when a snapshot begins.",
     )
     log_mining_session_max_ms: int = Field(
         0, alias="log.mining.session.max.ms", ge=0, description="Age at which a mining session ends; 0 = any."
@@ -328,6 +345,7 @@ class OracleConfig(ConnectorConfig):
         "schema.history.internal.file.*": "the schema history is kept in the state tables",
         "schema.history.internal.producer.*": "the schema history is kept in the state tables",
         "schema.history.internal.consumer.*": "the schema history is kept in the state tables",
+        "log.mining.transaction.snapshot.boundary.mode": "transactions that are open at a snapshot are always captured, as with all",
         "log.mining.buffer.drop.on.stop": "changes that wait for their commit are read again from the log",
         "log.mining.buffer.infinispan.*": "changes wait in memory and in files",
         "log.mining.buffer.ehcache.*": "changes wait in memory and in files",
@@ -344,12 +362,8 @@ class OracleConfig(ConnectorConfig):
         "event.processing.failure.handling.mode": "an event that cannot be read is always an error",
         "event.converting.failure.handling.mode": "a value that cannot be read is always an error",
         "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the dictionary is read instead",
-        "topic.heartbeat.prefix": "heartbeats are not built yet",
-        "include.schema.comments": "not built yet",
-        "field.name.adjustment.mode": "not built yet",
-        "schema.name.adjustment.mode": "not built yet",
+        "include.schema.comments": "comments of tables and columns are not part of the schema history",
         "snapshot.query.mode*": "custom snapshot queries are not built yet",
-        "snapshot.tables.order.by.row.count": "not built yet",
         "snapshot.locking.mode.custom.name": "not built yet",
         "guardrail.*": "not built yet",
         "custom.*": "not built yet",
@@ -361,11 +375,12 @@ class OracleConfig(ConnectorConfig):
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
-        named = properties.get("converters")
+        kept = _with_overrides(properties)
+        named = kept.get("converters")
         if not isinstance(named, str):
-            return super().parse(properties)
+            return super().parse(kept)
         gathered = []
-        kept = {key: value for key, value in properties.items() if key != "converters"}
+        del kept["converters"]
         for name in _names(named):
             options = {k: str(kept.pop(k)) for k in [*kept] if k.startswith(f"{name}.")}
             gathered.append({"name": name} | {k.removeprefix(f"{name}."): v for k, v in options.items()})
@@ -395,6 +410,10 @@ class OracleConfig(ConnectorConfig):
             <= self.log_mining_sleep_time_max_ms
         ):
             raise ValueError("log.mining.sleep.time: min, default and max must be in this order")
+        if self.column_texts and self.log_mining_include_redo_sql:
+            raise ValueError(
+                f"log.mining.include.redo.sql: the redo SQL would show what {', '.join(self.column_texts)} hides"
+            )
         if self.log_mining_query_filter_mode is QueryFilter.IN:
             for alias, patterns in self._lists():
                 if wrong := [p for p in patterns if _SPECIAL.search(p.replace("\\.", "").replace("\\$", ""))]:

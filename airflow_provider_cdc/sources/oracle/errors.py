@@ -172,7 +172,7 @@ _OVERFLOW = Meaning(
     SchemaConflict,
     "An overflow table of an index-organized table cannot be read by itself",
     _UNTOUCHED,
-    "leave it out with table.exclude.list",
+    "leave it out with table.exclude.list, and report the statement: such tables should have been left out",
 )
 _VALUE = Meaning(
     UnreadableValue,

@@ -16,6 +16,7 @@ from airflow_provider_cdc.sources.oracle import ddl
 from airflow_provider_cdc.sources.oracle.alter import Alter, Altered
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.dictionary import is_system, quoted, row_key
+from airflow_provider_cdc.sources.oracle.lookups import Lookups, NoLookups
 from airflow_provider_cdc.sources.oracle.types import ColumnType, make_column
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class SchemaReader:
 
     :param dictionary: reads a table's present structure, ``None`` when it does not exist or cannot be captured
     :param catalog: of the ids of all tables: the pluggable database, or the database
+    :param lookups: knows the values of constants
     """
 
     def __init__(
@@ -42,8 +44,11 @@ class SchemaReader:
         tables: Tables,
         dictionary: Callable[[TableId], TableSchema | None],
         catalog: str,
+        lookups: Lookups | None = None,
     ) -> None:
+        self._lookups = lookups or NoLookups()
         self._config, self._tables, self._dictionary, self._catalog = config, tables, dictionary, catalog
+        self.unknown = 0  # statements that were not understood
         self._indexes: dict[tuple[str, str], tuple[TableId, bool]] = {}
         """Indexes that were seen being created: their table, and whether they are unique."""
 
@@ -192,6 +197,7 @@ class SchemaReader:
             elif named or _shape(present) != _shape(known):
                 found.changes.append(TableChange(type="ALTER", id=table, table=present, exact=False))
         if tables:
+            self.unknown += 1
             names = ", ".join(map(str, tables)) if named else "any captured table"
             log.warning(
                 "A statement at %s is not understood (%s); the dictionary was read for %s: %s",
@@ -314,8 +320,9 @@ class SchemaReader:
         declared = old.declared if old is not None else None
         value, expression = (declared.default, declared.default_is_expression) if declared else (None, False)
         if c.default is not None:
-            expression = c.default.kind == "expression"
-            value = c.default.text if expression else c.default.value
+            constant = self._lookups.constant(c.default.text) if c.default.kind == "expression" else None
+            expression = c.default.kind == "expression" and constant is None
+            value = c.default.text if expression else constant or c.default.value
         if c.identity:
             value, expression = None, False
         nullable = c.nullable if c.nullable is not None else old.nullable if old is not None else True

@@ -60,6 +60,14 @@ _START = "BEGIN SYS.DBMS_LOGMNR.START_LOGMNR(STARTSCN => :low, ENDSCN => :high, 
 _MINED = "SELECT FILENAME, THREAD_ID, THREAD_SQN, STATUS FROM V$LOGMNR_LOGS"
 _NOT_IN_LIST = 4
 """``V$LOGMNR_LOGS.STATUS`` of a row that tells of logs that are missing."""
+_SWITCHES = "SELECT COUNT(*) FROM V$LOG_HISTORY WHERE FIRST_TIME > SYSDATE - 1"
+_MEMORY: Final = {
+    "session uga memory": "UserGlobalAreaMemory", "session uga memory max": "UserGlobalAreaMaxMemory",
+    "session pga memory": "ProcessGlobalAreaMemory", "session pga memory max": "ProcessGlobalAreaMaxMemory",
+}  # fmt: skip
+_STATISTICS = f"""
+SELECT n.NAME, s.VALUE FROM V$MYSTAT s JOIN V$STATNAME n ON n.STATISTIC# = s.STATISTIC#
+WHERE n.NAME IN ({", ".join(f"'{name}'" for name in _MEMORY)})"""
 _TIME = "SELECT SCN_TO_TIMESTAMP(:scn) FROM DUAL"
 _OPTIONS: Final = {
     MiningStrategy.ONLINE_CATALOG: ("DICT_FROM_ONLINE_CATALOG",),
@@ -70,11 +78,16 @@ _OPTIONS: Final = {
 
 @dataclass(slots=True)
 class SessionCounters:
-    """For metrics; times in seconds."""
+    """For metrics; times in seconds.
+
+    :ivar switches: of logs within the last day, when the last session began
+    :ivar last_fetch: how long the driver took to give the rows of the last query
+    """
 
     sessions: int = 0
     retries: int = 0
     missing_scns: int = 0
+    switches: int = 0
     logs: int = 0
     min_logs: int = 0
     max_logs: int = 0
@@ -85,6 +98,13 @@ class SessionCounters:
     total_start: float = 0.0
     last_fetch: float = 0.0
     max_fetch: float = 0.0
+    total_fetch: float = 0.0
+
+    def fetched(self, seconds: float) -> None:
+        """Some rows of a query came."""
+        self.last_fetch += seconds
+        self.total_fetch += seconds
+        self.max_fetch = max(self.max_fetch, self.last_fetch)
 
 
 class MiningSession:
@@ -101,6 +121,7 @@ class MiningSession:
             for batch in session.rows(start, end, first=True): ...
 
     :ivar files: the logs of the session
+    :ivar mined: the logs of the last session, for metrics; they stay when it ends
     :ivar begin_seconds: how long the last window took until its first rows were there
     """
 
@@ -129,6 +150,7 @@ class MiningSession:
         self._offset = 0
         self._seen_missing: set[int] = set()
         self.files: tuple[LogFile, ...] = ()
+        self.mined: tuple[LogFile, ...] = ()
         self.begin_seconds = 0.0
         self.counters = SessionCounters()
 
@@ -178,6 +200,15 @@ class MiningSession:
         """The last SCNs of the logs that are complete, those after ``start``, ascending."""
         files = self.logs.look(start).files
         return sorted({one.next_scn - 1 for one in files if one.next_scn is not None and one.next_scn - 1 > start})
+
+    def memory(self) -> dict[str, int]:
+        """Bytes that the session has in the server, by metric; nothing where the user may not see them."""
+        try:
+            with translated(self._config):
+                return {_MEMORY[name]: int(value) for name, value in rows(self.connection, _STATISTICS)}
+        except PrerequisiteError as e:
+            log.debug("The session's memory cannot be seen: %s", e.what)
+            return {}
 
     # mining
 
@@ -296,6 +327,9 @@ class MiningSession:
         counters.logs = len(files)
         counters.min_logs = min(counters.min_logs or len(files), len(files))
         counters.max_logs = max(counters.max_logs, len(files))
+        with translated(self._config):
+            counters.switches = int(scalar(self.connection, _SWITCHES))
+        self.mined = files
         log.info("New LogMiner session: %s", "; ".join(map(str, files)))
 
     def _expired(self) -> bool:
@@ -357,13 +391,16 @@ class MiningSession:
 
     def _fetch(self, place: Place, end: int) -> Iterator[pa.RecordBatch]:
         began = self._clock()
-        skip, waiting = place.taken, True
-        self.counters.queries += 1
+        skip, waiting, counters = place.taken, True, self.counters
+        counters.queries += 1
+        counters.last_fetch = 0.0
         online = {(one.thread, one.sequence) for one in self.files if not one.archived}
         with contextlib.closing(self._batches(place.low, end)) as batches:
             while True:
+                asked = self._clock()
                 with self._watched(f"SCN {place.low} to {end}"):
                     batch = next(batches, None)
+                counters.fetched(self._clock() - asked)
                 # rows of a log that was used again meanwhile may be too few without an error: asked before they are believed
                 if online and (gone := online - self.logs.online()):
                     raise Again(f"{len(gone)} online logs were used again")
@@ -377,13 +414,10 @@ class MiningSession:
                 if batch.num_rows:
                     kept = self._checked(batch)
                     place.passed(batch)
-                    self.counters.rows += batch.num_rows
+                    counters.rows += batch.num_rows
                     yield kept
         if skip:
             raise self._other_order(place)
-        counters = self.counters
-        counters.last_fetch = self._clock() - began
-        counters.max_fetch = max(counters.max_fetch, counters.last_fetch)
 
     def _batches(self, low: int, high: int) -> Generator[pa.RecordBatch, None, None]:
         size = self._config.query_fetch_size or FETCH_ROWS

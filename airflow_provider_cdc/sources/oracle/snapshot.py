@@ -8,7 +8,7 @@ need no transactions of their own.
 the log before the SCN. The position's ``scn``, where mining begins, is therefore the oldest beginning of the transactions in
 ``V$TRANSACTION``, and its ``read_scn`` is the SCN of the view: what was committed up to there is in the rows already. The view
 is asked before the SCN is taken, and the SCN before that counts for transactions that began in between; so none is missed.
-This is what ``log.mining.transaction.snapshot.boundary.mode=all`` asks for, and is done in every mode, as the others lose rows.
+This is what ``log.mining.transaction.snapshot.boundary.mode=all`` asks for; it is always done, as the other modes lose rows.
 
 **Undo.** A flashback query fails when the undo does not reach back any more (ORA-01555) or the table was changed by DDL
 (ORA-01466). A chunk of which no row was handed over is read again, ``snapshot.database.errors.max.retries`` times. Later, rows
@@ -51,6 +51,7 @@ from airflow_provider_cdc.sources.oracle.connect import (
 )
 from airflow_provider_cdc.sources.oracle.dictionary import Dictionary, quoted
 from airflow_provider_cdc.sources.oracle.errors import SNAPSHOT_TOO_OLD, TABLE_CHANGED
+from airflow_provider_cdc.sources.oracle.overrides import as_of, override_of
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 
 log = logging.getLogger(__name__)
@@ -160,7 +161,8 @@ class OracleSnapshot(SnapshotSession):
 
     def chunks(self, table: TableId) -> list[Chunk]:
         count, blocks = self._sizes.get(table, (0, 0))
-        if self._readers < 2 or 0 < blocks <= CHUNK_BLOCKS:
+        overridden = override_of(table, self._config.snapshot_select_statement_overrides) is not None
+        if self._readers < 2 or 0 < blocks <= CHUNK_BLOCKS or overridden:
             return [Chunk(table, None, count or blocks * _ROWS_IN_BLOCK)]
         extents = self._extents(table)
         blocks = sum(extent[3] for extent in extents)
@@ -204,10 +206,14 @@ class OracleSnapshot(SnapshotSession):
     def _blocks(self, connection: Connection, chunk: Chunk) -> Iterator[RowBlock]:
         schema = self.schemas[chunk.table]
         cells = Cells(schema, self._config)
-        sql = f"SELECT {', '.join(cells.expressions)} FROM {quoted(chunk.table)} AS OF SCN :scn t"
+        override = override_of(chunk.table, self._config.snapshot_select_statement_overrides)
+        source = f"{quoted(chunk.table)} AS OF SCN {self.scn}"
+        if override is not None:
+            source = f"({as_of(override, chunk.table, self.scn, self._config.database_user)})"
+        sql = f"SELECT {', '.join(cells.expressions)} FROM {source} t"
         sql += f" WHERE {chunk.condition}" if chunk.condition else ""
         size = self._config.snapshot_fetch_size
-        frames = connection.fetch_df_batches(sql, {"scn": self.scn}, size=min(size, LOB_ROWS) if cells.lobs else size)
+        frames = connection.fetch_df_batches(sql, size=min(size, LOB_ROWS) if cells.lobs else size)
         for frame in frames:
             for part in _parts(pa.table(frame)):
                 yield self._block(schema, cells, part)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import oracledb
@@ -12,6 +12,8 @@ import pyarrow as pa
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
 from airflow_provider_cdc.core.events import LogItem
+from airflow_provider_cdc.core.forms import EventForm
+from airflow_provider_cdc.core.metrics import Value
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.source import Finding, SnapshotSession, Source, Tables
@@ -27,8 +29,10 @@ from airflow_provider_cdc.sources.oracle.connect import (
     translated,
 )
 from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
+from airflow_provider_cdc.sources.oracle.forms import XSTREAM
 from airflow_provider_cdc.sources.oracle.logs import LogCollector
 from airflow_provider_cdc.sources.oracle.lookups import DictionaryLookups
+from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.snapshot import OracleSnapshot
 from airflow_provider_cdc.sources.oracle.stream import LogMinerStream, verified
@@ -40,6 +44,7 @@ class OracleSource(Source):
     """Oracle Database 12.1 and newer, read with LogMiner."""
 
     Config: ClassVar[type[ConnectorConfig]] = OracleConfig
+    FORMS: ClassVar[Mapping[str, EventForm]] = {XSTREAM.name: XSTREAM}
     connector = "oracle"
 
     def __init__(self, config: OracleConfig) -> None:
@@ -47,6 +52,7 @@ class OracleSource(Source):
         self._root: Connection | None = None
         self._container: Connection | None = None
         self._database: Database | None = None
+        self._metrics: StreamMetrics | None = None
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -98,11 +104,27 @@ class OracleSource(Source):
         assert isinstance(start, OraclePosition)
         assert until is None or isinstance(until, OraclePosition)
         lookups = DictionaryLookups(self._asked)
-        stream = LogMinerStream(self._config, self.database, start, until, tables, self._present, lookups)
+        stream = LogMinerStream(
+            self._config, self.database, start, until, tables, self._present, lookups, self._metrics
+        )
+        self._metrics = stream.metrics
         yield from stream.items()
 
     def _present(self, table: TableId) -> TableSchema | None:
         return self._asked(lambda dictionary: dictionary.table(table))
+
+    def metrics(self) -> Mapping[str, Value]:
+        return self._metrics.document() if self._metrics is not None else {}
+
+    def execute(self, statement: str) -> None:
+        """In the pluggable database, where there is one."""
+        connection = connect(self._config, container=True)
+        try:
+            with translated(self._config, statement), connection.cursor() as cursor:
+                cursor.execute(statement.strip().rstrip(";"))
+                connection.commit()
+        finally:
+            connection.close()
 
     @property
     def source_fields(self) -> list[pa.Field]:

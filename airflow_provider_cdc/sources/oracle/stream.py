@@ -19,6 +19,7 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Database
 from airflow_provider_cdc.sources.oracle.flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.lookups import Lookups
+from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema import SchemaReader
 from airflow_provider_cdc.sources.oracle.session import MiningSession
@@ -37,6 +38,7 @@ class LogMinerStream:
     :param until: where to end; ``None`` = never
     :param dictionary: reads a table's present structure
     :param lookups: answers about tables that LogMiner does not name
+    :param earlier: metrics of the stream before it in the same run
     """
 
     def __init__(
@@ -48,27 +50,30 @@ class LogMinerStream:
         tables: Tables,
         dictionary: Callable[[TableId], TableSchema | None],
         lookups: Lookups | None = None,
+        earlier: StreamMetrics | None = None,
     ) -> None:
         self._config, self._until = config, until
         start = verified(start, database)
         catalog = config.database_pdb_name or config.database_dbname
-        self._schemas = SchemaReader(config, tables, dictionary, catalog)
+        self._schemas = SchemaReader(config, tables, dictionary, catalog, lookups)
         self._taker = Taker(config, start, tables, dictionary, self._ddl, catalog, lookups)
         self._session = MiningSession(config, Filters(config))
         self._flush = LogWriterFlush(config, database)
         self._windows = Windows(config)
+        self.metrics = StreamMetrics(config, self._taker, self._session, self._windows, self._schemas, earlier)
         self._read = start.scn
         self._first = True
 
     def items(self) -> Iterator[LogItem]:
         """See :meth:`airflow_provider_cdc.core.source.Source.stream`."""
         try:
-            while True:
-                yield from self._step()
-                yield Heartbeat(self._taker.position)
-                if self._until is not None and self._taker.position.reached(self._until):
-                    return
-                yield from self._pause()
+            with self.metrics:
+                while True:
+                    yield from self._step()
+                    yield Heartbeat(self._taker.position)
+                    if self._until is not None and self._taker.position.reached(self._until):
+                        return
+                    yield from self._pause()
         finally:
             self._taker.close()
             self._session.close()
@@ -76,9 +81,8 @@ class LogMinerStream:
 
     def _step(self) -> Iterator[LogItem]:
         session, windows = self._session, self._windows
-        window = windows.next(
-            self._read, session.minable_scn(), time_of=session.scn_time, borders=session.borders
-        )  # fmt: skip
+        current = session.minable_scn()
+        window = windows.next(self._read, current, time_of=session.scn_time, borders=session.borders)
         end = self._flush.flush(window.end)
         if end <= self._read and not (self._first and end == self._read):
             return
@@ -88,10 +92,12 @@ class LogMinerStream:
             rows += part.num_rows
             yield from self._taker.take(part)
             yield Heartbeat(self._taker.position)
+        self._retention()  # before the place is told, which is behind what was given up
         self._taker.end(end)
         self._read, self._first = end, False
-        windows.done(rows, time.monotonic() - began, session.begin_seconds)
-        self._retention()
+        seconds = time.monotonic() - began
+        windows.done(rows, seconds, session.begin_seconds)
+        self.metrics.stepped(end, current, rows, seconds)
 
     def _retention(self) -> None:
         """Give up transactions that have been open for too long."""

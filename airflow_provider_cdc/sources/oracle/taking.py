@@ -15,9 +15,18 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import SchemaConflict, SourceLogDamaged, UnknownLogEvent
-from airflow_provider_cdc.core.events import Heartbeat, LogBlock, LogItem, SchemaChange, Truncate
+from airflow_provider_cdc.core.events import (
+    Heartbeat,
+    LogBlock,
+    LogItem,
+    RowBlock,
+    SchemaChange,
+    Transactions,
+    Truncate,
+)
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.oracle.assemble import Assembler, Commit
@@ -25,6 +34,7 @@ from airflow_provider_cdc.sources.oracle.buffer import ROWS, Buffer
 from airflow_provider_cdc.sources.oracle.config import MiningStrategy, OracleConfig
 from airflow_provider_cdc.sources.oracle.continuation import Texts
 from airflow_provider_cdc.sources.oracle.lookups import Lookups, NoLookups
+from airflow_provider_cdc.sources.oracle.metrics import Taken
 from airflow_provider_cdc.sources.oracle.objects import unnamed
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.redo.stale import Restorer, nameless, stale
@@ -36,7 +46,7 @@ log = logging.getLogger(__name__)
 
 START, COMMIT, ROLLBACK, DDL, MISSING_SCN, UNSUPPORTED = 6, 7, 36, 5, 34, 255
 """``OPERATION_CODE`` of rows that are not changes."""
-BLOCK_ROWS = 65_536
+BLOCK_ROWS = 32_768
 _FOREVER = 1 << 62
 
 Int64s = npt.NDArray[np.int64]
@@ -75,6 +85,8 @@ class Taker:
         self.position = start
         self.open = OpenTransactions()
         self.buffer = Buffer(config.log_mining_buffer_memory_max_bytes, config.log_mining_buffer_spill_folder)
+        self.counters = Taken()
+        self._began = 0.0  # when the changes that are given out next began to be put together
         self._assembler = Assembler(config, lookups.row)
         self._texts = Texts()
         self._scn = 0
@@ -94,7 +106,7 @@ class Taker:
                 safe="Everything before is captured.",
                 remedy="run the capture again; if the error stays, look into the database's alert log",
             )
-        self._scn = int(scns[-1])
+        self._scn, self.counters.ts_us = int(scns[-1]), rows.column("ts_us")[-1].as_py()
         codes = rows.column("code").to_numpy()
         lo = 0
         for at in np.flatnonzero((codes == DDL) | (codes == MISSING_SCN) | (codes == UNSUPPORTED)):
@@ -137,6 +149,7 @@ class Taker:
         changes = self._captured(rows, serials, codes)
         commits = _commits(rows, ends[codes[ends] == COMMIT], serials, met)
         wanted = [c for c in commits if not self._start.captured(c.scn, c.thread, c.id)]
+        self.counters.ended(wanted, [met[s].id for s in serials[ends[codes[ends] == ROLLBACK]].tolist()])
         yield from self._committed(changes, wanted, [met[s] for s in last])
 
     def _nothing_after(
@@ -163,10 +176,12 @@ class Taker:
         control = (codes == START) | (codes == COMMIT) | (codes == ROLLBACK)
         numbers = self._table_numbers(rows, ~control)
         keep = numbers >= 0
+        self.counters.filtered += int((~control & ~keep).sum())
         keep &= ~_doubled(rows, serials, keep)
         given_up = [t.serial for t in self.open if t.given_up]
         if given_up:
             keep &= ~np.isin(serials, given_up)
+        self.counters.changes += int(keep.sum())
         columns = {name: rows.column(name) for name in ROWS.names if name not in ("tx", "table")}
         columns |= {"tx": pa.array(serials), "table": pa.array(numbers)}
         waiting = pa.table([columns[name] for name in ROWS.names], schema=ROWS)
@@ -264,6 +279,7 @@ class Taker:
 
         :param low: where reading has to begin after it
         """
+        self._began = time.monotonic()
         serials = np.array([c.serial for c in commits], np.int64)
         stored = [c.serial for c in commits if c.serial in self.buffer.counts]
         parts = [self.buffer.read(stored)] if stored else []
@@ -295,12 +311,10 @@ class Taker:
 
     def _give_large(self, commit: Commit, low: int) -> Iterator[LogItem]:
         """A transaction that is larger than a block, as several."""
-        names = ["tx", "code", "table", "row_id", "rollback"]
-        light = pa.concat_tables(list(self.buffer.pieces(commit.serial, BLOCK_ROWS, names))).combine_chunks()
-        keep, unmatched = remaining(light)
-        self._undone_unknown(unmatched, [commit])
+        keep = self._left(commit)
         at, waiting = 0, None
         for piece in _between_changes(self.buffer.pieces(commit.serial, BLOCK_ROWS)):
+            self._began = time.monotonic()
             part = piece.filter(pa.array(keep[at : at + piece.num_rows]))
             at += piece.num_rows
             if part.num_rows:
@@ -310,6 +324,17 @@ class Taker:
         if waiting is not None:
             yield from self._block(waiting, [commit], self._after([commit], low))
         self.buffer.drop([commit.serial])
+
+    def _left(self, commit: Commit) -> npt.NDArray[np.bool_]:
+        """Which rows of a large transaction are left; without more of them in memory than that takes."""
+        names = ["code", "rollback"]
+        parts = [p.combine_chunks() for p in self.buffer.pieces(commit.serial, BLOCK_ROWS, names)]
+        if any(pc.any(part.column("rollback")).as_py() for part in parts):
+            names = ["tx", "code", "table", "row_id", "rollback"]
+            parts = list(self.buffer.pieces(commit.serial, BLOCK_ROWS, names))
+        keep, unmatched = remaining(pa.concat_tables(parts).combine_chunks())
+        self._undone_unknown(unmatched, [commit])
+        return keep
 
     def _block(
         self, rows: pa.Table, commits: list[Commit], position: OraclePosition, *, open_: bool = False
@@ -323,7 +348,7 @@ class Taker:
             rows = rows.filter(pa.array(~np.isin(rows.column("table").to_numpy(), gone))).combine_chunks()
             numbers = sorted(set(numbers) - set(gone))
         try:
-            blocks, transactions = self._assembler.blocks(rows, commits, self._structures.at)
+            blocks, transactions = self._assembled(rows, commits)
         except SchemaConflict as e:
             restored = self._restorer.restored(rows)
             otherwise = [] if restored is not None else self._structures.otherwise(numbers)
@@ -335,9 +360,17 @@ class Taker:
                 log.warning("%s The dictionary was read again.", e)
             for change in otherwise:
                 yield self._structure_change(change)
-            blocks, transactions = self._assembler.blocks(rows, commits, self._structures.at)
+            blocks, transactions = self._assembled(rows, commits)
         self.position = position
+        self.counters.gave(time.monotonic() - self._began)
         yield LogBlock(blocks, transactions, position, open_)
+
+    def _assembled(self, rows: pa.Table, commits: list[Commit]) -> tuple[list[RowBlock], Transactions]:
+        began = time.monotonic()
+        try:
+            return self._assembler.blocks(rows, commits, self._structures.at)
+        finally:
+            self.counters.parse += time.monotonic() - began
 
     def _undone_unknown(self, count: int, commits: list[Commit]) -> None:
         if count:
@@ -349,7 +382,9 @@ class Taker:
     def _oversized(self) -> None:
         most = self._config.log_mining_buffer_transaction_events_threshold
         if most:
-            self._give_up([t for t in self.open if self.buffer.counts.get(t.serial, 0) > most])
+            large = [t for t in self.open if self.buffer.counts.get(t.serial, 0) > most]
+            self.counters.oversized += len(large)
+            self._give_up(large)
 
     def _give_up(self, transactions: list[Transaction]) -> None:
         for transaction in transactions:
@@ -358,6 +393,7 @@ class Taker:
                 transaction.id, transaction.first_scn, self.buffer.counts.get(transaction.serial, 0),
             )  # fmt: skip
             transaction.given_up = True
+            self.counters.abandoned.append(transaction.id)
         self.buffer.drop([t.serial for t in transactions if t.serial in self.buffer.counts])
 
     # -- DDL, and rows that say that something is missing ------------------------------------------------------------------

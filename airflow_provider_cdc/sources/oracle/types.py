@@ -162,7 +162,7 @@ def make_column(
         declared=Declared(
             jdbc_type=_JDBC.get(type_.base, 1111),
             type_name=type_.base,
-            type_expression=type_.expression,
+            type_expression=type_.base,
             length=type_.length,
             scale=type_.scale,
             auto_incremented=auto_incremented,

@@ -3,7 +3,8 @@
 Rolling back to a savepoint, or a statement that fails half-way, leaves rows in the log that undo the ones before: they have
 ``ROLLBACK = 1`` and name the row they are about by its ROWID. Each takes back the newest change of that row that is not taken back yet.
 
-A change with long values comes as several rows, of which only the last one has the ROWID; they are taken back together. What
+A change with long values comes as several rows, of which only the last one has the ROWID; they are taken back together. Where such a
+change fails, as by a key that is there already, that last one never comes: the row that takes it back follows at once. What
 ``DBMS_LOB`` does to a value in place has the ROWID as well, but no row that undoes it: it goes with the change before.
 """
 
@@ -44,7 +45,7 @@ def remaining(rows: pa.Table) -> tuple[Mask, int]:
     transactions = rows.column("tx").to_numpy()
     ends, alone = np.arange(len(row)), np.ones(len(row), np.bool_)
     in_place = (codes >= FIRST_PIECE) & (row >= 0)
-    group(transactions, rows.column("table").to_numpy(), row, undo | in_place, ends, alone)
+    group(transactions, rows.column("table").to_numpy(), row, undo, in_place, ends, alone)
     row = row[ends]
     last = (ends == np.arange(len(row))) & (change | ~alone) & ~in_place
     order = np.lexsort((row, transactions))  # stable: log order within a row of a transaction
@@ -54,14 +55,23 @@ def remaining(rows: pa.Table) -> tuple[Mask, int]:
 
 
 @jit
-def group(transactions: Int64s, tables: Int64s, rows: Int64s, apart: Mask, ends: Int64s, alone: Mask) -> None:
-    """Rows without a ROWID belong to the next row of their transaction and table that has one: ``ends`` says which."""
-    end = -1
+def group(
+    transactions: Int64s, tables: Int64s, rows: Int64s, undo: Mask, in_place: Mask, ends: Int64s, alone: Mask
+) -> None:
+    """Rows without a ROWID belong to the next row of their transaction and table that has one: ``ends`` says which.
+
+    Those that are followed by a row which undoes them have its ROWID.
+    """
+    end, undone = -1, -1
     for i in range(len(rows) - 1, -1, -1):
         if end >= 0 and transactions[end] != transactions[i]:
             end = -1
-        if apart[i]:
+        if undo[i] or in_place[i]:
+            undone = i if undo[i] else -1
             continue
+        there = rows[i] < 0 and undone == i + 1 and rows[undone] >= 0
+        if there and transactions[undone] == transactions[i] and tables[undone] == tables[i]:
+            rows[i] = rows[undone]
         if rows[i] >= 0:
             end = i
         elif end >= 0 and tables[end] == tables[i]:

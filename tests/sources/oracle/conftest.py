@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
 from dev.servers.oracle import Oracle
+from tests.support import oracle_real
 from tests.support.oracle_server import drop_all
 
 
 @pytest.fixture(scope="session")
 def oracle() -> Iterator[Oracle]:
-    """The server that all tests share. Tests that change its settings or lose its logs start one of their own."""
+    """The server that all tests share: a real one where ``ORACLE_DSN`` is set (see ``oracle_real``).
+
+    Tests that change its settings or lose its logs start one of their own, which is always our test server.
+    """
+    if oracle_real.given():
+        with oracle_real.real() as real:
+            yield cast(Oracle, real)
+        return
     with Oracle() as server:
         yield server
 

@@ -122,6 +122,18 @@ def test_rows_without_a_rowid_go_with_the_row_that_ends_their_change() -> None:
     assert kept([(1, none, False, 1), (1, "A", False, 3), (1, "A", True, 2)]) == ([], 0)
 
 
+def test_a_change_with_long_values_that_failed_goes_with_the_undo_row_behind_it() -> None:
+    """Its row with the ROWID never came; rows of other changes are not touched."""
+    none = NO_ROW_ID
+    failed = [(1, none, False, 1), (1, "B", True, 2)]
+    assert kept(failed) == ([], 0)
+    assert kept([(1, "A", False, 1), *failed, (1, none, False, 1), (1, "C", False, 3)]) == ([0, 3, 4], 0)
+    assert kept([(1, none, False, 1), (1, "A", False, 3), *failed, (1, "A", True, 2)]) == ([], 0)
+    assert kept([(1, "A", False, 1), (1, none, False, 3), (1, none, False, 9), (1, "A", True, 3)]) == ([0], 0)
+    # the undo of another transaction says nothing
+    assert kept([(1, none, False, 1), (2, "B", True, 2)]) == ([0], 1)
+
+
 def test_an_internal_row_alone_is_nothing_to_take_back() -> None:
     assert kept([(1, "A", False, 1), (1, "A", False, 0), (1, "A", True, 2)]) == ([], 0)
 

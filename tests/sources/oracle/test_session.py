@@ -425,7 +425,7 @@ def test_many_switches_at_random_moments_lose_no_row_and_give_none_twice() -> No
                 worker.start()
             last = False
             while not last:
-                if windows.counters.steps > 80:
+                if windows.counters.steps > 40:
                     last = True
                     stop.set()
                     for worker in (*writers, trouble):

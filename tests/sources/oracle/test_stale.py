@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.events import LogBlock, LogItem, SchemaChange
+from airflow_provider_cdc.core.events import LogBlock, LogItem, Rollback, SchemaChange
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.connect import connect, database_of
 from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
 from airflow_provider_cdc.sources.oracle.lookups import DictionaryLookups, NoLookups, Stored
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.source import OracleSource
 from airflow_provider_cdc.sources.oracle.stream import LogMinerStream
 from airflow_provider_cdc.sources.oracle.taking import Taker
 from dev.servers.oracle import Oracle
@@ -83,6 +84,7 @@ class Reading:
                 if isinstance(item, SchemaChange):
                     for change in item.changes:
                         self.tables.apply(change)
+                assert not isinstance(item, Rollback)
                 assert isinstance(item.position, OraclePosition)
                 if item.position.read_scn >= until:
                     break
@@ -237,6 +239,22 @@ def test_the_online_catalog_alone_is_an_error(table_t: Oracle, name: str) -> Non
     assert re.search(r"SCN \d+", str(e.value))
 
 
+def test_the_source_asks_its_dictionary(table_t: Oracle) -> None:
+    config_ = settings(table_t, log__mining__strategy="hybrid")
+    with closing(connect(config_, container=True)) as container:
+        tables = Known(Dictionary(container, config_).tables())
+    with closing(OracleSource(config_)) as source:
+        start = source.current_position()
+        table_t.sql("INSERT INTO t VALUES (1, 'a', 2.5)")
+        table_t.sql("ALTER TABLE t ADD (more NUMBER(1))")
+        items = []
+        for item in source.stream(start, tables, until=source.current_position()):
+            items.append(item)
+            for change in item.changes if isinstance(item, SchemaChange) else []:
+                tables.apply(change)
+    assert first(items) == ("T", {"ID": 1, "NOTE": "a", "PRICE": Decimal("2.50")})
+
+
 @pytest.mark.parametrize("strategy", ["hybrid", "online_catalog"])
 def test_tables_that_are_not_captured_and_changes_that_were_rolled_back_do_no_harm(
     table_t: Oracle, strategy: str
@@ -288,11 +306,13 @@ def id_(name: str) -> TableId:
 MISMATCH = {"status": 2, "info": "Dictionary Version Mismatch"}
 
 
-def taken(lookups: NoLookups, *rows: dict[str, Any], ddl: Any = None) -> list[LogItem]:
+def taken(
+    lookups: NoLookups, *rows: dict[str, Any], ddl: Any = None, start: OraclePosition | None = None
+) -> list[LogItem]:
     settings_ = config(**{"log.mining.strategy": "hybrid"})
     tables = Known({s.id: s for s in (schema_of("T1", settings_), schema_of("T2", settings_))})
     t = Taker(
-        settings_, OraclePosition(0, 0), tables, lambda t: None, ddl or (lambda *_: ([], [])), "PDB", lookups
+        settings_, start or OraclePosition(0, 0), tables, lambda t: None, ddl or (lambda *_: ([], [])), "PDB", lookups
     )  # fmt: skip
     items: list[LogItem] = []
     for batch in batches(list(rows), iter([99])):
@@ -441,6 +461,11 @@ def test_hidden_columns_and_pieces_of_long_values_are_errors() -> None:
     piece = 'DECLARE \n loc_c CLOB; \nBEGIN\n select "COL 3" into loc_c from "APP"."T1" where "COL 1" = HEXTORAW(\'c102\') for update;\n'
     with pytest.raises(SchemaConflict):
         taken(Asked({71: id_("T1")}), row(10, 9, 5, piece, "T1", object=71, **MISMATCH), commit(11))
+
+
+def test_what_was_captured_before_may_be_unreadable_now() -> None:
+    made = insert(10, name="OBJ# 71", owner="UNKNOWN")
+    assert not any(isinstance(i, LogBlock) for i in taken(Asked({}), made, commit(11), start=OraclePosition(10, 50)))
 
 
 def test_the_columns_of_a_batch_are_those_of_the_session() -> None:

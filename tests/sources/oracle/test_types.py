@@ -71,7 +71,7 @@ def test_type_that_cannot_be_captured_is_always_null_and_says_what_it_is(type_: 
 def test_virtual_column_is_always_null() -> None:
     virtual = make_column(PARTS, "C", ColumnType.parse("NUMBER(5)"), config(), nullable=False, generated=True)
     assert (virtual.type, virtual.nullable, virtual.declared.generated) == ("null", True, True)
-    assert virtual.declared.type_expression == "NUMBER(5,0)"
+    assert ColumnType.of(virtual).expression == "NUMBER(5,0)"
 
 
 @pytest.mark.parametrize(
@@ -174,5 +174,6 @@ def test_type_of_the_dictionary(dictionary: tuple[str, int, int | None, int | No
 )  # fmt: skip
 def test_declared_type_says_what_was_declared(type_: str, expression: str) -> None:
     made = column(type_)
-    assert made.declared.type_expression == expression
+    assert ColumnType.of(made).expression == expression
+    assert made.declared.type_expression == made.declared.type_name == ColumnType.parse(type_).base
     assert ColumnType.of(made) == ColumnType.parse(type_)

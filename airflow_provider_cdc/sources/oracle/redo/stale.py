@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +24,7 @@ from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.schema import Column, TableSchema
 from airflow_provider_cdc.sources.oracle.config import MiningStrategy
 from airflow_provider_cdc.sources.oracle.lookups import Stored
+from airflow_provider_cdc.sources.oracle.objects import unnamed
 from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable
 from airflow_provider_cdc.sources.oracle.redo.plain import INSERT, UPDATE, Statement, read_statement
 from airflow_provider_cdc.sources.oracle.redo.storage import Storage, readable
@@ -37,6 +40,27 @@ _NUMBER = re.compile(r"COL (\d+)")
 _HEAD = re.compile(r'(\s*(?:insert into|update|delete from)\s+)"([^"]*)"\."([^"]*)"')
 _LAST_DML = 3
 _LOBS = ("CLOB", "NCLOB", "BLOB")
+
+
+def nameless(names: pa.Array, at: npt.NDArray[np.int64], part: str) -> npt.NDArray[np.bool_]:
+    """Where LogMiner had no owner or no table's name; ``at`` = -1 stands for NULL."""
+    found = [unnamed(name, "-") if part == "OWNER" else unnamed("-", name) for name in names.to_pylist()]
+    of_row: npt.NDArray[np.bool_] = np.array([*found, True], np.bool_)[at]
+    return of_row
+
+
+def stale(rows: pa.Table) -> npt.NDArray[np.bool_]:
+    """Changes that were made under another version of their table than LogMiner's dictionary has."""
+    status = rows.column("status").combine_chunks().fill_null(0).to_numpy(zero_copy_only=False)
+    doubtful: npt.NDArray[np.bool_] = status != 0
+    if not doubtful.any():
+        return doubtful
+    at = np.flatnonzero(doubtful)
+    some = rows.take(pa.array(at))
+    told = pc.match_substring(some.column("info").fill_null(""), "version mismatch", ignore_case=True)
+    seen = pc.match_substring_regex(some.column("sql").fill_null(""), COLUMN_NUMBERS)
+    doubtful[at] = pc.or_(told, seen).to_numpy()
+    return doubtful
 
 
 @dataclass(slots=True)
@@ -89,16 +113,16 @@ class Restorer:
             return text
         schema, _ = self.at(number, scn)
         head = _HEAD.match(text)
-        stale = _STALE.search(text) is not None
+        numbered = _STALE.search(text) is not None
         name = (schema.id.namespace, schema.id.name)
-        if not stale and (head is None or (head[2], head[3]) == name):
+        if not numbered and (head is None or (head[2], head[3]) == name):
             return text
         if self.strategy is not MiningStrategy.HYBRID:
             raise _refused(schema, scn, self.strategy)
         try:
             if code > _LAST_DML or head is None:
                 raise Unreadable("it is a piece of a long value")
-            if not stale:
+            if not numbered:
                 return f'{head[1]}"{name[0]}"."{name[1]}"{text[head.end() :]}'
             return self._statement(read_statement(text), schema, number)
         except Unreadable as e:

@@ -10,6 +10,7 @@ from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory, rewrite_reason
 from airflow_provider_cdc.sources.oracle.ddl import Unknown, read
 from airflow_provider_cdc.sources.oracle.schema import Found, SchemaReader
+from airflow_provider_cdc.sources.oracle.types import ColumnType
 from tests.sources.oracle.redo_tables import config
 
 CATALOG = "PDB1"
@@ -64,7 +65,7 @@ class World:
     def shape(self, name: str = "T") -> list[str]:
         """The table in short: each column with its type, ``!`` where it is not null, and the key at the end."""
         table = self.table(name)
-        columns = [f"{c.name} {c.declared.type_expression}{'' if c.nullable else '!'}" for c in table.columns]
+        columns = [f"{c.name} {ColumnType.of(c).expression}{'' if c.nullable else '!'}" for c in table.columns]
         return [*columns, f"({','.join(table.key)})"]
 
     def other(self, *statements: str) -> World:

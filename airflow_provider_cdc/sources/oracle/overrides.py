@@ -1,0 +1,97 @@
+"""Statements of users with which a snapshot reads a table (``snapshot.select.statement.overrides``), at the snapshot's SCN."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.sources.oracle.ddl.tokens import BAD, QUOTED, WORD, Token, tokenize
+
+_OTHER_CLAUSES: Final = frozenset(
+    (
+        "SELECT",
+        "WHERE",
+        "GROUP",
+        "HAVING",
+        "ORDER",
+        "CONNECT",
+        "START",
+        "MODEL",
+        "UNION",
+        "MINUS",
+        "INTERSECT",
+        "EXCEPT",
+        "FETCH",
+        "OFFSET",
+    )
+)
+_PARTITIONS: Final = {"PARTITION", "SUBPARTITION"}
+
+
+def override_of(table: TableId, overrides: Mapping[str, str]) -> str | None:
+    """The statement of a table; names are compared without regard to case, with the pluggable database or without."""
+    names = {str(table).lower(), table.full_name.lower()}
+    return next((statement for name, statement in overrides.items() if name.lower() in names), None)
+
+
+def as_of(statement: str, table: TableId, scn: int, user: str) -> str:
+    """The statement, reading the table as it was at an SCN.
+
+    :param user: whose tables names without a schema are
+    :raises ConfigError: it does not read the table
+
+    >>> as_of("SELECT * FROM shop.orders o WHERE o.paid = 1;", TableId(namespace="SHOP", name="ORDERS"), 7, "CDC")
+    'SELECT * FROM shop.orders AS OF SCN 7 o WHERE o.paid = 1'
+    """
+    tokens = tokenize(statement)
+    last = tokens[-1]
+    places = [] if last.kind == BAD else _places([*tokens, last, last], table, user)
+    if not places:
+        why = last.value if last.kind == BAD else f"it does not select from {table}"
+        raise ConfigError(
+            f"snapshot.select.statement.overrides.{table}: {why}.",
+            where=statement,
+            safe="Nothing was read; the offset is untouched.",
+            remedy=f"write a SELECT of all captured columns FROM {table}",
+        )
+    statement = statement[: last.start]
+    for end, has_its_own in reversed(places):
+        if not has_its_own:
+            statement = f"{statement[:end]} AS OF SCN {scn}{statement[end:]}"
+    return statement.rstrip()
+
+
+def _places(tokens: list[Token], table: TableId, user: str) -> list[tuple[int, bool]]:
+    """Where the flashback clause belongs, and whether there is one: behind each mention of the table in a FROM clause."""
+    found: list[tuple[int, bool]] = []
+    inside = [False]  # a FROM clause, by depth of parentheses
+    for i, token in enumerate(tokens):
+        if token.key == "(":
+            inside.append(inside[-1])
+        elif token.key == ")" and len(inside) > 1:
+            inside.pop()
+        elif token.key in ("FROM", "JOIN"):
+            inside[-1] = True
+        elif token.key in _OTHER_CLAUSES:
+            inside[-1] = False
+        elif inside[-1] and token.kind in (WORD, QUOTED) and token.value == table.name:
+            end = _mentioned(tokens, i, table, user)
+            if end is not None:
+                found.append((tokens[end].end, (tokens[end + 1].key, tokens[end + 2].key) == ("AS", "OF")))
+    return found
+
+
+def _mentioned(tokens: list[Token], at: int, table: TableId, user: str) -> int | None:
+    """The last token of a mention of the table, its partition included; ``None`` when the name means something else."""
+    qualified = tokens[at - 1].key == "."
+    first = at - 2 if qualified else at
+    owner = tokens[first].value if qualified else user.upper()
+    if owner != table.namespace or tokens[first - 1].key not in ("FROM", "JOIN", ",", "(") or tokens[at + 1].key == ".":
+        return None
+    if tokens[at + 1].key in _PARTITIONS:
+        while tokens[at + 1].key not in (")", ""):
+            at += 1
+        at += 1
+    return at

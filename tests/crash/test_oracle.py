@@ -1,0 +1,118 @@
+"""Captures of Oracle that are killed while several sessions write; what is captured is what the engine held, at any SCN."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from dev.servers.oracle import Oracle
+from tests.sources.oracle_adapter import oracle_connector
+from tests.support.connectors import Connector
+from tests.support.crash_oracle import SMALL
+from tests.support.fork import Ended, Forks, Run
+from tests.support.history import History
+from tests.support.leftovers import consistent
+from tests.support.oracle_workload import KEYS, OracleWriter
+
+pytestmark = pytest.mark.crash
+
+
+@pytest.fixture(scope="module")
+def oracle_forks() -> Iterator[Forks]:
+    with Forks(
+        "tests.support.crash", "airflow_provider_cdc.sources.oracle.source", "tests.support.crash_oracle"
+    ) as forks:
+        yield forks
+
+
+class Bench:
+    """A server, a writer, and a connector whose runs die."""
+
+    def __init__(self, server: Oracle, forks: Forks, seed: int, folder: Path, strategy: str) -> None:
+        self.server, self._forks, self._folder = server, forks, folder
+        self.writer = OracleWriter(server, seed, plain=strategy == "hybrid")
+        self.connector: Connector = oracle_connector(
+            server, folder, schema_include_list="APP", lob_enabled=True, log_mining_strategy=strategy
+        )
+        self.connector.properties |= SMALL
+        self.died: Counter[str] = Counter()
+
+    def start(self, at: int = 0, **options: Any) -> Run:
+        return self._forks.start(
+            "tests.support.crash_oracle:capture", folder=str(self._folder), kind="oracle", at=at,
+            options=self.connector.properties, secrets=self.connector.secrets, **options,
+        )  # fmt: skip
+
+    def ended(self, run: Run, killed: str = "") -> Ended:
+        """Wait for a run; only a kill may have ended it early."""
+        ended = run.wait()
+        if "structure of a table was changed after the snapshot began" in ended.text:  # ORA-01466; a retry goes on
+            assert ended.error == "SourceUnavailable"
+            self.died[ended.error] += 1
+            return ended
+        assert ended.error == "", ended.text
+        assert ended.signal in (0, signal.SIGKILL)
+        if ended.signal:
+            self.died[killed or (self._folder / "died").read_text()] += 1
+        return ended
+
+    def purge(self) -> None:
+        """As an administrator does who knows how far the capture is."""
+        offset = self.connector.store.load("test").offset
+        if offset is not None and offset.position is not None:
+            self.writer.purge(int(offset.position["scn"]))
+
+    def equal(self) -> History:
+        """All that the writer remembers is what the change log says."""
+        self.writer.look()
+        truths = self.writer.truths
+        return History(self.connector.changelog, "test", truths, "test.APP.").finish()
+
+
+FORMS = {
+    "redo_log_catalog": ({}, 1),
+    "redo_log_catalog-cluster": ({"threads": 2}, 2),
+    "hybrid-cluster": ({"threads": 2, "cdb": False}, 3),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_stream_killed_at_random_moments_is_what_the_engine_held_at_any_scn(
+    oracle_forks: Forks, folder: Path, form: str
+) -> None:
+    options, seed = FORMS[form]
+    r = Random(seed)
+    with ExitStack() as stack:
+        server = stack.enter_context(Oracle(options))
+        bench = Bench(server, oracle_forks, seed, folder, form.removesuffix("-cluster"))
+        writer = stack.enter_context(closing(bench.writer))
+        writer.prepare()
+        writer.write(40)
+        for turn in range(14):
+            at = 0 if turn % 2 else r.randrange(1, 90)
+            run = bench.start(at)
+            writer.write(r.randrange(30, 120))
+            if not at and turn % 4:
+                os.kill(run.pid, signal.SIGKILL)
+            writer.release_archiving()
+            bench.ended(run, "" if at else "while the writer wrote")
+            bench.purge()
+        assert bench.died["while the writer wrote"] > 1
+        assert bench.died.total() > 4
+        writer.write(30)
+        writer.finish()
+        bench.ended(bench.start())
+        history = bench.equal()
+        assert history.scns >= 20
+        assert history.compared >= 40
+        consistent(bench.connector)
+        assert {"rollback to savepoint", "switch", "fail", "fail_late"} <= set(writer.done)
+        assert [t for t in KEYS if f"test.APP.{t}" not in history.tables] == []
