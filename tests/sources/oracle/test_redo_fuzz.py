@@ -27,7 +27,7 @@ from tests.sources.oracle.test_lobs import Model
 from tests.sources.oracle.test_redo_random import generated, reader
 
 ROOT = Path(__file__).resolve().parents[3]
-KERNEL_TEXTS, PLAIN_TEXTS, SEQUENCES = 20_000, 2_000, 1_500
+KERNEL_TEXTS, PLAIN_TEXTS, SEQUENCES = 20_000, 4_000, 3_000
 SECONDS = 45
 _PIECES = [
     "'",
