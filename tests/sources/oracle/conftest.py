@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from airflow_provider_cdc.sources.oracle import dictionary
 from dev.servers.oracle import Oracle
 from tests.support import oracle_real
 from tests.support.oracle_server import drop_all
@@ -31,3 +32,9 @@ def schema(oracle: Oracle) -> Oracle:
     """The shared server, with nothing in the owner's schema."""
     drop_all(oracle)
     return oracle
+
+
+@pytest.fixture(autouse=True)
+def told_nothing_yet() -> None:
+    """Warnings that a process gives once are given once a test."""
+    dictionary._warned.clear()

@@ -11,7 +11,7 @@ import pytest
 
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.oracle_server import NLS
+from tests.support.oracle_server import NLS, drop_all
 from tests.support.rendered import captured, of_table, row_fields
 
 DECIMAL, VARIABLE = "org.apache.kafka.connect.data.Decimal", "io.debezium.data.VariableScaleDecimal"
@@ -149,6 +149,7 @@ def _both(
 
 @pytest.fixture(scope="module")
 def shown(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    drop_all(oracle)
     return _shown(oracle, tmp_path_factory.mktemp("types"), [(declared, literal) for declared, literal, *_ in TYPES])
 
 
