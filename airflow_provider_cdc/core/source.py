@@ -163,7 +163,7 @@ class Source(abc.ABC):
     def stream(self, start: Position, tables: Tables, *, until: Position | None) -> Iterator[LogItem]:
         """Read the log from ``start`` on.
 
-        Ends when ``until`` has been reached; without it, goes on for ever and yields a ``Heartbeat`` at least every
+        Gives nothing that was committed after ``until``, and ends there; without it, goes on for ever and yields a ``Heartbeat`` at least every
         ``poll.interval.ms`` when there is nothing else.
 
         :raises PositionLost: the log does not hold ``start`` any more

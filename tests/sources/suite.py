@@ -21,9 +21,14 @@ from typing import Any, ClassVar
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.connector import CaptureResult
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
+from airflow_provider_cdc.core.events import LogBlock, LogItem
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory
 from airflow_provider_cdc.core.source import Source
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources import load_source
@@ -475,6 +480,18 @@ class SourceSuite:
                 assert source.current_position().reached(session.position)
                 assert not session.position.reached(source.current_position())
 
+    def test_a_stream_gives_nothing_that_was_committed_after_its_end(self, ready: Adapter, tmp_path: Path) -> None:
+        """A table that was read there joins there: what a stream went beyond would be lost to it."""
+        connector = started(ready, tmp_path)
+        with ready.transaction() as t:
+            t.insert("a", {"id": 80})
+        with _source(ready, tmp_path / "other") as source:
+            end = source.current_position()
+            with ready.transaction() as t:
+                t.insert("a", {"id": 81})
+            assert _streamed(connector, ready, end) == 1
+            assert _streamed(connector, ready, source.current_position()) == 2
+
     def test_a_database_that_is_ready_has_no_finding(self, ready: Adapter, tmp_path: Path) -> None:
         with _source(ready, tmp_path) as source:
             assert [f for f in source.check() if f.fatal] == []
@@ -531,21 +548,24 @@ def _source(db: Adapter, folder: Path, **properties: Any) -> Iterator[Source]:
 
 def _blocks(connector: Connector, db: Adapter) -> list[bool]:
     """Of the log from the connector's offset on: whether each block is open."""
-    from airflow_provider_cdc.core.config import ConnectorConfig
-    from airflow_provider_cdc.core.events import LogBlock
-    from airflow_provider_cdc.core.filters import Filters
-    from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory
+    return [item.open for item in _items(connector, db) if isinstance(item, LogBlock)]
 
+
+def _streamed(connector: Connector, db: Adapter, until: Position) -> int:
+    """How many rows come from the connector's offset up to a position."""
+    return sum(item.row_count for item in _items(connector, db, until) if isinstance(item, LogBlock))
+
+
+def _items(connector: Connector, db: Adapter, until: Position | None = None) -> list[LogItem]:
     history = SchemaHistory.replay(connector.store.schema_history("test"))
     filters = Filters(ConnectorConfig.parse({"topic.prefix": "x", "table.include.list": rf"{db.namespace}\..*"}))
     offset = connector.store.load("test").offset
     assert offset is not None
     assert offset.position is not None
     with open_source(connector.definition(), connector.secrets) as source:
-        items = source.stream(
-            source.parse_position(offset.position), CapturedTables(filters, history), until=source.current_position()
-        )
-        return [item.open for item in items if isinstance(item, LogBlock)]
+        start = source.parse_position(offset.position)
+        tables = CapturedTables(filters, history)
+        return list(source.stream(start, tables, until=until or source.current_position()))
 
 
 def _die_after(patch: pytest.MonkeyPatch, cls: type[Source], n: int) -> None:

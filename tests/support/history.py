@@ -11,7 +11,7 @@ from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from tests.support.oracle_workload import Truth
-from tests.support.replay import Illegal, Replay, Row, items
+from tests.support.replay import Illegal, Replay, Row
 
 
 class History(Replay):
@@ -27,7 +27,7 @@ class History(Replay):
     def __init__(self, changelog: ChangeLog, connector: str, truths: list[Truth], prefix: str) -> None:
         super().__init__(changelog, connector)
         read = _read_at(changelog, connector)
-        known = [t for t in truths if t.scn >= read.get(prefix + t.table, 0)]
+        known = [t for t in truths if t.scn >= read[t.table]]
         self._waiting = sorted(known, key=lambda t: t.scn, reverse=True)
         self._prefix, self._scn, self._transaction, self._order = prefix, 0, "", 0
         self._seen: set[str] = set()
@@ -90,12 +90,12 @@ class History(Replay):
 
 
 def _read_at(changelog: ChangeLog, connector: str) -> dict[str, int]:
-    """Topic → SCN of its last snapshot."""
+    """Table → SCN of its last snapshot, also where it was empty."""
     found: dict[str, int] = {}
     for manifest in changelog.manifests(connector):
-        for _, item in items(changelog, manifest):
-            if not isinstance(item, SchemaChangeRecord) and item["op"] == "r":
-                found[item["topic"]] = max(_scn_of(item), found.get(item["topic"], 0))
+        for record in manifest.schema_changes:
+            for change in record.changes if record.snapshot else ():
+                found[change.id.name] = int(record.position["read_scn"])
     return found
 
 
@@ -117,7 +117,7 @@ def _plain(value: Any, type_: str) -> Any:
     """A value of the change log, to compare."""
     if isinstance(value, dt.datetime):
         value = value.replace(tzinfo=None)
-        return f"{value:%Y-%m-%d %H:%M:%S}" if type_ == "DATE" else f"{value:%Y-%m-%d %H:%M:%S.%f}000"
+        return f"{value:%Y-%m-%d %H:%M:%S}" if type_.startswith("DATE") else f"{value:%Y-%m-%d %H:%M:%S.%f}000"
     return Decimal(value) if isinstance(value, int) else value
 
 

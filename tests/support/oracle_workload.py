@@ -292,7 +292,7 @@ class OracleWriter:
         r = self.random
         if r.random() < 0.12 and not type_.endswith("NOT NULL"):
             return None
-        match type_.split("(")[0]:
+        match type_.split("(")[0].split()[0]:
             case "NUMBER" if "," in type_:
                 return round(r.uniform(-(10**6), 10**6), 2)
             case "NUMBER":

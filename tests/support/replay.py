@@ -9,6 +9,7 @@ leaves out is NULL.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -63,7 +64,7 @@ class Replay:
         for manifest in self._changelog.manifests(self._connector, after=self.batch):
             if manifest.first_seq != self.seq + 1:
                 raise Illegal(f"batch {manifest.batch} begins at seq {manifest.first_seq} after {self.seq}")
-            for seq, item in items(self._changelog, manifest):
+            for seq, item in _items(self._changelog, manifest):
                 if seq != self.seq + 1:
                     raise Illegal(f"seq {seq} follows {self.seq} in batch {manifest.batch}")
                 self._next(item)
@@ -199,6 +200,8 @@ def _cast(text: str | None, type_: str) -> Any:
         return int(text)
     if type_.startswith("decimal"):
         return Decimal(text)
+    if type_.startswith("timestamp"):
+        return dt.datetime.fromisoformat(text)
     return float(text) if type_ in ("double", "float") else text
 
 
@@ -215,7 +218,7 @@ def _equal(a: Row | None, b: Row | None) -> bool:
     return a == b or repr(a) == repr(b)
 
 
-def items(changelog: ChangeLog, manifest: Manifest) -> Iterator[tuple[int, Row | SchemaChangeRecord]]:
+def _items(changelog: ChangeLog, manifest: Manifest) -> Iterator[tuple[int, Row | SchemaChangeRecord]]:
     """Events and schema changes of a batch by seq."""
     items: list[tuple[int, Row | SchemaChangeRecord]] = [(r.seq, r) for r in manifest.schema_changes]
     for file in manifest.files:

@@ -28,6 +28,7 @@ from airflow_provider_cdc.sources.oracle.window import Windows
 
 log = logging.getLogger(__name__)
 
+_FOREVER = 1 << 62
 TAKEN_ROWS = 32_768
 """Rows that are taken at a time: many small fetches would make many small blocks."""
 
@@ -53,6 +54,8 @@ class LogMinerStream:
         earlier: StreamMetrics | None = None,
     ) -> None:
         self._config, self._until = config, until
+        # nothing beyond: a table that was read at ``until`` joins there
+        self._last = max(until.read_scn, *(c.scn for c in until.commits.values()), 0) if until else _FOREVER
         start = verified(start, database)
         catalog = config.database_pdb_name or config.database_dbname
         self._schemas = SchemaReader(config, tables, dictionary, catalog, lookups)
@@ -83,7 +86,7 @@ class LogMinerStream:
         session, windows = self._session, self._windows
         current = session.minable_scn()
         window = windows.next(self._read, current, time_of=session.scn_time, borders=session.borders)
-        end = self._flush.flush(window.end)
+        end = self._flush.flush(min(window.end, self._last))
         if end <= self._read and not (self._first and end == self._read):
             return
         began, rows = time.monotonic(), 0

@@ -150,7 +150,7 @@ def test_the_places_of_the_stream_are_those_of_the_database(schema: Oracle, made
     assert found["SourceEventPosition"] == {"scn": found["OffsetScn"], "commit_scn": found["CommittedScn"]}
     assert (found["OffsetScn"], found["OldestScn"]) == (found["CurrentScn"], "0")
     assert f"SCN {found['CurrentScn']}" in result.position
-    assert found["ScnLag"] == 0
+    assert 0 <= found["ScnLag"] < 10  # a look at the SCN moves it, and a run ends where the database was when it began
     (event,) = of_table(records(connector), "T")
     assert event["value"]["source"]["commit_scn"] <= found["CommittedScn"]
 
