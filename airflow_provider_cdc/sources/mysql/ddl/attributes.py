@@ -14,7 +14,7 @@ from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor
 from airflow_provider_cdc.sources.mysql.ddl.datatypes import read_type
 from airflow_provider_cdc.sources.mysql.ddl.draft import Draft
 from airflow_provider_cdc.sources.mysql.ddl.literals import read_default
-from airflow_provider_cdc.sources.mysql.ddl.tokens import NUMBER, QUOTED, STRING, WORD
+from airflow_provider_cdc.sources.tokens import NUMBER, QUOTED, STRING, WORD
 
 _SIGNED = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"))
 _REFERENCE_ACTIONS = (("RESTRICT",), ("CASCADE",), ("SET", "NULL"), ("SET", "DEFAULT"), ("NO", "ACTION"))

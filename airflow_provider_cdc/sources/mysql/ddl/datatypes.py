@@ -11,8 +11,8 @@ from collections.abc import Callable
 from airflow_provider_cdc.sources.mysql.ddl.charsets import sized
 from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor
 from airflow_provider_cdc.sources.mysql.ddl.draft import Draft
-from airflow_provider_cdc.sources.mysql.ddl.tokens import BITS, HEX, STRING, WORD
 from airflow_provider_cdc.sources.mysql.ddl.values import literal_bytes
+from airflow_provider_cdc.sources.tokens import BITS, HEX, STRING, WORD
 
 _INTEGERS = {
     "TINYINT": "tinyint", "INT1": "tinyint", "SMALLINT": "smallint", "INT2": "smallint", "MEDIUMINT": "mediumint",

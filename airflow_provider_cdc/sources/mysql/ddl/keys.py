@@ -6,7 +6,7 @@ from typing import Literal
 
 from airflow_provider_cdc.sources.mysql.ddl.actions import AddKey, NoColumnChange
 from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.ddl.tokens import QUOTED, WORD
+from airflow_provider_cdc.sources.tokens import QUOTED, WORD
 
 _INDEX_TYPES = ("BTREE", "HASH", "RTREE")
 

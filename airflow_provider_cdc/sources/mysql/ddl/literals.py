@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from airflow_provider_cdc.sources.mysql.ddl.columns import ColumnDef, Default
 from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.ddl.tokens import (
-    BAD,
-    BITS,
-    HEX,
-    NUMBER,
-    QUOTED,
-    STRING,
-    WORD,
-    Modes,
-    Token,
-    tokenize,
-)
+from airflow_provider_cdc.sources.mysql.ddl.tokens import Modes, tokenize
 from airflow_provider_cdc.sources.mysql.ddl.values import WIDE_CHARSETS, Literal, typed, untyped
+from airflow_provider_cdc.sources.tokens import BAD, BITS, HEX, NUMBER, QUOTED, STRING, WORD, Token
 
 _NOT_A_VALUE = frozenset((
     "NOT", "COMMENT", "ON", "PRIMARY", "KEY", "UNIQUE", "CHECK", "CONSTRAINT", "REFERENCES", "COLLATE", "CHARACTER",

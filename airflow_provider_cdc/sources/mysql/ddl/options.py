@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from airflow_provider_cdc.sources.mysql.ddl.charsets import charset_of
 from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.ddl.tokens import NUMBER, QUOTED, STRING, WORD
+from airflow_provider_cdc.sources.tokens import NUMBER, QUOTED, STRING, WORD
 
 _VALUED = frozenset((
     "ENGINE", "TYPE", "AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHECKSUM", "TABLE_CHECKSUM", "COMMENT", "COMPRESSION",

@@ -17,7 +17,7 @@ from airflow_provider_cdc.sources.mysql.ddl.alter import read_alter_table
 from airflow_provider_cdc.sources.mysql.ddl.attributes import read_attributes
 from airflow_provider_cdc.sources.mysql.ddl.columns import ColumnDef
 from airflow_provider_cdc.sources.mysql.ddl.create import read_create_table
-from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor, NotUnderstood
+from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor
 from airflow_provider_cdc.sources.mysql.ddl.datatypes import read_type
 from airflow_provider_cdc.sources.mysql.ddl.draft import Draft
 from airflow_provider_cdc.sources.mysql.ddl.kinds import dml_kind, ignored_kind
@@ -32,8 +32,9 @@ from airflow_provider_cdc.sources.mysql.ddl.others import (
     read_truncate,
 )
 from airflow_provider_cdc.sources.mysql.ddl.statements import Dml, Ignored, Statement, Unknown
-from airflow_provider_cdc.sources.mysql.ddl.tokens import END, Modes, statement_end, tokenize
+from airflow_provider_cdc.sources.mysql.ddl.tokens import Modes, statement_end, tokenize
 from airflow_provider_cdc.sources.mysql.ddl.transactions import TRANSACTION_WORDS, read_transaction
+from airflow_provider_cdc.sources.tokens import END, NotUnderstood
 
 _HEAD = 48
 """So many tokens tell what kind of statement it is; the rest of a bulk INSERT or a stored procedure is never cut up."""

@@ -14,27 +14,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
-WORD, QUOTED, STRING, NUMBER = "word", "quoted", "string", "number"
-BITS, HEX, OP, END, BAD = "bits", "hex", "op", "end", "bad"
-
-
-class Token(NamedTuple):
-    """One token.
-
-    :param kind: ``word`` (unquoted) and ``quoted`` names, ``string``, ``number``, ``bits`` (``b'01'``, ``0b01``),
-        ``hex`` (``x'2a'``, ``0x2a``), ``op`` (one character), ``end``, and ``bad`` where reading stopped
-    :param key: what a grammar compares with: the upper-case text of an unquoted word that may be a keyword, the
-        character of an operator, otherwise empty
-    :param value: the name, the string without quotes and escapes, the digits; for ``bad`` the reason
-    """
-
-    kind: str
-    key: str
-    value: str
-    start: int
-    end: int
+from airflow_provider_cdc.sources.tokens import BAD, BITS, END, HEX, OP, QUOTED, STRING, WORD, Token
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from airflow_provider_cdc.sources.oracle.ddl.constraints import inline_key, read
 from airflow_provider_cdc.sources.oracle.ddl.cursor import Cursor
 from airflow_provider_cdc.sources.oracle.ddl.datatypes import TypeText, read_type
 from airflow_provider_cdc.sources.oracle.ddl.expressions import default
-from airflow_provider_cdc.sources.oracle.ddl.tokens import STRING, WORD
+from airflow_provider_cdc.sources.tokens import STRING, WORD
 
 
 @dataclass(slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from airflow_provider_cdc.sources.oracle.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.oracle.ddl.tokens import QUOTED, WORD
 from airflow_provider_cdc.sources.oracle.types import ColumnType
+from airflow_provider_cdc.sources.tokens import QUOTED, WORD
 
 _SIMPLE = frozenset((
     "INTEGER", "INT", "SMALLINT", "REAL", "DATE", "BINARY_FLOAT", "BINARY_DOUBLE", "CLOB", "NCLOB", "BLOB", "BFILE", "ROWID",

@@ -12,8 +12,9 @@ import re
 from typing import Literal
 
 from airflow_provider_cdc.sources.oracle.ddl.columns import Default
-from airflow_provider_cdc.sources.oracle.ddl.cursor import RESERVED, Cursor, NotUnderstood
-from airflow_provider_cdc.sources.oracle.ddl.tokens import BAD, END, NUMBER, QUOTED, STRING, WORD, tokenize
+from airflow_provider_cdc.sources.oracle.ddl.cursor import RESERVED, Cursor
+from airflow_provider_cdc.sources.oracle.ddl.tokens import tokenize
+from airflow_provider_cdc.sources.tokens import BAD, END, NUMBER, QUOTED, STRING, WORD, NotUnderstood
 
 _OPERANDS = frozenset(("USER", "UID", "SYSDATE", "ROWNUM", "LEVEL", "ROWID"))
 """Reserved words that are values."""

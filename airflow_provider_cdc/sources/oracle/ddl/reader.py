@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from airflow_provider_cdc.sources.oracle.ddl.alter import read_alter_table
 from airflow_provider_cdc.sources.oracle.ddl.create import read_create_table
-from airflow_provider_cdc.sources.oracle.ddl.cursor import Cursor, NotUnderstood
+from airflow_provider_cdc.sources.oracle.ddl.cursor import Cursor
 from airflow_provider_cdc.sources.oracle.ddl.kinds import ignored_kind
 from airflow_provider_cdc.sources.oracle.ddl.others import (
     read_alter_index,
@@ -28,6 +28,7 @@ from airflow_provider_cdc.sources.oracle.ddl.others import (
 )
 from airflow_provider_cdc.sources.oracle.ddl.statements import Ignored, Statement, Unknown
 from airflow_provider_cdc.sources.oracle.ddl.tokens import tokenize
+from airflow_provider_cdc.sources.tokens import NotUnderstood
 
 _HEAD = 12
 """So many tokens tell what kind of statement it is; the body of a package is never cut up."""

@@ -9,26 +9,8 @@ Comments vanish, hints too: no hint changes what a DDL statement does.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
-WORD, QUOTED, STRING, NUMBER, OP, END, BAD = "word", "quoted", "string", "number", "op", "end", "bad"
-
-
-class Token(NamedTuple):
-    """One token.
-
-    :param kind: ``word`` (a name or keyword without quotes), ``quoted`` (a name in quotes), ``string``, ``number``, ``op`` (one
-        character), ``end``, and ``bad`` where reading stopped
-    :param key: what a grammar compares with: the folded text of a word, the character of an operator, otherwise empty
-    :param value: the name as the dictionary spells it, the string without quotes, the number as written; for ``bad`` the reason
-    """
-
-    kind: str
-    key: str
-    value: str
-    start: int
-    end: int
-
+from airflow_provider_cdc.sources.tokens import BAD, END, NUMBER, OP, QUOTED, STRING, WORD, Token
 
 _CLOSING = {"[": "]", "{": "}", "<": ">", "(": ")"}
 _PATTERN = re.compile(

@@ -26,8 +26,9 @@ from airflow_provider_cdc.sources.oracle.ddl import (
     tables_of,
 )
 from airflow_provider_cdc.sources.oracle.ddl.cursor import RESERVED
-from airflow_provider_cdc.sources.oracle.ddl.tokens import END, fold, tokenize
+from airflow_provider_cdc.sources.oracle.ddl.tokens import fold, tokenize
 from airflow_provider_cdc.sources.oracle.types import ColumnType
+from airflow_provider_cdc.sources.tokens import END
 
 _STATEMENTS = get_args(Statement)
 _SECONDS = 0.1
