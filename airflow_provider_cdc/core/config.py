@@ -301,6 +301,8 @@ class ConnectorConfig(BaseModel):
 
     FORM: ClassVar[ConnectionForm] = ConnectionForm()
     """How a connection to this source is asked for."""
+    CONNECTION: ClassVar[Mapping[str, str]] = {}
+    """What the fields of a connection mean: ``host``, ``port``, ``login``, ``password``, ``schema`` → documented property."""
     IGNORED: ClassVar[Mapping[str, str]] = {
         "name": "the connector's name is given to the connector definition",
         "connector.class": "the source is chosen by the connector definition",
@@ -384,12 +386,14 @@ class ConnectorConfig(BaseModel):
     ) -> dict[str, Any]:
         """Properties from the fields of a connection; fields that are not set give none.
 
-        Each source says what its fields mean. Names in ``extra`` are documented property names everywhere.
+        Each source says in :attr:`CONNECTION` what its fields mean. Names in ``extra`` are documented property names everywhere.
 
             >>> MySqlConfig.from_connection(host="db", login="cdc", extra={"database.ssl.mode": "required"})
             {'database.hostname': 'db', 'database.user': 'cdc', 'database.ssl.mode': 'required'}
         """
-        return {name: value for name, value in (extra or {}).items() if value not in (None, "")}
+        fields = {"host": host, "port": port, "login": login, "password": password, "schema": schema}
+        named = [(name, fields[field]) for field, name in cls.CONNECTION.items()]
+        return {name: value for name, value in [*named, *(extra or {}).items()] if value not in (None, "")}
 
     @classmethod
     def secrets(cls) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -30,17 +30,4 @@ class MemoryConfig(ConnectorConfig):
     FORM: ClassVar[ConnectionForm] = ConnectionForm(
         labels={"host": "Database of this process"}, hidden=("schema", "login", "password", "port", "extra")
     )
-
-    @classmethod
-    def from_connection(
-        cls,
-        *,
-        host: str | None = None,
-        port: int | None = None,
-        login: str | None = None,
-        password: str | None = None,
-        schema: str | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        named = {} if host is None else {"memory.database": host}
-        return named | super().from_connection(extra=extra)
+    CONNECTION: ClassVar[Mapping[str, str]] = {"host": "memory.database"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -128,6 +128,12 @@ class MySqlConfig(ConnectorConfig):
         },
         stand_ins={"database.server.id": 4_294_967_295},
     )
+    CONNECTION: ClassVar[Mapping[str, str]] = {
+        "host": "database.hostname",
+        "port": "database.port",
+        "login": "database.user",
+        "password": "database.password",
+    }
     IGNORED: ClassVar[Mapping[str, str]] = {
         "database.jdbc.driver": "there is no JDBC here",
         "database.protocol": "there is no JDBC here",
@@ -168,27 +174,6 @@ class MySqlConfig(ConnectorConfig):
         if self.column_texts and self.include_query:
             raise ValueError(f"include.query: the statements would show what {', '.join(self.column_texts)} hides")
         return self
-
-    @classmethod
-    def from_connection(
-        cls,
-        *,
-        host: str | None = None,
-        port: int | None = None,
-        login: str | None = None,
-        password: str | None = None,
-        schema: str | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        named = {
-            "database.hostname": host,
-            "database.port": port,
-            "database.user": login,
-            "database.password": password,
-        }
-        return {name: value for name, value in named.items() if value is not None} | super().from_connection(
-            extra=extra
-        )
 
     @classmethod
     def exclusive_pairs(cls) -> list[tuple[str, str]]:

@@ -338,6 +338,13 @@ class OracleConfig(ConnectorConfig):
             "database.url": "connect descriptor or TNS name, instead of host and port",
         },
     )
+    CONNECTION: ClassVar[Mapping[str, str]] = {
+        "host": "database.hostname",
+        "port": "database.port",
+        "login": "database.user",
+        "password": "database.password",
+        "schema": "database.dbname",
+    }
     IGNORED: ClassVar[Mapping[str, str]] = {
         "schema.history.internal": "the schema history is kept in the state tables",
         "schema.history.internal.store.*": "only captured tables are recorded; tables added later are read when they are added",
@@ -447,28 +454,6 @@ class OracleConfig(ConnectorConfig):
                 except re.error as e:
                     raise ValueError(f"{name}.selector: {pattern!r} is not a regular expression: {e}") from None
         return self
-
-    @classmethod
-    def from_connection(
-        cls,
-        *,
-        host: str | None = None,
-        port: int | None = None,
-        login: str | None = None,
-        password: str | None = None,
-        schema: str | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        named = {
-            "database.hostname": host,
-            "database.port": port,
-            "database.user": login,
-            "database.password": password,
-            "database.dbname": schema,
-        }
-        return {name: value for name, value in named.items() if value not in (None, "")} | super().from_connection(
-            extra=extra
-        )
 
     @classmethod
     def exclusive_pairs(cls) -> list[tuple[str, str]]:
