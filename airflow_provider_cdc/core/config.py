@@ -77,6 +77,11 @@ class NameAdjustment(enum.StrEnum):
     AVRO_UNICODE = "avro_unicode"
 
 
+class WatermarkStrategy(enum.StrEnum):
+    INSERT_INSERT = "insert_insert"
+    INSERT_DELETE = "insert_delete"
+
+
 class RewriteMode(enum.StrEnum):
     """What to do when a DDL statement changed rows in a way that the log does not show."""
 
@@ -121,6 +126,13 @@ def _split_operations(value: Any) -> Any:
     return frozenset(parts)
 
 
+def _split_names(value: Any) -> Any:
+    parts = _texts(value.split(",") if isinstance(value, str) else value)
+    return tuple(dict.fromkeys(part.strip().lower() for part in parts if part.strip()))
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
+"""A comma-separated list of names, in lower case."""
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_split_patterns)]
 """A comma-separated list of anchored regular expressions."""
 COLUMN_TEXTS = "column.mask.with.<length>.chars, column.truncate.to.<length>.chars"
@@ -273,6 +285,71 @@ class ConnectorConfig(BaseModel):
     snapshot_delay_ms: int = Field(
         0, alias="snapshot.delay.ms", description="Wait so long before a snapshot begins.", ge=0
     )
+    signal_data_collection: str | None = Field(
+        None,
+        alias="signal.data.collection",
+        description="Signal table of the source, as database.table: rows inserted there are signals, and watermarks are written there.",
+    )
+    signal_enabled_channels: Names = Field(
+        ("source", "airflow"),
+        alias="signal.enabled.channels",
+        description="Where signals come from: source (the signal table), airflow (form, REST, CLI, operators), file, kafka, and "
+        "those of one's own (entry points).",
+    )
+    signal_poll_interval_ms: int = Field(
+        1000, alias="signal.poll.interval.ms", description="How often channels are asked for signals.", ge=50
+    )
+    signal_file: str = Field(
+        "file-signals.txt", alias="signal.file", description="File of the channel file: one JSON object per line."
+    )
+    signal_kafka_topic: str | None = Field(
+        None,
+        alias="signal.kafka.topic",
+        description="Topic of the channel kafka; by default the prefix with -signal behind it.",
+    )
+    signal_kafka_group_id: str = Field(
+        "kafka-signal", alias="signal.kafka.groupId", description="Consumer group of the channel kafka."
+    )
+    signal_kafka_bootstrap_servers: str | None = Field(
+        None, alias="signal.kafka.bootstrap.servers", description="Brokers of the channel kafka."
+    )
+    signal_kafka_poll_timeout_ms: int = Field(
+        100, alias="signal.kafka.poll.timeout.ms", description="How long the channel kafka waits for a message.", ge=0
+    )
+    notification_enabled_channels: Names = Field(
+        (),
+        alias="notification.enabled.channels",
+        description="Where notifications go besides the state tables: log, sink (the change log, as records of "
+        "notification.sink.topic.name), and those of one's own (entry points).",
+    )
+    notification_sink_topic_name: str | None = Field(
+        None, alias="notification.sink.topic.name", description="Name of the topic of the notification channel sink."
+    )
+    incremental_snapshot_chunk_size: int = Field(
+        1024, alias="incremental.snapshot.chunk.size", description="Rows that are read at a time.", ge=1
+    )
+    incremental_snapshot_chunk_target_ms: int = Field(
+        0,
+        alias="incremental.snapshot.chunk.target.ms",
+        description="Ours. Chunks grow and shrink so that reading one takes about so long; 0 = all have the same size.",
+        ge=0,
+    )
+    incremental_snapshot_watermarking_strategy: WatermarkStrategy = Field(
+        WatermarkStrategy.INSERT_INSERT,
+        alias="incremental.snapshot.watermarking.strategy",
+        description="Whether a second row of the signal table ends a window, or the deletion of the first one.",
+    )
+    incremental_snapshot_allow_schema_changes: bool = Field(
+        False,
+        alias="incremental.snapshot.allow.schema.changes",
+        description="Without effect: a chunk that was read under another structure is always read again.",
+    )
+    read_only: bool | None = Field(
+        None,
+        alias="read.only",
+        description="Whether incremental snapshots write nothing to the source and use positions of the log as watermarks. By "
+        "default they do where signal.data.collection is not set.",
+    )
     schema_change_rewrite_mode: RewriteMode = Field(
         RewriteMode.SNAPSHOT,
         alias="schema.change.rewrite.mode",
@@ -322,10 +399,8 @@ class ConnectorConfig(BaseModel):
         "column.mask.*": "only column.mask.with.<length>.chars",
         "column.truncate.to.*": "only column.truncate.to.<length>.chars",
         "converters": "custom converters are not built yet",
-        "signal.*": "signals are not built yet",
-        "notification.*": "notifications are not built yet",
+        "signal.consumer.*": "not built yet",
         "topic.naming.strategy": "topics are named as the documents say; Java classes cannot be loaded here",
-        "incremental.snapshot.*": "incremental snapshots are not built yet",
         "snapshot.mode.*": "configuration based and custom snapshots are not built yet",
         "snapshot.select.statement.overrides*": "snapshot query overrides are not built yet",
         "transforms*": "single message transforms belong to Kafka Connect",

@@ -9,11 +9,13 @@
     │   ├── StateUnavailable        the state database cannot be reached, or is locked
     │   ├── LeaseHeld               another run of this connector is alive
     │   ├── LeaseLost               another run took this connector over: this one may write no more
-    │   └── CommitConflict          somebody else committed first: read again, then decide
+    │   ├── CommitConflict          somebody else committed first: read again, then decide
+    │   └── ConnectorHalted         a person has paused or stopped this connector
     └── TerminalError               a person must act; ``remedy`` says how
         ├── ConfigError             a property is unknown, wrong, or contradicts another
         ├── PrerequisiteError       the database is not set up for capture
         ├── AccessDenied            wrong user, password or a missing privilege
+        ├── QueryRefused            the database refuses a statement: a condition that is bad SQL, a missing column or right
         ├── PositionLost            the log no longer holds the position the connector must continue from
         ├── SourceLogDamaged        the log is not what its own checksums and lengths say
         ├── UnknownLogEvent         the log holds something that may carry data and that cannot be read
@@ -41,10 +43,12 @@ __all__ = [
     "ChangeLogDamaged",
     "CommitConflict",
     "ConfigError",
+    "ConnectorHalted",
     "LeaseHeld",
     "LeaseLost",
     "PositionLost",
     "PrerequisiteError",
+    "QueryRefused",
     "SchemaConflict",
     "SourceLogDamaged",
     "SourceUnavailable",
@@ -116,6 +120,10 @@ class CommitConflict(TransientError):
     """Somebody else committed first."""
 
 
+class ConnectorHalted(TransientError):
+    """A person has paused or stopped this connector: nothing is captured until it is resumed."""
+
+
 class TerminalError(CdcError):
     """A person must act; retrying changes nothing."""
 
@@ -130,6 +138,10 @@ class PrerequisiteError(TerminalError):
 
 class AccessDenied(TerminalError):
     """Wrong user or password, or a missing privilege."""
+
+
+class QueryRefused(TerminalError):
+    """The database refuses a statement: a condition that is bad SQL, a missing column, table or right."""
 
 
 class PositionLost(TerminalError):

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from airflow_provider_cdc.core.notifications import Notification
 from airflow_provider_cdc.core.position import Offset
 from airflow_provider_cdc.core.schema import TableChange, TableSchema
 
@@ -67,6 +68,7 @@ class Manifest(_Model):
     :param writer: unique id of that run, part of its file names
     :param offset_before: what the offset was, ``None`` for the first batch of a connector
     :param schemas: topic → version (as text) → captured table schema, for every file and every change of this batch
+    :param notifications: what the connector has told since the last batch
     """
 
     format: int = FORMAT
@@ -84,6 +86,7 @@ class Manifest(_Model):
     files: list[DataFile] = Field(default_factory=list)
     schemas: dict[str, dict[str, TableSchema]] = Field(default_factory=dict)
     schema_changes: list[SchemaChangeRecord] = Field(default_factory=list)
+    notifications: list[Notification] = Field(default_factory=list)
 
     @property
     def events(self) -> int:

@@ -33,12 +33,58 @@ class SnapshotState(BaseModel):
 
     :param pending: table (``namespace.name``) still to be read → whether the target may hold rows of it already
     :param tables: table → position at which it was read; only those that streaming has not passed yet
+    :param requests: pending table → number of the signal that asked for it; those of no signal are missing
+    :param selects: pending table → statement that gives its rows in place of all of them
     """
 
     model_config = ConfigDict(extra="forbid")
 
     pending: dict[str, bool] = Field(default_factory=dict)
     tables: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    requests: dict[str, int] = Field(default_factory=dict)
+    selects: dict[str, str] = Field(default_factory=dict)
+
+
+class Scan(BaseModel):
+    """A table that an incremental snapshot reads, and how far it has come.
+
+    :param table: ``namespace.name``
+    :param request: number of the signal that asked for it
+    :param signal: that signal's id, as the sender called it
+    :param condition: SQL condition that rows have to fulfil
+    :param surrogate: column that chunks are cut by in place of the key
+    :param order: columns that the rows are ordered by; empty before the first chunk
+    :param after: key of the last row that is captured
+    :param upto: key of the last row there was at the beginning
+    :param rows: rows read so far
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    table: str
+    request: int
+    signal: str = ""
+    condition: str | None = None
+    surrogate: str | None = None
+    order: list[str] = Field(default_factory=list)
+    after: list[Any] | None = None
+    upto: list[Any] | None = None
+    rows: int = 0
+
+
+class IncrementalState(BaseModel):
+    """The incremental snapshots that are asked for.
+
+    :param scans: tables in the order in which they are read; the first one is being read
+    :param paused: reading waits for ``resume-snapshot``
+    :param failed: number of a signal that still has tables to read → what went wrong with others of it
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    scans: list[Scan] = Field(default_factory=list)
+    paused: bool = False
+    failed: dict[str, str] = Field(default_factory=dict)
 
 
 class Offset(BaseModel):
@@ -49,6 +95,8 @@ class Offset(BaseModel):
     :param batch: number of the last committed batch; 0 before the first
     :param snapshot: tables that are not yet, or not yet all, at ``position``
     :param tables_filter: the include and exclude lists in force, to notice that tables were added
+    :param incremental: tables that are read in chunks beside the stream
+    :param signal: number of the last signal that was taken
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -58,6 +106,8 @@ class Offset(BaseModel):
     batch: int = 0
     snapshot: SnapshotState = Field(default_factory=SnapshotState)
     tables_filter: str = ""
+    incremental: IncrementalState = Field(default_factory=IncrementalState)
+    signal: int = 0
 
     def document(self) -> dict[str, Any]:
         """The JSON form, as stored and as written into manifests."""

@@ -6,11 +6,16 @@ SQLAlchemy nor fsspec, and so that the promises can be read in one place.
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_cdc.core.manifest import DataFile, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.notifications import Notification
 from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.signals import Fate, SentSignal, Signal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +41,31 @@ class StoredOffset:
     version: int
 
 
+class Wanted(enum.StrEnum):
+    """What people want of a connector."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What people want of a connector, and since when.
+
+    :param restarts: grows with each request that the run which is alive end and another one begin
+    :param by: who asked for it last
+    """
+
+    wanted: Wanted = Wanted.RUNNING
+    restarts: int = 0
+    by: str = ""
+    reason: str = ""
+    since: datetime | None = None
+
+
 class StateStore(Protocol):
-    """Where a connector's place is kept."""
+    """Where a connector's place is kept, and what is asked of it."""
 
     def lease(self, connector: str, owner: str, *, wait_s: float) -> AbstractContextManager[Lease]:
         """Take the connector's lease, keep it alive in the background, give it back at the end.
@@ -53,17 +81,41 @@ class StateStore(Protocol):
         """The committed offset."""
 
     def commit(self, lease: Lease, expected: StoredOffset, manifest: Manifest, manifest_path: str) -> StoredOffset:
-        """Move the offset on to ``manifest.offset_after`` and record the batch and its schema changes, in one transaction.
+        """Move the offset on to ``manifest.offset_after`` and record the batch, its schema changes and its notifications, in one
+        transaction.
 
         :raises LeaseLost: the lease's epoch is not the newest
         :raises CommitConflict: the stored version is not ``expected.version``
         """
 
-    def advance(self, lease: Lease, expected: StoredOffset, offset: Offset) -> StoredOffset:
-        """Move the offset on where there was nothing to capture. Raises like :meth:`commit`."""
+    def advance(
+        self, lease: Lease, expected: StoredOffset, offset: Offset, notifications: Sequence[Notification] = ()
+    ) -> StoredOffset:
+        """Move the offset on where there was nothing to capture, and keep notifications with it. Raises like :meth:`commit`."""
 
     def schema_history(self, connector: str) -> Iterator[SchemaChangeRecord]:
         """All recorded schema changes, oldest first."""
+
+    def send(self, connector: str, signal: SentSignal) -> int:
+        """Record a signal as received. Returns its number; of one that was found before, by its ``origin``, the number that it
+        has."""
+
+    def signals(self, connector: str, after: int) -> list[Signal]:
+        """Signals with a number above ``after``, in their order; cheap, it is asked every second."""
+
+    def fate(
+        self, connector: str, number: int, fate: Fate, message: str = "", progress: dict[str, Any] | None = None
+    ) -> None:
+        """Record what has become of a signal; the first time that it gets a fate is kept for each.
+
+        A final fate stays. ``progress`` replaces what was there.
+        """
+
+    def control(self, connector: str) -> Control:
+        """What people want of the connector; cheap, it is asked every second."""
+
+    def ended(self, connector: str, error: str | None) -> None:
+        """Record that a run has ended, and with which error, for those who look at its state."""
 
 
 class BatchWriter(Protocol):

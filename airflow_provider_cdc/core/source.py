@@ -8,17 +8,19 @@ filters, schema history, sequence numbers, batching and offsets are not its busi
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
+from airflow_provider_cdc.core.chunks import ChunkReader
 from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.events import LogItem, RowBlock
 from airflow_provider_cdc.core.forms import EventForm
 from airflow_provider_cdc.core.metrics import Value
 from airflow_provider_cdc.core.position import Position
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -115,10 +117,14 @@ class Source(abc.ABC):
     :cvar Config: the source's configuration model
     :cvar connector: the documented ``source.connector`` value
     :cvar FORMS: name → a form of its events beside the usual one
+    :cvar PSEUDO_COLUMNS: unique columns that every table has though its structure does not name them (a row's address)
+    :cvar POSITION_SIGNAL: type of the signal that moves a connector to another place in the log, where the documents name one
     """
 
     Config: ClassVar[type[ConnectorConfig]] = ConnectorConfig
     FORMS: ClassVar[Mapping[str, EventForm]] = MappingProxyType({})
+    PSEUDO_COLUMNS: ClassVar[frozenset[str]] = frozenset()
+    POSITION_SIGNAL: ClassVar[str | None] = None
     connector: str
 
     @abc.abstractmethod
@@ -152,19 +158,63 @@ class Source(abc.ABC):
     def parse_position(self, document: dict[str, Any]) -> Position:
         """Build the position that :meth:`Position.to_json` described."""
 
+    def position_of(self, data: Mapping[str, Any]) -> Position:
+        """The place that a person names, in the form of :attr:`POSITION_SIGNAL` or in that of :meth:`Position.to_json`.
+
+        :raises ConfigError: there is no such place; the error says what is valid
+        """
+        try:
+            return self.parse_position(dict(data))
+        except (TypeError, ValueError, KeyError) as e:
+            raise ConfigError(
+                f"{dict(data)} is not a position: {e}.",
+                remedy="give one as `airflow cdc offsets` shows it",
+            ) from None
+
     @abc.abstractmethod
-    def snapshot(self, tables: Sequence[TableId], *, readers: int) -> SnapshotSession:
+    def snapshot(
+        self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
+    ) -> SnapshotSession:
         """Open a consistent view of ``tables`` for up to ``readers`` parallel readers.
 
         Locks, if any, are released before this returns, unless the configuration asks to hold them.
+
+        :param selects: table → statement that gives the rows to read in place of all of them; it may leave columns out only
+            where the table's structure does
+        :raises QueryRefused: from reading: the database does not accept such a statement
         """
 
     @abc.abstractmethod
-    def stream(self, start: Position, tables: Tables, *, until: Position | None) -> Iterator[LogItem]:
+    def chunks(self, *, signals: TableId | None) -> ChunkReader:
+        """Open a reader of chunks, see :mod:`airflow_provider_cdc.core.chunks`.
+
+        :param signals: the signal table, for written watermarks; ``None`` for read ones
+        :raises PrerequisiteError: the database is not set up for this; the error says how it would be
+        """
+
+    def table_of(self, document: Mapping[str, Any], database: str, schema: str | None) -> TableChange:
+        """One of the ``changes`` of a ``schema-changes`` signal (Debezium Oracle connector, "schema-changes").
+
+        :raises ConfigError: it cannot be understood
+        """
+        raise ConfigError(f"schema-changes signals are not known to {self.connector} connectors.")
+
+    @abc.abstractmethod
+    def stream(
+        self,
+        start: Position,
+        tables: Tables,
+        *,
+        until: Position | None,
+        patience: Callable[[], float] | None = None,
+    ) -> Iterator[LogItem]:
         """Read the log from ``start`` on.
 
         Gives nothing that was committed after ``until``, and ends there; without it, goes on for ever and yields a ``Heartbeat`` at least every
         ``poll.interval.ms`` when there is nothing else.
+
+        :param patience: asked whenever there is nothing new: how many seconds to wait at most before the next ``Heartbeat``, in
+            place of ``poll.interval.ms``
 
         :raises PositionLost: the log does not hold ``start`` any more
         :raises UnknownLogEvent: an event that may carry data cannot be read

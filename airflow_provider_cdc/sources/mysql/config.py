@@ -156,7 +156,6 @@ class MySqlConfig(ConnectorConfig):
         "database.ssl.truststore*": "Java key stores cannot be read here: give a PEM file in database.ssl.ca",
         "gtid.source.includes": "not built yet",
         "gtid.source.excludes": "not built yet",
-        "read.only": "incremental snapshots are not built yet",
         "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the catalogue is read instead",
         "event.processing.failure.handling.mode": "an event that cannot be read is always an error",
         "event.converting.failure.handling.mode": "a value that cannot be read is always an error",

@@ -1,0 +1,170 @@
+"""The part of the Source seam that incremental snapshots need: reading a table piece by piece beside a running stream.
+
+A piece, a chunk, is the next so many rows of a table in the order of its key. What makes it safe to mix chunks with the stream
+is known about the two places in the log around the reading, the watermarks ("DBLog: A Watermark Based Change-Data-Capture
+Framework"; Debezium connector documents, "Incremental snapshots"):
+
+* everything that the stream gave before the chunk's window was opened is in the chunk's rows (the **low** watermark);
+* everything in the chunk's rows is in the log before the window is closed (the **high** watermark).
+
+There are two ways to get them. *Written* watermarks are rows of the signal table: they come back through the log. *Read* ones
+are positions that the database tells, and need no right to write (``read.only``).
+"""
+
+from __future__ import annotations
+
+import abc
+import base64
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Self
+
+from airflow_provider_cdc.core.events import RowBlock
+from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.schema import TableId, TableSchema, arrow_type
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+Key = list[Any]
+"""Values of the ordering columns of one row, fit for JSON; see :func:`key_to_json`. A source reads and writes what is in it."""
+
+
+class StructureChanged(Exception):
+    """The table does not have the structure (any more) that it was to be read under."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Rows of one table in the order of some columns.
+
+    :param table: structure that the rows are read under, as :meth:`ChunkReader.table` gave it
+    :param order: names of the columns that the rows are ordered by, which together are unique and never NULL; a surrogate key
+        first, if there is one, which may be a pseudo-column of the source's
+    :param after: the rows lie behind this key; ``None`` = from the first row
+    :param upto: the last row has at most this key; ``None`` = to the last row
+    :param condition: rows fulfil this condition too, in the database's SQL
+    """
+
+    table: TableSchema
+    order: tuple[str, ...]
+    after: Key | None = None
+    upto: Key | None = None
+    condition: str | None = None
+
+
+@dataclass(slots=True)
+class ChunkRows:
+    """What one chunk holds.
+
+    :param rows: ``READ`` rows in key order, ``order`` 0, 1, 2 … over all blocks together; empty when there is none
+    :param last: key of the last row; ``None`` when there is none
+    :param low: a place in the log up to which all that was committed is in the rows; with written watermarks ``None``
+    :param high: a place in the log before which all that is in the rows was committed; with written watermarks ``None``
+    """
+
+    rows: list[RowBlock]
+    last: Key | None
+    low: Position | None = None
+    high: Position | None = None
+
+    def __len__(self) -> int:
+        return sum(len(block) for block in self.rows)
+
+
+class ChunkReader(abc.ABC):
+    """Reads chunks over a connection of its own. A context manager; one thread at a time uses it."""
+
+    @abc.abstractmethod
+    def table(self, table: TableId) -> TableSchema | None:
+        """The present structure; ``None`` when the table does not exist. Its ``version`` has no meaning."""
+
+    @abc.abstractmethod
+    def last(self, rows: KeyRange) -> Key | None:
+        """Key of the last row of a range; ``None`` when it has no row.
+
+        :raises QueryRefused: the database does not accept the range's condition
+        :raises StructureChanged: see there
+        """
+
+    @abc.abstractmethod
+    def read(self, rows: KeyRange, limit: int) -> ChunkRows:
+        """The first ``limit`` rows of a range, or fewer if there are no more.
+
+        With read watermarks, ``low`` is taken before the rows are read and ``high`` afterwards (or both are the very place of
+        a consistent view). A reader that was opened for written watermarks leaves them out.
+
+        :raises QueryRefused: the database does not accept the range's condition
+        :raises StructureChanged: the rows have another structure than the range's table says; nothing was guessed
+        :raises SourceUnavailable: the connection was lost; the reader may be closed and another one opened
+        """
+
+    @abc.abstractmethod
+    def write(self, id_: str, type_: str, data: str | None = None) -> None:
+        """Insert a row into the signal table and commit it. When this returns, every transaction that precedes the row in the
+        log is visible to what is read next.
+
+        :raises QueryRefused: the account may not, or the table does not fit
+        """
+
+    @abc.abstractmethod
+    def remove(self, id_: str) -> None:
+        """Delete a row of the signal table and commit that. Raises like :meth:`write`."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Close the connection; may be called twice, and from another thread to end a read."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def key_to_json(values: Sequence[Any]) -> Key:
+    """Values of a key, as Python has them, as JSON; :func:`key_from_json` is the way back.
+
+    >>> key_to_json([7, "a", Decimal("1.50"), b"\\x01"])
+    [7, 'a', '1.50', 'AQ==']
+    """
+    return [_to_json(value) for value in values]
+
+
+def key_from_json(key: Key, types: Sequence[str]) -> list[Any]:
+    """The values again.
+
+    :param types: change log types of the columns (``Column.type``)
+
+    >>> key_from_json([7, "1.50", "AQ=="], ["int64", "decimal128(5, 2)", "binary"])
+    [7, Decimal('1.50'), b'\\x01']
+    """
+    return [_from_json(value, type_) for value, type_ in zip(key, types, strict=True)]
+
+
+def _to_json(value: Any) -> Any:
+    match value:
+        case bytes():
+            return base64.b64encode(value).decode()
+        case Decimal():
+            return str(value)
+        case dt.datetime() | dt.date() | dt.time():
+            return value.isoformat()
+        case _:
+            return value
+
+
+def _from_json(value: Any, type_: str) -> Any:
+    if value is None or not isinstance(value, str) or type_ == "string":
+        return value
+    if type_ == "binary":
+        return base64.b64decode(value)
+    if type_.startswith("decimal"):
+        return Decimal(value)
+    if type_.startswith("date"):
+        return dt.date.fromisoformat(value)
+    if type_.startswith("timestamp"):
+        return dt.datetime.fromisoformat(value)
+    raise ValueError(f"a key of type {arrow_type(type_)} is not kept as text")

@@ -1,0 +1,84 @@
+"""Notifications: what a connector tells of its snapshots and signals as they happen.
+
+They have the documented form (Debezium connector documents, "Notifications"; ``spec`` names ``id``, ``aggregate_type``, ``type``,
+``additional_data``). All of them are kept in the state tables, in the transaction that makes durable what they tell of. The
+channels that are switched on get them after that.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+import uuid
+from typing import Any, Final, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+INITIAL: Final = "Initial Snapshot"
+INCREMENTAL: Final = "Incremental Snapshot"
+BLOCKING: Final = "Blocking Snapshot"
+SIGNAL: Final = "Signal"
+"""Ours: answers to signals that were refused, or that failed."""
+
+
+class Type(enum.StrEnum):
+    STARTED = "STARTED"
+    IN_PROGRESS = "IN_PROGRESS"
+    TABLE_SCAN_COMPLETED = "TABLE_SCAN_COMPLETED"
+    PAUSED = "PAUSED"
+    RESUMED = "RESUMED"
+    ABORTED = "ABORTED"
+    COMPLETED = "COMPLETED"
+    SKIPPED = "SKIPPED"
+    REFUSED = "REFUSED"
+    FAILED = "FAILED"
+
+
+class ScanStatus(enum.StrEnum):
+    """How reading a table has ended."""
+
+    SUCCEEDED = "SUCCEEDED"
+    EMPTY = "EMPTY"
+    NO_PRIMARY_KEY = "NO_PRIMARY_KEY"
+    SKIPPED = "SKIPPED"
+    SQL_EXCEPTION = "SQL_EXCEPTION"
+    UNKNOWN_SCHEMA = "UNKNOWN_SCHEMA"
+
+
+class Notification(BaseModel):
+    """One notification.
+
+    :param id: of an incremental snapshot, the id of its signal; otherwise its own
+    :param additional_data: texts by name; ``connector_name`` is always there
+    :param ts_ms: when it was made
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str = Field(default_factory=lambda: str(uuid.uuid4()))
+    aggregate_type: str
+    type: str
+    additional_data: dict[str, str] = Field(default_factory=dict)
+    ts_ms: int = Field(default_factory=lambda: time.time_ns() // 1_000_000)
+
+    def document(self) -> dict[str, Any]:
+        """As the documents have it, with ``timestamp``."""
+        return {
+            "id": self.id,
+            "aggregate_type": self.aggregate_type,
+            "type": self.type,
+            "additional_data": dict(self.additional_data),
+            "timestamp": self.ts_ms,
+        }
+
+    def __str__(self) -> str:
+        details = ", ".join(f"{name}={value}" for name, value in self.additional_data.items() if name != "connector_name")
+        return f"{self.aggregate_type}: {self.type}" + (f" ({details})" if details else "")
+
+
+class NotificationChannel(Protocol):
+    """Where notifications go besides the state tables: ``log``, or one of the user's own (entry point group
+    ``airflow_provider_cdc.notification_channels``: a callable without arguments that gives one)."""
+
+    def send(self, connector: str, notification: Notification) -> None:
+        """Called after what the notification tells of is durable. An error is logged and changes nothing else."""
