@@ -15,17 +15,15 @@ from airflow_provider_cdc.core.events import RowBlock, Transactions
 from airflow_provider_cdc.core.schema import TableSchema
 from airflow_provider_cdc.core.source import VARIED
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.operations import LAST_CHANGE, NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.lobs import read_with_lobs
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader, Rows
 from airflow_provider_cdc.sources.oracle.reselect import RowAt, completed
-from airflow_provider_cdc.sources.oracle.undo import NO_ROW_ID
 
 Int64s = npt.NDArray[np.int64]
 
 TEXT_BYTES = 64 << 20
 """How much redo text is read at a time."""
-LAST_DML = 3
-"""Operation codes beyond are pieces of long values."""
 
 SOURCE_FIELDS = [
     pa.field("txId", pa.string()),
@@ -146,7 +144,7 @@ class Assembler:
         codes, texts = rows.column("code").to_numpy(), rows.column("sql").combine_chunks()
         try:
             row_ids = _array(rows.column("row_id"))
-            if (codes <= LAST_DML).all() and not pc.any(pc.equal(row_ids, NO_ROW_ID)).as_py():
+            if (codes <= LAST_CHANGE).all() and not pc.any(pc.equal(row_ids, NO_ROW_ID)).as_py():
                 return reader.read(_array(texts), codes), np.arange(len(codes))
             assembled = read_with_lobs(reader, _array(texts), codes, owner.astype(np.int64), row_ids)
             found, origin = assembled.rows, assembled.origin
@@ -207,8 +205,8 @@ def _by_size(
         yield index
         return
     places = np.arange(1, len(index))
-    if (codes[index] > LAST_DML).any():
-        places = places[codes[index[1:]] <= LAST_DML]
+    if (codes[index] > LAST_CHANGE).any():
+        places = places[codes[index[1:]] <= LAST_CHANGE]
         border = places[owner[index[places]] != owner[index[places - 1]]]
         large = np.diff(ends[np.concatenate([[0], border - 1, [len(index) - 1]])]).max(initial=0) > TEXT_BYTES
         places = places if large else border

@@ -20,15 +20,27 @@ from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig, QueryFilter
 from airflow_provider_cdc.sources.oracle.dictionary import SYSTEM_SCHEMAS, is_system
+from airflow_provider_cdc.sources.oracle.operations import (
+    COMMIT,
+    DDL,
+    DELETE,
+    INSERT,
+    INTERNAL,
+    LOB_CODES,
+    MISSING_SCN,
+    NO_ROW_ID,
+    ROLLBACK,
+    START,
+    STRING_CODES,
+    UNSUPPORTED,
+    UPDATE,
+    XML_CODES,
+)
 
 log = logging.getLogger(__name__)
 
-START, COMMIT, ROLLBACK, MISSING_SCN, DDL, INTERNAL, UNSUPPORTED = 6, 7, 36, 34, 5, 0, 255
 TRANSACTIONS: Final = (START, COMMIT, MISSING_SCN, ROLLBACK)
-CHANGES: Final = (1, 2, 3, UNSUPPORTED)
-LONG_STRINGS: Final = (91, 92, 93)
-LOBS: Final = (9, 10, 11, 29, 68, 70, 71)
-EMPTY_ROW_ID: Final = "AAAAAAAAAAAAAAAAAA"
+CHANGES: Final = (INSERT, DELETE, UPDATE, UNSUPPORTED)
 UNKNOWN: Final = "UNKNOWN"
 RECYCLED: Final = "BIN$"
 """Begins the names of dropped tables."""
@@ -86,12 +98,12 @@ def contents_query(config: OracleConfig) -> str:
 
     The columns are those of :data:`WIRE`. Rows come as LogMiner orders them, by SCN.
     """
-    long_values = LONG_STRINGS + (LOBS if config.lob_enabled else ())
+    long_values = STRING_CODES + (LOB_CODES + XML_CODES if config.lob_enabled else ())
     kinds = [
         f"OPERATION_CODE IN ({_numbers(TRANSACTIONS)})",
         f"(OPERATION_CODE = {DDL} AND (INFO IS NULL OR INFO NOT LIKE 'INTERNAL DDL%') AND {_foreign()})",
         f"((OPERATION_CODE IN ({_numbers(CHANGES + long_values)})"
-        f" OR (OPERATION_CODE = {INTERNAL} AND ROW_ID <> '{EMPTY_ROW_ID}')) AND {_data(config)})",
+        f" OR (OPERATION_CODE = {INTERNAL} AND ROW_ID <> '{NO_ROW_ID}')) AND {_data(config)})",
     ]
     wanted = [f"({' OR '.join(kinds)})"]
     if config.database_pdb_name:

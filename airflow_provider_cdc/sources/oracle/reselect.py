@@ -23,8 +23,8 @@ from airflow_provider_cdc.sources.oracle.cells import Cells
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import code_of
 from airflow_provider_cdc.sources.oracle.dictionary import quoted
+from airflow_provider_cdc.sources.oracle.operations import NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.reader import Rows
-from airflow_provider_cdc.sources.oracle.undo import NO_ROW_ID
 
 log = logging.getLogger(__name__)
 

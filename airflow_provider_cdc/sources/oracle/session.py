@@ -44,7 +44,8 @@ from airflow_provider_cdc.sources.oracle.connect import (
 from airflow_provider_cdc.sources.oracle.logs import PAUSES, LogCollector, LogFile
 from airflow_provider_cdc.sources.oracle.minedict import Dictionaries
 from airflow_provider_cdc.sources.oracle.moving import Again, Place, Watched, identity
-from airflow_provider_cdc.sources.oracle.query import MISSING_SCN, WIRE, RowFilter, contents_query, decoded
+from airflow_provider_cdc.sources.oracle.operations import MISSING_SCN
+from airflow_provider_cdc.sources.oracle.query import WIRE, RowFilter, contents_query, decoded
 
 log = logging.getLogger(__name__)
 

@@ -20,6 +20,7 @@ from airflow_provider_cdc.sources.oracle.connect import Database
 from airflow_provider_cdc.sources.oracle.flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
+from airflow_provider_cdc.sources.oracle.operations import FOREVER
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema import SchemaReader
 from airflow_provider_cdc.sources.oracle.session import MiningSession
@@ -28,7 +29,6 @@ from airflow_provider_cdc.sources.oracle.window import Windows
 
 log = logging.getLogger(__name__)
 
-_FOREVER = 1 << 62
 TAKEN_ROWS = 32_768
 """Rows that are taken at a time: many small fetches would make many small blocks."""
 
@@ -55,7 +55,7 @@ class LogMinerStream:
     ) -> None:
         self._config, self._until = config, until
         # nothing beyond: a table that was read at ``until`` joins there
-        self._last = max(until.read_scn, *(c.scn for c in until.commits.values()), 0) if until else _FOREVER
+        self._last = max(until.read_scn, *(c.scn for c in until.commits.values()), 0) if until else FOREVER
         start = verified(start, database)
         catalog = config.database_pdb_name or config.database_dbname
         self._schemas = SchemaReader(config, tables, dictionary, catalog, lookups)

@@ -10,10 +10,9 @@ from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.oracle.lookups import Lookups, Stored
 from airflow_provider_cdc.sources.oracle.objects import Objects, unnamed
+from airflow_provider_cdc.sources.oracle.operations import FOREVER
 
 log = logging.getLogger(__name__)
-
-_FOREVER = 1 << 62
 
 
 class Structures:
@@ -114,7 +113,7 @@ class Structures:
         present = self._tables.get(self._ids[number])
         if present is None:
             raise _unknown(self._ids[number], f"SCN {scn}")
-        return present, _FOREVER
+        return present, FOREVER
 
     def missing(self, numbers: Iterable[int], where: str) -> tuple[list[TableChange], list[int]]:
         """For tables whose structure nobody has told so far, what the dictionary says, and those that it has not any more.

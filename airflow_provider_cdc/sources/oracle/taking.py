@@ -36,6 +36,16 @@ from airflow_provider_cdc.sources.oracle.continuation import Texts
 from airflow_provider_cdc.sources.oracle.lookups import Lookups, NoLookups
 from airflow_provider_cdc.sources.oracle.metrics import Taken
 from airflow_provider_cdc.sources.oracle.objects import unnamed
+from airflow_provider_cdc.sources.oracle.operations import (
+    COMMIT,
+    DDL,
+    FOREVER,
+    LAST_CHANGE,
+    MISSING_SCN,
+    ROLLBACK,
+    START,
+    UNSUPPORTED,
+)
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.redo.stale import Restorer, nameless, stale
 from airflow_provider_cdc.sources.oracle.structures import Structures
@@ -44,10 +54,7 @@ from airflow_provider_cdc.sources.oracle.undo import remaining
 
 log = logging.getLogger(__name__)
 
-START, COMMIT, ROLLBACK, DDL, MISSING_SCN, UNSUPPORTED = 6, 7, 36, 5, 34, 255
-"""``OPERATION_CODE`` of rows that are not changes."""
 BLOCK_ROWS = 32_768
-_FOREVER = 1 << 62
 
 Int64s = npt.NDArray[np.int64]
 
@@ -269,9 +276,9 @@ class Taker:
     def _lows(self, commits: list[Commit]) -> list[int]:
         """Where reading has to begin after each of some commits: before what is open still, and what is yet to be given out."""
         first = np.array([c.first_scn for c in commits], np.int64)
-        later = np.append(np.minimum.accumulate(first[::-1])[::-1], _FOREVER)[1:] if len(first) else first
+        later = np.append(np.minimum.accumulate(first[::-1])[::-1], FOREVER)[1:] if len(first) else first
         scns = np.array([c.scn for c in commits], np.int64)
-        lows: list[int] = np.minimum(np.minimum(later, scns), self.open.low(_FOREVER)).tolist()
+        lows: list[int] = np.minimum(np.minimum(later, scns), self.open.low(FOREVER)).tolist()
         return lows
 
     def _give(self, now: pa.Table, commits: list[Commit], low: int) -> Iterator[LogItem]:
@@ -515,7 +522,7 @@ def _between_changes(pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
     held: pa.Table | None = None
     for piece in pieces:
         rows = piece if held is None else pa.concat_tables([held, piece])
-        begins = np.flatnonzero(rows.column("code").to_numpy() <= 3)
+        begins = np.flatnonzero(rows.column("code").to_numpy() <= LAST_CHANGE)
         cut = int(begins[-1]) if len(begins) else 0
         if cut:
             yield rows.slice(0, cut)

@@ -16,15 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.sources.jit import jit
+from airflow_provider_cdc.sources.oracle.operations import FIRST_PIECE, INTERNAL, NO_ROW_ID
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-INTERNAL = 0
-"""``OPERATION_CODE`` of rows that are no change themselves; some end a change of several rows."""
-FIRST_PIECE = 9
-"""Codes from here on are pieces of long values."""
-NO_ROW_ID = "AAAAAAAAAAAAAAAAAA"
 
 
 def remaining(rows: pa.Table) -> tuple[Mask, int]:

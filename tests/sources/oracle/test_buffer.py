@@ -12,7 +12,8 @@ import pytest
 
 from airflow_provider_cdc.core.errors import StorageFull
 from airflow_provider_cdc.sources.oracle.buffer import ROWS, Buffer
-from airflow_provider_cdc.sources.oracle.undo import NO_ROW_ID, remaining
+from airflow_provider_cdc.sources.oracle.operations import NO_ROW_ID
+from airflow_provider_cdc.sources.oracle.undo import remaining
 
 
 def rows_of(transactions: list[int], first: int) -> pa.Table:

@@ -17,11 +17,7 @@ import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import jit
 from airflow_provider_cdc.sources.oracle.kernels.literals import ABSENT, NULL, UNKNOWN, as_bytes, begins, literal
-
-INSERT: Final = 1
-DELETE: Final = 2
-UPDATE: Final = 3
-"""``V$LOGMNR_CONTENTS.OPERATION_CODE`` of row changes."""
+from airflow_provider_cdc.sources.oracle.operations import DELETE, INSERT, UPDATE
 
 BEFORE: Final = 0
 AFTER: Final = 1

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.core import events
+from airflow_provider_cdc.sources.oracle import operations as o
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.redo import pieces as p
 from airflow_provider_cdc.sources.oracle.redo.images import Images
@@ -30,7 +31,6 @@ from airflow_provider_cdc.sources.oracle.redo.longvalue import LongValue, docume
 from airflow_provider_cdc.sources.oracle.redo.reader import Int64s, Mask, RedoReader, Rows
 from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE
 
-NO_ROW_ID: Final = "AAAAAAAAAAAAAAAAAA"
 _MAX_UNNAMED: Final = 1_000
 _TYPES = {"CLOB": k.TEXT, "NCLOB": k.TEXT, "BLOB": k.BYTES, "XML": k.TEXT}
 
@@ -59,7 +59,7 @@ def read_with_lobs(
     """The rows of one table of which some have long values.
 
     :param texts: redo texts in log order, joined where one goes on in the next row; the ends of values may be NULL
-    :param codes: ``OPERATION_CODE``: 1, 2, 3 or one of :mod:`.pieces`
+    :param codes: ``OPERATION_CODE`` of changes and of pieces of long values
     :param transactions: which transaction each text is of; they may be interleaved, and must be complete
     :raises UnreadableValue: a text, or how they follow each other, cannot be understood
     :raises SchemaConflict: a text names another table, or a column that the schema does not have
@@ -79,7 +79,7 @@ class _Assembly:
         self.columns = {name: c for c, name in enumerate(reader.schema.names)}
         self.parsed: dict[int, list[p.Piece]] = {}
         begins = self._find_begins()
-        self.changes = np.flatnonzero(codes <= 3)
+        self.changes = np.flatnonzero(codes <= o.LAST_CHANGE)
         statements = texts.take(pa.array(self.changes))
         if statements.null_count:
             raise reader.unreadable("A change has no redo text.", "")
@@ -100,8 +100,8 @@ class _Assembly:
             if state is None:
                 state = states[transactions[i]] = Transaction()
             row_id = row_ids[i]
-            row_id = None if row_id is None or row_id.strip() in ("", NO_ROW_ID) else row_id
-            if code <= 3:
+            row_id = None if row_id is None or row_id.strip() in ("", o.NO_ROW_ID) else row_id
+            if code <= o.LAST_CHANGE:
                 self._close(state)
                 self._change(state, i, change, code, row_id)
                 change += 1
@@ -118,8 +118,8 @@ class _Assembly:
     def _find_begins(self) -> list[tuple[int, p.Begin]]:
         """Every begin, so that their rows are read together."""
         blocks = pc.match_substring_regex(self.texts, r"(?i)^\s*(declare|begin|select)\b").fill_null(False)
-        starts = np.isin(self.codes, (p.SELECT_LOB_LOCATOR, p.XML_BEGIN, p.STRING_BEGIN)) | (
-            np.isin(self.codes, p.LOB_CODES) & blocks.to_numpy(zero_copy_only=False)
+        starts = np.isin(self.codes, (o.SELECT_LOB_LOCATOR, o.XML_BEGIN, o.STRING_BEGIN)) | (
+            np.isin(self.codes, o.LOB_CODES) & blocks.to_numpy(zero_copy_only=False)
         )
         found = []
         for i in np.flatnonzero(starts).tolist():
@@ -143,18 +143,18 @@ class _Assembly:
 
     def _change(self, state: Transaction, i: int, at: int, code: int, row_id: str | None) -> None:
         images = self.images
-        if code == 3 and row_id and state.open is not None and images.completes(state.open.image, at):
+        if code == o.UPDATE and row_id and state.open is not None and images.completes(state.open.image, at):
             self._complete(state, state.open, at, row_id)
             return
         key, old = images.keys_after[at], images.keys_before[at]
-        if code == 1:
+        if code == o.INSERT:
             row = Row()
         else:
             row = self._row(state, i, old, row_id) or Row()
             state.rows.pop(old, None)
-        event = Event(i, at, {1: events.CREATE, 2: events.DELETE}.get(code, events.UPDATE), row)
-        row.event, row.deleted, row.key = event, code == 2, old if code == 2 else key
-        if code == 2:
+        event = Event(i, at, {o.INSERT: events.CREATE, o.DELETE: events.DELETE}.get(code, events.UPDATE), row)
+        row.event, row.deleted, row.key = event, code == o.DELETE, old if code == o.DELETE else key
+        if code == o.DELETE:
             row.history = []
             if row_id:
                 state.by_row_id.pop(row_id, None)
@@ -167,7 +167,7 @@ class _Assembly:
             if row_id:
                 state.by_row_id[row_id] = row
         self._list(event)
-        state.open = event if code != 2 and not row_id else None
+        state.open = event if code != o.DELETE and not row_id else None
         if state.open is not None and key < 0:
             state.unnamed.append(event)
         state.last = event
@@ -206,7 +206,7 @@ class _Assembly:
                 self._begin(state, i, piece, row_id)
                 continue
             group = state.group or self._inferred(state, i, code, piece)
-            codes = {"XML": p.XML_CODES, "STRING": p.STRING_CODES}.get(group.kind, p.LOB_CODES)
+            codes = {"XML": o.XML_CODES, "STRING": o.STRING_CODES}.get(group.kind, o.LOB_CODES)
             if code not in codes or group.ended or piece.kind not in (None, group.kind):
                 raise self._confused(
                     i, f"a piece of operation code {code} follows on the begin of another value", group
@@ -215,9 +215,9 @@ class _Assembly:
                 self._apply(group, piece)
             except Unreadable as e:
                 raise self._confused(i, str(e), group) from e
-        if code in (p.XML_END, p.STRING_END):
+        if code in (o.XML_END, o.STRING_END):
             last = state.group
-            if last is None or last.ended or (last.kind == "XML") != (code == p.XML_END):
+            if last is None or last.ended or (last.kind == "XML") != (code == o.XML_END):
                 raise self._confused(i, "a value ends that has not begun", last)
             last.ended = True
 
@@ -295,7 +295,7 @@ class _Assembly:
     def _inferred(self, state: Transaction, i: int, code: int, piece: p.Piece) -> Group:
         """LOBs that never lie in the row have no locator: they belong to the change just before."""
         last = state.last
-        if code in p.LOB_CODES and isinstance(piece, p.Write) and last is not None and last is state.open:
+        if code in o.LOB_CODES and isinstance(piece, p.Write) and last is not None and last is state.open:
             how = k.BYTES if piece.kind == "BLOB" else k.TEXT
             fitting = [
                 c for c in self.images.lobs

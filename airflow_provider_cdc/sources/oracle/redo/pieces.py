@@ -11,18 +11,22 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from airflow_provider_cdc.sources.oracle.operations import (
+    LOB_CODES,
+    LOB_ERASE,
+    LOB_TRIM,
+    LOB_WRITE,
+    STRING_BEGIN,
+    STRING_END,
+    STRING_WRITE,
+    UPDATE,
+    XML_BEGIN,
+    XML_END,
+    XML_WRITE,
+)
 from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable
-from airflow_provider_cdc.sources.oracle.redo.plain import UPDATE, Cursor, read_statement
+from airflow_provider_cdc.sources.oracle.redo.plain import Cursor, read_statement
 from airflow_provider_cdc.sources.oracle.redo.values import read_piece
-
-SELECT_LOB_LOCATOR, LOB_WRITE, LOB_TRIM, LOB_ERASE = 9, 10, 11, 29
-XML_BEGIN, XML_WRITE, XML_END = 68, 70, 71
-STRING_BEGIN, STRING_WRITE, STRING_END = 91, 92, 93
-"""``OPERATION_CODE`` of the texts that are read here."""
-
-LOB_CODES = (SELECT_LOB_LOCATOR, LOB_WRITE, LOB_TRIM, LOB_ERASE)
-XML_CODES = (XML_BEGIN, XML_WRITE, XML_END)
-STRING_CODES = (STRING_BEGIN, STRING_WRITE, STRING_END)
 
 _VARIABLES = {"LOC_C": "CLOB", "LOC_NC": "NCLOB", "LOC_B": "BLOB"}
 _WHOLE = re.compile(r"\d{1,18}(?![\w.])")
@@ -86,7 +90,7 @@ Piece = Begin | Write | Trim | Erase
 
 
 def read_pieces(code: int, text: str) -> list[Piece]:
-    """What a redo text of one of the operations above says; nothing for the ones that only end a value.
+    """What a redo text of an operation that is about a long value says; nothing for the ones that only end a value.
 
     Some versions put the locator and what is done with it into one text.
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from airflow_provider_cdc.sources.oracle.operations import DELETE, INSERT, UPDATE
 from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable, unistr
 
-INSERT, DELETE, UPDATE = 1, 2, 3
 _VERBS = {"insert": INSERT, "delete": DELETE, "update": UPDATE}
 
 _BLANK = re.compile(r"(?:\s|/\*.*?\*/)*", re.DOTALL)

@@ -25,8 +25,9 @@ from airflow_provider_cdc.core.schema import Column, TableSchema
 from airflow_provider_cdc.sources.oracle.config import MiningStrategy
 from airflow_provider_cdc.sources.oracle.lookups import Stored
 from airflow_provider_cdc.sources.oracle.objects import unnamed
+from airflow_provider_cdc.sources.oracle.operations import INSERT, LAST_CHANGE, UPDATE
 from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable
-from airflow_provider_cdc.sources.oracle.redo.plain import INSERT, UPDATE, Statement, read_statement
+from airflow_provider_cdc.sources.oracle.redo.plain import Statement, read_statement
 from airflow_provider_cdc.sources.oracle.redo.storage import Storage, readable
 from airflow_provider_cdc.sources.oracle.types import ColumnType
 
@@ -38,7 +39,6 @@ COLUMN_NUMBERS = (
 _STALE = re.compile(COLUMN_NUMBERS)
 _NUMBER = re.compile(r"COL (\d+)")
 _HEAD = re.compile(r'(\s*(?:insert into|update|delete from)\s+)"([^"]*)"\."([^"]*)"')
-_LAST_DML = 3
 _LOBS = ("CLOB", "NCLOB", "BLOB")
 
 
@@ -120,7 +120,7 @@ class Restorer:
         if self.strategy is not MiningStrategy.HYBRID:
             raise _refused(schema, scn, self.strategy)
         try:
-            if code > _LAST_DML or head is None:
+            if code > LAST_CHANGE or head is None:
                 raise Unreadable("it is a piece of a long value")
             if not numbered:
                 return f'{head[1]}"{name[0]}"."{name[1]}"{text[head.end() :]}'
