@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.events import RowBlock, Transactions
 from airflow_provider_cdc.core.schema import TableSchema
 from airflow_provider_cdc.core.source import VARIED
+from airflow_provider_cdc.sources.oracle.commits import Commit
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.operations import LAST_CHANGE, NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.lobs import read_with_lobs
@@ -38,23 +38,6 @@ SOURCE_FIELDS = [
     pa.field("redo_sql", pa.string(), metadata=VARIED),
 ]
 """The source's own fields of the ``source`` block (Debezium Oracle connector, "Change event values")."""
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A transaction that was committed.
-
-    :param serial: its number in the buffer
-    :param id: the documented transaction id
-    :param first_scn: where it began
-    """
-
-    serial: int
-    id: str
-    scn: int
-    thread: int
-    ts_us: int
-    first_scn: int = 0
 
 
 class Assembler:

@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.metrics import Value
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.sources.oracle.assemble import Commit
+    from airflow_provider_cdc.sources.oracle.commits import Commit
     from airflow_provider_cdc.sources.oracle.logs import LogFile
     from airflow_provider_cdc.sources.oracle.schema import SchemaReader
     from airflow_provider_cdc.sources.oracle.session import MiningSession

@@ -17,37 +17,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.errors import SchemaConflict, SourceLogDamaged, UnknownLogEvent
-from airflow_provider_cdc.core.events import (
-    Heartbeat,
-    LogBlock,
-    LogItem,
-    RowBlock,
-    SchemaChange,
-    Transactions,
-    Truncate,
-)
+from airflow_provider_cdc.core.errors import SchemaConflict, SourceLogDamaged
+from airflow_provider_cdc.core.events import Heartbeat, LogBlock, LogItem, RowBlock, SchemaChange, Transactions
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
-from airflow_provider_cdc.sources.oracle.assemble import Assembler, Commit
+from airflow_provider_cdc.sources.oracle import special
+from airflow_provider_cdc.sources.oracle.assemble import Assembler
 from airflow_provider_cdc.sources.oracle.buffer import ROWS, Buffer
+from airflow_provider_cdc.sources.oracle.commits import Commit, after, commits_at, lows
 from airflow_provider_cdc.sources.oracle.config import MiningStrategy, OracleConfig
 from airflow_provider_cdc.sources.oracle.continuation import Texts
+from airflow_provider_cdc.sources.oracle.doubled import doubled
 from airflow_provider_cdc.sources.oracle.lookups import Lookups, NoLookups
 from airflow_provider_cdc.sources.oracle.metrics import Taken
-from airflow_provider_cdc.sources.oracle.objects import unnamed
-from airflow_provider_cdc.sources.oracle.operations import (
-    COMMIT,
-    DDL,
-    FOREVER,
-    LAST_CHANGE,
-    MISSING_SCN,
-    ROLLBACK,
-    START,
-    UNSUPPORTED,
-)
+from airflow_provider_cdc.sources.oracle.numbering import table_numbers
+from airflow_provider_cdc.sources.oracle.operations import COMMIT, FOREVER, LAST_CHANGE, ROLLBACK, START
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.redo.stale import Restorer, nameless, stale
+from airflow_provider_cdc.sources.oracle.redo.stale import Restorer
 from airflow_provider_cdc.sources.oracle.structures import Structures
 from airflow_provider_cdc.sources.oracle.transactions import OpenTransactions, Transaction
 from airflow_provider_cdc.sources.oracle.undo import remaining
@@ -80,7 +66,7 @@ class Taker:
         catalog: str,
         lookups: Lookups | None = None,
     ) -> None:
-        self._config, self._ddl, self._catalog = config, ddl, catalog
+        self._config, self._catalog = config, catalog
         lookups = lookups or NoLookups()
         self._structures = structures = Structures(tables, structure, catalog, lookups)
         if config.log_mining_strategy is not MiningStrategy.REDO_LOG_CATALOG:
@@ -88,6 +74,7 @@ class Taker:
         self._restorer = Restorer(
             config.log_mining_strategy, config.lob_enabled, structures.at, structures.stored, lookups.storage, structures.by_object
         )  # fmt: skip
+        self._special = special.SpecialRows(start, structures, ddl, catalog)
         self._start = start
         self.position = start
         self.open = OpenTransactions()
@@ -101,7 +88,7 @@ class Taker:
     # -- rows in --------------------------------------------------------------------------------------------------------
 
     def take(self, batch: pa.Table) -> Iterator[LogItem]:
-        """Rows as the mining session gives them (see ``session.CONTENTS``), in its order."""
+        """Rows as the mining session gives them (see ``query.BATCH``), in its order."""
         rows = self._texts.whole(batch)
         if not rows.num_rows:
             return
@@ -116,9 +103,12 @@ class Taker:
         self._scn, self.counters.ts_us = int(scns[-1]), rows.column("ts_us")[-1].as_py()
         codes = rows.column("code").to_numpy()
         lo = 0
-        for at in np.flatnonzero((codes == DDL) | (codes == MISSING_SCN) | (codes == UNSUPPORTED)):
+        for at in np.flatnonzero(np.isin(codes, special.CODES)):
             yield from self._changes(rows.slice(lo, int(at) - lo))
-            yield from self._special(rows.slice(int(at), 1).to_pylist()[0])
+            row = rows.slice(int(at), 1).to_pylist()[0]
+            for item, position in self._special.items(row, self.position, self.open.low(FOREVER)):
+                self.position = position
+                yield item
             lo = int(at) + 1
         yield from self._changes(rows.slice(lo))
 
@@ -154,7 +144,7 @@ class Taker:
         last = dict(zip(serials[ends].tolist(), ends.tolist(), strict=True))
         self._nothing_after(rows, serials, codes, last)
         changes = self._captured(rows, serials, codes)
-        commits = _commits(rows, ends[codes[ends] == COMMIT], serials, met)
+        commits = commits_at(rows, ends[codes[ends] == COMMIT], serials, met)
         wanted = [c for c in commits if not self._start.captured(c.scn, c.thread, c.id)]
         self.counters.ended(wanted, [met[s].id for s in serials[ends[codes[ends] == ROLLBACK]].tolist()])
         yield from self._committed(changes, wanted, [met[s] for s in last])
@@ -181,10 +171,10 @@ class Taker:
     def _captured(self, rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16]) -> pa.Table:
         """The changes of captured tables, in the form in which they wait."""
         control = (codes == START) | (codes == COMMIT) | (codes == ROLLBACK)
-        numbers = self._table_numbers(rows, ~control)
+        numbers = table_numbers(rows, ~control, self._structures, self._catalog)
         keep = numbers >= 0
         self.counters.filtered += int((~control & ~keep).sum())
-        keep &= ~_doubled(rows, serials, keep)
+        keep &= ~doubled(rows, serials, keep)
         given_up = [t.serial for t in self.open if t.given_up]
         if given_up:
             keep &= ~np.isin(serials, given_up)
@@ -193,45 +183,6 @@ class Taker:
         columns |= {"tx": pa.array(serials), "table": pa.array(numbers)}
         waiting = pa.table([columns[name] for name in ROWS.names], schema=ROWS)
         return waiting if keep.all() else waiting.filter(pa.array(keep))
-
-    def _table_numbers(self, rows: pa.Table, of: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
-        """Number of each row's table, -1 where it is not captured."""
-        owners = rows.column("owner").combine_chunks().dictionary_encode()
-        names = rows.column("table").combine_chunks().dictionary_encode()
-        a = owners.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        b = names.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        unknown = nameless(owners.dictionary, a, "OWNER") | nameless(names.dictionary, b, "NAME")
-        old = of & (unknown | stale(rows))
-        named = of & ~old
-        pairs, first, which = np.unique(np.where(named, a << 32 | b, -1), return_index=True, return_inverse=True)
-        numbers = np.full(len(pairs), -1, np.int32)
-        objects = rows.column("object").combine_chunks().fill_null(0).to_numpy(zero_copy_only=False)
-        for i, pair in enumerate(pairs.tolist()):
-            if pair >= 0:
-                owner, name = owners.dictionary[pair >> 32].as_py(), names.dictionary[pair & 0xFFFFFFFF].as_py()
-                numbers[i] = self._structures.number(owner, name)
-                if objects[first[i]]:
-                    table = TableId(namespace=owner, name=name, catalog=self._catalog)
-                    self._structures.objects.learn(int(objects[first[i]]), table)
-        found: npt.NDArray[np.int32] = numbers[which]
-        if old.any():
-            self._by_object(rows, objects, np.flatnonzero(old), found)
-        return found
-
-    def _by_object(
-        self, rows: pa.Table, objects: Int64s, at: npt.NDArray[np.intp], found: npt.NDArray[np.int32]
-    ) -> None:
-        """Number the rows ``at`` by their objects."""
-        some, first, which, counts = np.unique(
-            objects[at], return_index=True, return_inverse=True, return_counts=True
-        )  # fmt: skip
-        numbers = np.empty(len(some), np.int32)
-        for i, number in enumerate(some.tolist()):
-            row = rows.slice(int(at[first[i]]), 1).select(["owner", "table", "scn"]).to_pylist()[0]
-            numbers[i] = self._structures.number_of_object(
-                number, row["owner"] or "UNKNOWN", row["table"] or "OBJ# ", row["scn"], int(counts[i])
-            )
-        found[at] = numbers[which]
 
     # -- commits ----------------------------------------------------------------------------------------------------------
 
@@ -257,10 +208,10 @@ class Taker:
         self.open.end(ended)
         sizes = [self.buffer.counts.get(c.serial, 0) + counts.get(c.serial, 0) for c in commits]
         left = [(commit, size) for commit, size in zip(commits, sizes, strict=True) if size]
-        lows = self._lows([commit for commit, _ in left])
+        begins = lows([commit for commit, _ in left], self.open.low(FOREVER))
         group: list[Commit] = []
         rows = group_low = 0
-        for (commit, size), low in zip(left, lows, strict=True):
+        for (commit, size), low in zip(left, begins, strict=True):
             if group and rows + size > BLOCK_ROWS:
                 yield from self._give(now, group, group_low)
                 group, rows = [], 0
@@ -272,14 +223,6 @@ class Taker:
         if group:
             yield from self._give(now, group, group_low)
         self.buffer.drop([t.serial for t in ended if t.serial in self.buffer.counts])
-
-    def _lows(self, commits: list[Commit]) -> list[int]:
-        """Where reading has to begin after each of some commits: before what is open still, and what is yet to be given out."""
-        first = np.array([c.first_scn for c in commits], np.int64)
-        later = np.append(np.minimum.accumulate(first[::-1])[::-1], FOREVER)[1:] if len(first) else first
-        scns = np.array([c.scn for c in commits], np.int64)
-        lows: list[int] = np.minimum(np.minimum(later, scns), self.open.low(FOREVER)).tolist()
-        return lows
 
     def _give(self, now: pa.Table, commits: list[Commit], low: int) -> Iterator[LogItem]:
         """Some transactions as one block.
@@ -302,19 +245,7 @@ class Taker:
         self._undone_unknown(unmatched, commits)
         if not keep.all():
             rows = rows.filter(pa.array(keep))
-        yield from self._block(rows.combine_chunks(), commits, self._after(commits, low))
-
-    def _after(self, commits: list[Commit], low: int) -> OraclePosition:
-        """The place after some commits."""
-        newest = {c.thread: c.scn for c in commits}
-        at: dict[int, set[str]] = {thread: set() for thread in newest}
-        for c in commits:
-            if c.scn == newest[c.thread]:
-                at[c.thread].add(c.id)
-        position = self.position
-        for thread, scn in newest.items():
-            position = position.committed(scn, thread, frozenset(at[thread]))
-        return replace(position, scn=low)
+        yield from self._block(rows.combine_chunks(), commits, after(self.position, commits, low))
 
     def _give_large(self, commit: Commit, low: int) -> Iterator[LogItem]:
         """A transaction that is larger than a block, as several."""
@@ -329,7 +260,7 @@ class Taker:
                     yield from self._block(waiting, [commit], self.position, open_=True)
                 waiting = part.combine_chunks()
         if waiting is not None:
-            yield from self._block(waiting, [commit], self._after([commit], low))
+            yield from self._block(waiting, [commit], after(self.position, [commit], low))
         self.buffer.drop([commit.serial])
 
     def _left(self, commit: Commit) -> npt.NDArray[np.bool_]:
@@ -403,109 +334,8 @@ class Taker:
             self.counters.abandoned.append(transaction.id)
         self.buffer.drop([t.serial for t in transactions if t.serial in self.buffer.counts])
 
-    # -- DDL, and rows that say that something is missing ------------------------------------------------------------------
-
-    def _special(self, row: dict[str, object]) -> Iterator[LogItem]:
-        """DDL, and rows that say that something is missing."""
-        code, scn = row["code"], int(str(row["scn"]))
-        if code == MISSING_SCN:
-            raise SourceLogDamaged(
-                f"LogMiner says that redo is missing: {row['info'] or row['sql'] or 'MISSING_SCN'}.",
-                where=f"SCN {scn}",
-                safe="Everything before is captured.",
-                remedy="make sure that all archived logs from there on exist; to go on without, set snapshot.mode=always for one run",
-            )
-        if code == UNSUPPORTED:
-            owner, name = str(row["owner"] or ""), str(row["table"] or "")
-            known = not unnamed(owner, name)
-            number = int(str(row["object"] or 0))
-            if (
-                self._structures.number(owner, name)
-                if known
-                else self._structures.number_of_object(number, owner, name, scn)
-            ) >= 0:
-                raise UnknownLogEvent(
-                    f"LogMiner cannot show a change of {row['owner']}.{row['table']}: {row['info'] or 'operation UNSUPPORTED'}.",
-                    where=f"SCN {scn}",
-                    safe="Everything before is captured.",
-                    remedy="leave the table out with table.exclude.list, or read it again with snapshot.mode=always for one run",
-                )
-            return
-        yield from self._statement(row, scn)
-
-    def _statement(self, row: dict[str, object], scn: int) -> Iterator[LogItem]:
-        xid = row["xid"]
-        assert isinstance(xid, bytes)
-        thread = int(str(row["thread"]))
-        transaction = Transaction(-1, xid, scn, 0).id
-        if self._start.captured(scn, thread, transaction) or not row["sql"]:
-            return
-        text = str(row["sql"])
-        changes, truncated = self._ddl(text, str(row["owner"] or row["user"] or ""), f"SCN {scn}")
-        self._structures.named(changes, int(str(row["object"] or 0)) if len(changes) == 1 else 0, scn)
-        if not changes and not truncated:
-            return
-        self.position = replace(
-            self.position.committed(scn, thread, frozenset({transaction})), scn=min(self.open.low(scn), scn)
-        )
-        source = {
-            "txId": transaction, "scn": str(scn), "rs_id": str(row["rs_id"] or "").strip() or None, "ssn": row["ssn"],
-            "redo_thread": thread, "user_name": row["user"],
-        }  # fmt: skip
-        ts_us = int(str(row["ts_us"]))
-        if truncated:
-            yield Truncate(truncated, self.position, ts_us, transaction, source)
-        if changes:
-            old = self._structures.known(changes)
-            yield SchemaChange(text, self._catalog, changes, self.position, ts_us, source)
-            self._structures.replaced(old, scn)
-
     def _structure_change(self, change: TableChange) -> SchemaChange:
         return SchemaChange("", self._catalog, [change], self.position, int(time.time() * 1e6))
-
-
-def _commits(rows: pa.Table, at: Int64s, serials: Int64s, met: dict[int, Transaction]) -> list[Commit]:
-    """The commits at some rows, but for those of transactions that were given up."""
-    place = pa.array(at)
-    columns = [rows.column(name).take(place).to_pylist() for name in ("scn", "thread", "ts_us")]
-    found = zip((met[serial] for serial in serials[at].tolist()), *columns, strict=True)
-    return [
-        Commit(t.serial, t.id, scn, thread, ts_us, t.first_scn) for t, scn, thread, ts_us in found if not t.given_up
-    ]
-
-
-def _doubled(rows: pa.Table, serials: Int64s, of: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Rows that LogMiner gives a second time, as it does when a log was added under two names.
-
-    ``RS_ID`` and ``SSN`` together identify a change of a row (Oracle Database Reference, "V$LOGMNR_CONTENTS").
-    """
-    doubled = np.zeros(rows.num_rows, np.bool_)
-    scns = rows.column("scn").to_numpy()
-    same = np.append(False, np.diff(scns) == 0)
-    near = np.flatnonzero((same | np.append(same[1:], False)) & of)
-    if len(near) < 2:
-        return doubled
-    part = rows.take(pa.array(near))
-    keys = [
-        scns[near],
-        serials[near],
-        part.column("ssn").to_numpy(),
-        part.column("thread").to_numpy(),
-        part.column("code").to_numpy(),
-    ]
-    for name in ("rs_id", "row_id"):
-        codes = part.column(name).combine_chunks().dictionary_encode().indices
-        keys.append(codes.fill_null(-1).to_numpy(zero_copy_only=False))
-    order = np.lexsort(keys)
-    again = np.ones(len(near) - 1, np.bool_)
-    for key in keys:
-        again &= np.diff(key[order]) == 0
-    doubled[near[order[1:][again]]] = True
-    if doubled.any():
-        log.warning(
-            "LogMiner gave %d rows twice, at SCN %d and after; they count once.", doubled.sum(), scns[doubled][0]
-        )
-    return doubled
 
 
 def _among(values: Int64s, wanted: Int64s) -> npt.NDArray[np.bool_]:

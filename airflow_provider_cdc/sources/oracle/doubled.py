@@ -1,0 +1,45 @@
+"""Rows that came twice."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+Int64s = npt.NDArray[np.int64]
+
+
+def doubled(rows: pa.Table, serials: Int64s, of: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Rows that LogMiner gives a second time, as it does when a log was added under two names.
+
+    ``RS_ID`` and ``SSN`` together identify a change of a row (Oracle Database Reference, "V$LOGMNR_CONTENTS").
+    """
+    again = np.zeros(rows.num_rows, np.bool_)
+    scns = rows.column("scn").to_numpy()
+    same = np.append(False, np.diff(scns) == 0)
+    near = np.flatnonzero((same | np.append(same[1:], False)) & of)
+    if len(near) < 2:
+        return again
+    part = rows.take(pa.array(near))
+    keys = [
+        scns[near],
+        serials[near],
+        part.column("ssn").to_numpy(),
+        part.column("thread").to_numpy(),
+        part.column("code").to_numpy(),
+    ]
+    for name in ("rs_id", "row_id"):
+        codes = part.column(name).combine_chunks().dictionary_encode().indices
+        keys.append(codes.fill_null(-1).to_numpy(zero_copy_only=False))
+    order = np.lexsort(keys)
+    alike = np.ones(len(near) - 1, np.bool_)
+    for key in keys:
+        alike &= np.diff(key[order]) == 0
+    again[near[order[1:][alike]]] = True
+    if again.any():
+        log.warning("LogMiner gave %d rows twice, at SCN %d and after; they count once.", again.sum(), scns[again][0])
+    return again

@@ -1,0 +1,60 @@
+"""Which captured table each row is of: by the names that LogMiner gives it, or by the object where those are of another time."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.sources.oracle.redo.stale import nameless, stale
+from airflow_provider_cdc.sources.oracle.structures import Structures
+
+Int64s = npt.NDArray[np.int64]
+
+
+def table_numbers(
+    rows: pa.Table, of: npt.NDArray[np.bool_], structures: Structures, catalog: str
+) -> npt.NDArray[np.int32]:
+    """Number of each row's table, -1 where it is not captured.
+
+    :param of: rows that are about a table
+    :param catalog: that the rows are of
+    """
+    owners = rows.column("owner").combine_chunks().dictionary_encode()
+    names = rows.column("table").combine_chunks().dictionary_encode()
+    a = owners.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    b = names.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    unknown = nameless(owners.dictionary, a, "OWNER") | nameless(names.dictionary, b, "NAME")
+    old = of & (unknown | stale(rows))
+    named = of & ~old
+    pairs, first, which = np.unique(np.where(named, a << 32 | b, -1), return_index=True, return_inverse=True)
+    numbers = np.full(len(pairs), -1, np.int32)
+    objects = rows.column("object").combine_chunks().fill_null(0).to_numpy(zero_copy_only=False)
+    for i, pair in enumerate(pairs.tolist()):
+        if pair >= 0:
+            owner, name = owners.dictionary[pair >> 32].as_py(), names.dictionary[pair & 0xFFFFFFFF].as_py()
+            numbers[i] = structures.number(owner, name)
+            if objects[first[i]]:
+                table = TableId(namespace=owner, name=name, catalog=catalog)
+                structures.objects.learn(int(objects[first[i]]), table)
+    found: npt.NDArray[np.int32] = numbers[which]
+    if old.any():
+        _by_object(rows, objects, np.flatnonzero(old), found, structures)
+    return found
+
+
+def _by_object(
+    rows: pa.Table, objects: Int64s, at: npt.NDArray[np.intp], found: npt.NDArray[np.int32], structures: Structures
+) -> None:
+    """Number the rows ``at`` by their objects."""
+    some, first, which, counts = np.unique(
+        objects[at], return_index=True, return_inverse=True, return_counts=True
+    )  # fmt: skip
+    numbers = np.empty(len(some), np.int32)
+    for i, number in enumerate(some.tolist()):
+        row = rows.slice(int(at[first[i]]), 1).select(["owner", "table", "scn"]).to_pylist()[0]
+        numbers[i] = structures.number_of_object(
+            number, row["owner"] or "UNKNOWN", row["table"] or "OBJ# ", row["scn"], int(counts[i])
+        )
+    found[at] = numbers[which]

@@ -1,0 +1,103 @@
+"""Rows that are looked at one by one: DDL, and those that say that something is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from airflow_provider_cdc.core.errors import SourceLogDamaged, UnknownLogEvent
+from airflow_provider_cdc.core.events import LogItem, SchemaChange, Truncate
+from airflow_provider_cdc.core.schema import TableChange, TableId
+from airflow_provider_cdc.sources.oracle.commits import Commit, after
+from airflow_provider_cdc.sources.oracle.objects import unnamed
+from airflow_provider_cdc.sources.oracle.operations import DDL, MISSING_SCN, UNSUPPORTED
+from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.structures import Structures
+from airflow_provider_cdc.sources.oracle.transactions import transaction_id
+
+CODES: Final = (DDL, MISSING_SCN, UNSUPPORTED)
+
+
+class SpecialRows:
+    """From one such row to log items.
+
+    :param start: statements before it are captured already
+    :param ddl: what a DDL statement means: (statement, default schema, place) → changes and truncated tables
+    :param catalog: the pluggable database, or the database, that the rows are of
+    """
+
+    def __init__(
+        self,
+        start: OraclePosition,
+        structures: Structures,
+        ddl: Callable[[str, str, str], tuple[list[TableChange], list[TableId]]],
+        catalog: str,
+    ) -> None:
+        self._start, self._structures, self._ddl, self._catalog = start, structures, ddl, catalog
+
+    def items(
+        self, row: dict[str, object], position: OraclePosition, open_low: int
+    ) -> Iterator[tuple[LogItem, OraclePosition]]:
+        """What a row means, each item with the place after it.
+
+        :param position: before the row
+        :param open_low: where the oldest open transaction began
+        :raises SourceLogDamaged: redo is missing
+        :raises UnknownLogEvent: LogMiner cannot show a change of a captured table
+        """
+        code, scn = row["code"], int(str(row["scn"]))
+        if code == MISSING_SCN:
+            raise SourceLogDamaged(
+                f"LogMiner says that redo is missing: {row['info'] or row['sql'] or 'MISSING_SCN'}.",
+                where=f"SCN {scn}",
+                safe="Everything before is captured.",
+                remedy="make sure that all archived logs from there on exist; to go on without, set snapshot.mode=always for one run",
+            )
+        if code == UNSUPPORTED:
+            self._unsupported(row, scn)
+        else:
+            yield from self._statement(row, scn, position, open_low)
+
+    def _unsupported(self, row: dict[str, object], scn: int) -> None:
+        owner, name = str(row["owner"] or ""), str(row["table"] or "")
+        known = not unnamed(owner, name)
+        number = int(str(row["object"] or 0))
+        if (
+            self._structures.number(owner, name)
+            if known
+            else self._structures.number_of_object(number, owner, name, scn)
+        ) >= 0:
+            raise UnknownLogEvent(
+                f"LogMiner cannot show a change of {row['owner']}.{row['table']}: {row['info'] or 'operation UNSUPPORTED'}.",
+                where=f"SCN {scn}",
+                safe="Everything before is captured.",
+                remedy="leave the table out with table.exclude.list, or read it again with snapshot.mode=always for one run",
+            )
+
+    def _statement(
+        self, row: dict[str, object], scn: int, position: OraclePosition, open_low: int
+    ) -> Iterator[tuple[LogItem, OraclePosition]]:
+        xid = row["xid"]
+        assert isinstance(xid, bytes)
+        thread = int(str(row["thread"]))
+        transaction = transaction_id(xid)
+        if self._start.captured(scn, thread, transaction) or not row["sql"]:
+            return
+        text = str(row["sql"])
+        changes, truncated = self._ddl(text, str(row["owner"] or row["user"] or ""), f"SCN {scn}")
+        self._structures.named(changes, int(str(row["object"] or 0)) if len(changes) == 1 else 0, scn)
+        if not changes and not truncated:
+            return
+        ts_us = int(str(row["ts_us"]))
+        # Oracle commits a DDL statement by itself
+        position = after(position, [Commit(-1, transaction, scn, thread, ts_us)], min(open_low, scn))
+        source = {
+            "txId": transaction, "scn": str(scn), "rs_id": str(row["rs_id"] or "").strip() or None, "ssn": row["ssn"],
+            "redo_thread": thread, "user_name": row["user"],
+        }  # fmt: skip
+        if truncated:
+            yield Truncate(truncated, position, ts_us, transaction, source), position
+        if changes:
+            old = self._structures.known(changes)
+            yield SchemaChange(text, self._catalog, changes, position, ts_us, source), position
+            self._structures.replaced(old, scn)
