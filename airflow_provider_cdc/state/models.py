@@ -22,6 +22,9 @@ VERSION_TABLE = "alembic_version_cdc"
 Big = BigInteger().with_variant(Integer, "sqlite")
 """64 bits everywhere; sqlite only counts an ``INTEGER`` primary key up by itself."""
 
+Long = Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+"""Texts that may be larger than the 64 KB that ``TEXT`` holds with MySQL."""
+
 
 class Moment(TypeDecorator[datetime]):
     """A moment in UTC, to the microsecond, on databases that have no time zones too."""
@@ -70,6 +73,8 @@ class LeaseRow(Base):
     epoch: Mapped[int] = mapped_column(BigInteger, default=0)
     expires_ms: Mapped[int] = mapped_column(BigInteger, default=0)
     """Milliseconds since the epoch by the database's clock."""
+    taken_at: Mapped[datetime | None] = mapped_column(Moment)
+    """When the owner took it."""
 
 
 class OffsetRow(Base):
@@ -134,3 +139,67 @@ class SchemaHistoryRow(Base):
     created_at: Mapped[datetime] = mapped_column(Moment)
 
     __table_args__ = (Index(None, "connector", "seq"),)
+
+
+class SignalRow(Base):
+    """One signal and what became of it. ``id`` is its number, which is never given out again.
+
+    ``origin`` is where it was found, so that what is found twice is one signal; see ``signals.origin_key``.
+    """
+
+    __tablename__ = "cdc_signal"
+
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    connector: Mapped[str] = mapped_column(String(250))
+    signal_id: Mapped[str] = mapped_column(String(500))
+    type: Mapped[str] = mapped_column(String(250))
+    data: Mapped[str | None] = mapped_column(Long)
+    channel: Mapped[str] = mapped_column(String(50))
+    origin: Mapped[str | None] = mapped_column(String(250))
+    sent_by: Mapped[str | None] = mapped_column(String(250))
+    state: Mapped[str] = mapped_column(String(20))
+    message: Mapped[str] = mapped_column(Long)
+    progress: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    received_at: Mapped[datetime] = mapped_column(Moment)
+    running_at: Mapped[datetime | None] = mapped_column(Moment)
+    ended_at: Mapped[datetime | None] = mapped_column(Moment)
+
+    __table_args__ = (
+        Index("idx_cdc_signal_connector_id", "connector", "id"),
+        Index("idx_cdc_signal_connector_origin", "connector", "origin", unique=True),
+        {"sqlite_autoincrement": True},
+    )
+
+
+class NotificationRow(Base):
+    """One notification, kept in the transaction that makes durable what it tells of; ``batch`` is the batch, if there was one."""
+
+    __tablename__ = "cdc_notification"
+
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    connector: Mapped[str] = mapped_column(String(250))
+    notification_id: Mapped[str] = mapped_column(String(500))
+    aggregate_type: Mapped[str] = mapped_column(String(250))
+    type: Mapped[str] = mapped_column(String(250))
+    additional_data: Mapped[dict[str, Any]]
+    batch: Mapped[int | None] = mapped_column(BigInteger)
+    created_at: Mapped[datetime] = mapped_column(Moment)
+
+    __table_args__ = (Index("idx_cdc_notification_connector_id", "connector", "id"), {"sqlite_autoincrement": True})
+
+
+class ControlRow(Base):
+    """What people want of a connector, and how its last run ended."""
+
+    __tablename__ = "cdc_control"
+
+    connector: Mapped[str] = mapped_column(String(250), primary_key=True)
+    wanted: Mapped[str] = mapped_column(String(20))
+    restarts: Mapped[int] = mapped_column(BigInteger)
+    asked_by: Mapped[str] = mapped_column(String(250))
+    reason: Mapped[str] = mapped_column(Text)
+    since: Mapped[datetime | None] = mapped_column(Moment)
+    run_ended_at: Mapped[datetime | None] = mapped_column(Moment)
+    last_error: Mapped[str | None] = mapped_column(Long)
+    last_error_at: Mapped[datetime | None] = mapped_column(Moment)
+    """The same as ``run_ended_at`` if the last run failed."""

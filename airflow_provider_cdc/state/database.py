@@ -1,0 +1,147 @@
+"""The state database: reaching it, waiting for it, writing to it. What the tables are for is in the modules beside this one."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    before_sleep_log,
+    retry_if_exception,
+    stop_after_delay,
+    wait_random_exponential,
+)
+
+from airflow_provider_cdc.core.errors import StateError, StateUnavailable
+from airflow_provider_cdc.state.models import Base
+
+log = logging.getLogger(__name__)
+
+_NOW_MS = {
+    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+    "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
+    "mysql": "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
+    "mariadb": "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
+}
+"""The database's own clock: leases must not depend on how well the workers' clocks agree."""
+
+
+class Database:
+    """The connection of a :class:`~airflow_provider_cdc.state.store.StateStore`, which says what the parameters are."""
+
+    def __init__(
+        self, url: str, *, schema: str | None = None, lease_ttl_s: float = 30.0, patience_s: float = 60.0
+    ) -> None:
+        try:
+            parsed = sa.make_url(url)
+            if parsed.get_backend_name() not in _NOW_MS:
+                raise NoSuchModuleError(parsed.get_backend_name())
+            options: dict[str, Any] = {"schema_translate_map": {None: schema}} if schema else {}
+            self._engine = sa.create_engine(parsed, pool_pre_ping=True, execution_options=options)
+        except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as e:
+            # the URL may hold a password: its text is not repeated
+            raise StateError(
+                f"The state database's URL cannot be used ({type(e).__name__}).",
+                remedy="give a SQLAlchemy URL of PostgreSQL, MySQL or SQLite, for example postgresql+psycopg://user:password@host/airflow",
+            ) from None
+        if self._engine.dialect.name == "sqlite":
+            sa.event.listen(self._engine, "connect", _sqlite_connect)
+            sa.event.listen(self._engine, "begin", _sqlite_begin)
+        elif self._engine.dialect.name == "postgresql":
+            sa.event.listen(self._engine, "connect", _postgresql_connect(lease_ttl_s))
+        self._now = sa.text(f"SELECT {_NOW_MS[self._engine.dialect.name]}")
+        self._ttl_ms = int(lease_ttl_s * 1000)
+        self._patience_s = patience_s
+
+    def create_tables(self) -> None:
+        """Create the tables where they are missing. Airflow deployments use ``airflow db migrate`` instead."""
+        Base.metadata.create_all(self._engine)
+
+    def verify(self) -> None:
+        """:raises StateError: the tables are not there"""
+        for attempt in self._patiently():
+            with attempt:
+                names = set(sa.inspect(self._engine).get_table_names(schema=self._schema()))
+        if missing := sorted(set(Base.metadata.tables) - names):
+            raise StateError(
+                f"The state tables are missing: {', '.join(missing)}.",
+                where=self._engine.url.render_as_string(hide_password=True),
+                remedy="airflow db migrate",
+            )
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    @contextlib.contextmanager
+    def _write(self) -> Iterator[sa.Connection]:
+        with self._engine.connect().execution_options(cdc_write=True) as c, c.begin():
+            yield c
+
+    def _patiently(self) -> Retrying:
+        """Try again while the database cannot be reached, or is locked.
+
+        :raises StateUnavailable: patience is at its end
+        """
+        return Retrying(
+            retry=retry_if_exception(_passes),
+            stop=stop_after_delay(self._patience_s),
+            wait=wait_random_exponential(multiplier=0.1, max=5),
+            before_sleep=before_sleep_log(log, logging.WARNING),
+            retry_error_callback=self._unavailable,
+        )
+
+    def _unavailable(self, attempts: RetryCallState) -> NoReturn:
+        error = attempts.outcome.exception() if attempts.outcome is not None else None
+        reason = getattr(error, "orig", None) or error
+        raise StateUnavailable(
+            f"The state database cannot be reached, or is locked, for {self._patience_s:g} s: {reason}",
+            where=self._engine.url.render_as_string(hide_password=True),
+            safe="What was committed before stays; a batch that was being committed is found by the next run.",
+            remedy="see to the database, then run the capture again",
+        ) from error
+
+    def _schema(self) -> str | None:
+        options = self._engine.get_execution_options()
+        mapped = options.get("schema_translate_map", {}).get(None)
+        return str(mapped) if mapped else None
+
+
+def _passes(e: BaseException) -> bool:
+    """Whether trying again helps: the database is away or locked, or has hung up."""
+    return isinstance(e, OperationalError) or (isinstance(e, DBAPIError) and e.connection_invalidated)
+
+
+def _sqlite_connect(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # SQLAlchemy's "begin" event says BEGIN, not the driver
+    connection.execute("PRAGMA busy_timeout = 30000")
+
+
+def _postgresql_connect(idle_s: float) -> Callable[[Any, Any], None]:
+    """A run that stands still within a transaction, a frozen machine, must not lock the others out."""
+
+    def connect(connection: Any, _record: Any) -> None:
+        connection.autocommit = True  # a setting that is made in a transaction ends with it
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET idle_in_transaction_session_timeout = {int(idle_s * 1000)}")
+        connection.autocommit = False
+
+    return connect
+
+
+def _sqlite_begin(connection: sa.Connection) -> None:
+    write = connection.get_execution_options().get("cdc_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def storable(text: str, limit: int) -> str:
+    """A text from outside as every database can keep it: cut to ``limit`` characters, without what is no character.
+
+    A NUL, which PostgreSQL does not keep, becomes another control character, which JSON does not allow either.
+    """
+    return text[:limit].replace("\0", "\x01").encode("utf-8", "replace").decode()

@@ -1,0 +1,116 @@
+"""Leases: which run may write for a connector. Every write that matters names the epoch of its lease."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError, OperationalError
+
+from airflow_provider_cdc.core.errors import LeaseHeld, LeaseLost
+from airflow_provider_cdc.core.seams import Lease
+from airflow_provider_cdc.state.database import Database
+from airflow_provider_cdc.state.models import LeaseRow
+
+log = logging.getLogger(__name__)
+
+
+class Leases(Database):
+    """The part of the state store that leases are in."""
+
+    @contextlib.contextmanager
+    def lease(self, connector: str, owner: str, *, wait_s: float) -> Iterator[Lease]:
+        lease = self._acquire(connector, owner, wait_s)
+        stop = threading.Event()
+        beat = threading.Thread(target=self._keep_alive, args=(lease, stop), name="cdc-lease", daemon=True)
+        beat.start()
+        try:
+            yield lease
+        finally:
+            stop.set()
+            beat.join()
+            with contextlib.suppress(OperationalError):  # it expires by itself
+                self._release(lease)
+
+    def confirm(self, lease: Lease) -> None:
+        for attempt in self._patiently():
+            with attempt, self._write() as c:
+                self._require(c, lease)
+
+    def _acquire(self, connector: str, owner: str, wait_s: float) -> Lease:
+        deadline = time.monotonic() + wait_s
+        told = False
+        while True:
+            for attempt in self._patiently():
+                with attempt:
+                    epoch, holder, left_s = self._try_acquire(connector, owner)
+            if epoch is not None:
+                return Lease(connector, owner, epoch)
+            if time.monotonic() >= deadline:
+                raise LeaseHeld(
+                    f"Connector {connector} is being captured by {holder}.",
+                    safe="This run read and wrote nothing.",
+                    remedy=f"let it finish; if it is dead, its lease ends by itself in {left_s:.0f} s",
+                )
+            if not told:
+                log.info("Waiting for the lease of %s, held by %s.", connector, holder)
+                told = True
+            time.sleep(min(max(left_s, 0.05), 1.0))
+
+    def _try_acquire(self, connector: str, owner: str) -> tuple[int | None, str | None, float]:
+        """Epoch when the lease was got; otherwise its holder and the seconds it has left."""
+        try:
+            with self._write() as c:
+                now = c.scalar(self._now)
+                row = c.execute(
+                    sa.select(LeaseRow.owner, LeaseRow.epoch, LeaseRow.expires_ms)
+                    .where(LeaseRow.connector == connector)
+                    .with_for_update()
+                ).one_or_none()
+                values = {"owner": owner, "expires_ms": now + self._ttl_ms, "taken_at": datetime.now(UTC)}
+                if row is None:
+                    c.execute(sa.insert(LeaseRow).values(connector=connector, epoch=1, **values))
+                    return 1, owner, 0.0
+                if row.expires_ms > now:
+                    return None, row.owner, (row.expires_ms - now) / 1000
+                statement = sa.update(LeaseRow).where(LeaseRow.connector == connector)
+                c.execute(statement.values(epoch=row.epoch + 1, **values))
+                return row.epoch + 1, owner, 0.0
+        except IntegrityError:  # another run inserted the row in the same moment
+            return None, "another run", 0.0
+
+    def _keep_alive(self, lease: Lease, stop: threading.Event) -> None:
+        while not stop.wait(self._ttl_ms / 3000):
+            try:
+                with self._write() as c:
+                    expires = c.scalar(self._now) + self._ttl_ms
+                    mine = (LeaseRow.connector == lease.connector) & (LeaseRow.epoch == lease.epoch)
+                    if not c.execute(sa.update(LeaseRow).where(mine).values(expires_ms=expires)).rowcount:
+                        log.warning(
+                            "The lease of %s was taken over; this run can commit nothing more.", lease.connector
+                        )
+                        return
+            except OperationalError as e:
+                log.warning("The lease of %s could not be renewed, trying again: %s", lease.connector, e.orig)
+
+    def _release(self, lease: Lease) -> None:
+        with self._write() as c:
+            mine = (LeaseRow.connector == lease.connector) & (LeaseRow.epoch == lease.epoch)
+            c.execute(sa.update(LeaseRow).where(mine).values(expires_ms=0, owner=None))
+
+    def _require(self, c: sa.Connection, lease: Lease) -> None:
+        """Lock the lease's row and make sure that nobody has taken over."""
+        row = c.execute(
+            sa.select(LeaseRow.epoch, LeaseRow.owner).where(LeaseRow.connector == lease.connector).with_for_update()
+        ).one_or_none()
+        if row is None or row.epoch != lease.epoch:
+            raise LeaseLost(
+                f"Connector {lease.connector} was taken over by {row.owner if row else 'nobody'}.",
+                where=f"lease epoch {lease.epoch}, now {row.epoch if row else 'none'}",
+                safe="This run's unfinished batch is void; the other run captures those events.",
+            )

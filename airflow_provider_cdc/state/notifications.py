@@ -1,0 +1,57 @@
+"""Notifications in the state tables, written in the transaction of what they tell of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.notifications import Notification
+from airflow_provider_cdc.state.database import Database, storable
+from airflow_provider_cdc.state.models import NotificationRow
+
+
+def keep(c: sa.Connection, connector: str, notifications: Sequence[Notification], batch: int | None) -> None:
+    """Write notifications within an open transaction.
+
+    :param batch: the batch that they were committed with
+    """
+    rows = [
+        {
+            "connector": connector,
+            "notification_id": storable(n.id, 500),
+            "aggregate_type": storable(n.aggregate_type, 250),
+            "type": storable(n.type, 250),
+            "additional_data": {storable(k, 1000): storable(v, 100_000) for k, v in n.additional_data.items()},
+            "batch": batch,
+            "created_at": datetime.fromtimestamp(n.ts_ms / 1000, UTC),
+        }
+        for n in notifications
+    ]
+    for row in rows:  # one by one: numbers follow the order
+        c.execute(sa.insert(NotificationRow).values(**row))
+
+
+class Notifications(Database):
+    """The part of the state store that notifications are read from."""
+
+    def notifications(self, connector: str, *, after: int | None = None, limit: int = 50) -> list[dict[str, Any]]:
+        """Notifications of a connector, oldest first.
+
+        :param after: those with a number above this one; by default the newest ones
+        """
+        r = NotificationRow
+        statement = sa.select(
+            r.id.label("number"), r.notification_id.label("id"), r.aggregate_type, r.type, r.additional_data, r.batch,
+            r.created_at,
+        ).where(r.connector == connector)  # fmt: skip
+        if after is not None:
+            statement = statement.where(r.id > after).order_by(r.id)
+        else:
+            statement = statement.order_by(r.id.desc())
+        for attempt in self._patiently():
+            with attempt, self._engine.connect() as c:
+                rows = [dict(row._mapping) for row in c.execute(statement.limit(limit))]
+        return rows if after is not None else rows[::-1]

@@ -1,0 +1,164 @@
+"""Offsets by compare-and-set, with what is committed together with them: batches, schema changes, notifications."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from airflow_provider_cdc.core.errors import CommitConflict
+from airflow_provider_cdc.core.manifest import Answer, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.notifications import Notification
+from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.seams import Lease, StoredOffset
+from airflow_provider_cdc.state.database import storable
+from airflow_provider_cdc.state.leases import Leases
+from airflow_provider_cdc.state.models import BatchRow, OffsetHistoryRow, OffsetRow, SchemaHistoryRow
+from airflow_provider_cdc.state.notifications import keep
+from airflow_provider_cdc.state.signals import answer
+
+
+class Offsets(Leases):
+    """The part of the state store that a run commits to."""
+
+    def load(self, connector: str) -> StoredOffset:
+        for attempt in self._patiently():
+            with attempt, self._engine.connect() as c:
+                row = c.execute(
+                    sa.select(OffsetRow.offset, OffsetRow.version).where(OffsetRow.connector == connector)
+                ).one_or_none()
+        return StoredOffset(None, 0) if row is None else StoredOffset(Offset.model_validate(row.offset), row.version)
+
+    def commit(self, lease: Lease, expected: StoredOffset, manifest: Manifest, manifest_path: str) -> StoredOffset:
+        return self._move(
+            lease, expected, manifest.offset_after, f"batch {manifest.batch}", manifest, manifest_path,
+            manifest.notifications, manifest.answers,
+        )  # fmt: skip
+
+    def advance(
+        self,
+        lease: Lease,
+        expected: StoredOffset,
+        offset: Offset,
+        notifications: Sequence[Notification] = (),
+        answers: Sequence[Answer] = (),
+    ) -> StoredOffset:
+        return self._move(lease, expected, offset, "nothing to capture", told=notifications, answers=answers)
+
+    def replace_offset(self, lease: Lease, expected: StoredOffset, offset: Offset, reason: str) -> StoredOffset:
+        """Put another offset in place of the one there is, as a person has asked. Raises like :meth:`commit`.
+
+        The one there was stays in :meth:`offset_history`.
+
+        :param reason: who wanted it, and what for
+        """
+        return self._move(lease, expected, offset, storable(reason, 250))
+
+    def offset_history(self, connector: str, limit: int = 50, *, version: int | None = None) -> list[dict[str, Any]]:
+        """Offsets that a connector has had, newest first: ``version``, ``offset``, ``epoch``, ``reason``, ``created_at``.
+
+        :param version: only this one
+        """
+        h = OffsetHistoryRow
+        statement = sa.select(h.version, h.offset, h.epoch, h.reason, h.created_at).where(h.connector == connector)
+        if version is not None:
+            statement = statement.where(h.version == version)
+        for attempt in self._patiently():
+            with attempt, self._engine.connect() as c:
+                rows = c.execute(statement.order_by(h.version.desc()).limit(limit)).all()
+        return [dict(row._mapping) for row in rows]
+
+    def _move(
+        self,
+        lease: Lease,
+        expected: StoredOffset,
+        offset: Offset,
+        reason: str,
+        manifest: Manifest | None = None,
+        path: str = "",
+        told: Sequence[Notification] = (),
+        answers: Sequence[Answer] = (),
+    ) -> StoredOffset:
+        for attempt in self._patiently():
+            with attempt:
+                try:
+                    with self._write() as c:
+                        self._require(c, lease)
+                        self._set_offset(c, lease, expected.version, offset, reason, manifest)
+                        if manifest is not None:
+                            self._record(c, manifest, path)
+                        keep(c, lease.connector, told, manifest.batch if manifest is not None else None)
+                        for a in answers:
+                            answer(c, lease.connector, a.number, a.fate, a.message)
+                except CommitConflict:
+                    # the answer to an earlier attempt may have been lost after the database had committed it
+                    there = self.load(lease.connector)
+                    if there.version != expected.version + 1 or there.offset != offset:
+                        raise
+        return StoredOffset(offset, expected.version + 1)
+
+    def _set_offset(
+        self, c: sa.Connection, lease: Lease, version: int, offset: Offset, reason: str, manifest: Manifest | None
+    ) -> None:
+        now, document = datetime.now(UTC), offset.document()
+        values = {
+            "version": version + 1, "offset": document, "epoch": lease.epoch, "seq": offset.seq, "batch": offset.batch,
+            "updated_at": now,
+        }  # fmt: skip
+        if manifest is not None:
+            values["source"] = manifest.source
+        if version == 0:
+            try:
+                c.execute(sa.insert(OffsetRow).values(connector=lease.connector, **values))
+            except IntegrityError:
+                raise _conflict(lease) from None
+        else:
+            mine = (OffsetRow.connector == lease.connector) & (OffsetRow.version == version)
+            if c.execute(sa.update(OffsetRow).where(mine).values(**values)).rowcount != 1:
+                raise _conflict(lease)
+        c.execute(
+            sa.insert(OffsetHistoryRow).values(
+                connector=lease.connector, version=version + 1, offset=document, epoch=lease.epoch, reason=reason,
+                created_at=now,
+            )
+        )  # fmt: skip
+
+    def _record(self, c: sa.Connection, manifest: Manifest, path: str) -> None:
+        now = datetime.now(UTC)
+        topics: dict[str, int] = {}
+        for file in manifest.files:
+            topics[file.topic] = topics.get(file.topic, 0) + file.rows
+        c.execute(
+            sa.insert(BatchRow).values(
+                connector=manifest.connector, batch=manifest.batch, manifest=path, first_seq=manifest.first_seq,
+                last_seq=manifest.last_seq, events=manifest.events, bytes=sum(f.bytes for f in manifest.files),
+                topics=topics, position=manifest.offset_after.position or {}, epoch=manifest.epoch, created_at=now,
+            )
+        )  # fmt: skip
+        for record in manifest.schema_changes:
+            c.execute(
+                sa.insert(SchemaHistoryRow).values(
+                    connector=manifest.connector, seq=record.seq, batch=manifest.batch, created_at=now,
+                    record=record.model_dump(mode="json", exclude_defaults=True),
+                )
+            )  # fmt: skip
+
+    def schema_history(self, connector: str) -> Iterator[SchemaChangeRecord]:
+        for attempt in self._patiently():
+            with attempt, self._engine.connect() as c:
+                rows = c.scalars(
+                    sa.select(SchemaHistoryRow.record)
+                    .where(SchemaHistoryRow.connector == connector)
+                    .order_by(SchemaHistoryRow.id)
+                ).all()
+        return map(SchemaChangeRecord.model_validate, rows)
+
+
+def _conflict(lease: Lease) -> CommitConflict:
+    return CommitConflict(
+        f"The offset of {lease.connector} was moved by somebody else.",
+        safe="Nothing was written.",
+    )

@@ -1,0 +1,148 @@
+"""Signals in the state tables: sent by anybody, taken by the connector's run in the order of their numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from airflow_provider_cdc.core.signals import LARGEST, Fate, SentSignal, Signal
+from airflow_provider_cdc.state.controls import Controls
+from airflow_provider_cdc.state.database import storable
+from airflow_provider_cdc.state.models import OffsetRow, SignalRow
+
+_PLAIN = re.compile(r"[a-z0-9:/._=-]{1,200}")
+_SHOWN = 2000
+"""Characters of a signal's data that lists show."""
+
+
+class Signals(Controls):
+    """The part of the state store that signals are in."""
+
+    def send(self, connector: str, signal: SentSignal) -> int:
+        origin = origin_key(signal.origin or f"once:{uuid.uuid4()}")  # an attempt whose answer was lost is found again
+        values = {
+            "connector": connector,
+            "signal_id": storable(signal.id, 500),
+            "type": storable(signal.type, 250),
+            # what is larger than LARGEST is refused anyway, and one more is enough to see it
+            "data": None if signal.data is None else storable(signal.data, LARGEST + 1),
+            "channel": storable(signal.channel, 50),
+            "origin": origin,
+            "sent_by": None if signal.by is None else storable(signal.by, 250),
+            "state": Fate.RECEIVED.value,
+            "message": "",
+            "received_at": datetime.now(UTC),
+        }
+        known = sa.select(SignalRow.id).where(SignalRow.connector == connector, SignalRow.origin == origin)
+        for attempt in self._patiently():
+            with attempt, self._write() as c:
+                # One sender after the other: otherwise a number could become visible after a higher one was taken, and
+                # with "numbers above the last one" that signal would never be seen.
+                self._locked(c, connector)
+                found = c.scalar(known)
+                number = self._insert(c, values) if found is None else found
+        return number
+
+    def signals(self, connector: str, after: int) -> list[Signal]:
+        r = SignalRow
+        statement = sa.select(r.id, r.signal_id, r.type, r.data, r.channel)
+        statement = statement.where(r.connector == connector, r.id > after).order_by(r.id)
+        for attempt in self._patiently():
+            with attempt, self._engine.connect() as c:
+                rows = c.execute(statement).all()
+        return [Signal(*row) for row in rows]
+
+    def fate(
+        self, connector: str, number: int, fate: Fate, message: str = "", progress: dict[str, Any] | None = None
+    ) -> None:
+        for attempt in self._patiently():
+            with attempt, self._write() as c:
+                answer(c, connector, number, fate, message, progress)
+
+    def signals_of(
+        self, connector: str, limit: int = 50, *, number: int | None = None, under_way: bool = False
+    ) -> list[dict[str, Any]]:
+        """Signals with their fates, newest first, for people.
+
+        :param number: only this one, with all of its data; otherwise lists show the first 2,000 characters
+        :param under_way: only those whose fate is not final
+        """
+        r = SignalRow
+        data = r.data if number is not None else sa.func.substr(r.data, 1, _SHOWN)
+        statement = sa.select(
+            r.id.label("number"), r.signal_id.label("id"), r.type, data.label("data"), r.channel, r.sent_by, r.state,
+            r.message, r.progress, r.received_at, r.running_at, r.ended_at,
+        ).where(r.connector == connector)  # fmt: skip
+        if number is not None:
+            statement = statement.where(r.id == number)
+        if under_way:
+            statement = statement.where(r.state.in_([f.value for f in Fate if not f.final]))
+        for attempt in self._patiently():
+            with attempt, self._engine.connect() as c:
+                rows = c.execute(statement.order_by(r.id.desc()).limit(limit)).all()
+        return [dict(row._mapping) for row in rows]
+
+    def _insert(self, c: sa.Connection, values: dict[str, Any]) -> int:
+        """Insert under the next number, which is above that of the last signal that was taken."""
+        key = c.execute(sa.insert(SignalRow).values(**values)).inserted_primary_key
+        assert key is not None
+        number = int(key[0])
+        offset = c.scalar(sa.select(OffsetRow.offset).where(OffsetRow.connector == values["connector"]))
+        taken = int((offset or {}).get("signal", 0))
+        if number > taken:
+            return number
+        # The offset knows more signals than this table: it was rebuilt from a change log. Count on from there.
+        c.execute(sa.delete(SignalRow).where(SignalRow.id == number))
+        while True:
+            number = max(taken, c.scalar(sa.select(sa.func.max(SignalRow.id))) or 0) + 1
+            try:
+                with c.begin_nested():
+                    c.execute(sa.insert(SignalRow).values(id=number, **values))
+                break
+            except IntegrityError:  # a sender of another connector took the number in the same moment
+                taken = number
+        if self._engine.dialect.name == "postgresql":  # the others count on from the highest number by themselves
+            name = self._qualified(SignalRow.__tablename__)
+            c.execute(sa.text("SELECT setval(pg_get_serial_sequence(:t, 'id'), :n)"), {"t": name, "n": number})
+        return number
+
+    def _qualified(self, table: str) -> str:
+        schema = self._schema()
+        return f'"{schema}"."{table}"' if schema else table
+
+
+def answer(
+    c: sa.Connection, connector: str, number: int, fate: Fate, message: str, progress: dict[str, Any] | None = None
+) -> None:
+    """Record what has become of a signal, within an open transaction; see ``StateStore.fate``."""
+    mine = (SignalRow.connector == connector) & (SignalRow.id == number)
+    row = c.execute(sa.select(SignalRow.state, SignalRow.running_at).where(mine).with_for_update()).one_or_none()
+    if row is None or Fate(row.state).final or (fate is Fate.RECEIVED and row.state != fate.value):
+        return
+    now = datetime.now(UTC)
+    values: dict[str, Any] = {"state": fate.value, "message": storable(message, 1_000_000)}
+    if progress is not None:
+        values["progress"] = progress
+    if fate is Fate.RUNNING and row.running_at is None:
+        values["running_at"] = now
+    if fate.final:
+        values["ended_at"] = now
+    c.execute(sa.update(SignalRow).where(mine).values(**values))
+
+
+def origin_key(origin: str) -> str:
+    """An origin as the table keeps it: as it is, or a digest where a database might take two of them for the same, as MySQL does
+    with capital letters and accents.
+
+    >>> origin_key("kafka:signals:0:17")
+    'kafka:signals:0:17'
+    """
+    if _PLAIN.fullmatch(origin):
+        return origin
+    return "sha256=" + hashlib.sha256(origin.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,174 @@
+"""What people want of connectors, how runs end, offsets changed by hand, and forgetting a connector."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.errors import CommitConflict, LeaseLost
+from airflow_provider_cdc.core.notifications import Notification
+from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.seams import Control, StoredOffset, Wanted
+from airflow_provider_cdc.core.signals import SentSignal
+from airflow_provider_cdc.state.models import Base
+from airflow_provider_cdc.state.store import StateStore
+from tests.state.conftest import Stores
+from tests.support.manifests import manifest
+
+
+def test_a_connector_is_wanted_to_run_until_somebody_says_otherwise(store: StateStore) -> None:
+    assert store.control("c") == Control()
+    paused = store.set_control("c", Wanted.PAUSED, "ada", "upgrade")
+    assert (paused.wanted, paused.by, paused.reason) == (Wanted.PAUSED, "ada", "upgrade")
+    assert paused.since is not None
+    again = store.set_control("c", Wanted.PAUSED, "bob")
+    assert (again.since, again.by, again.reason) == (paused.since, "bob", "")
+    resumed = store.set_control("c", Wanted.RUNNING, "ada")
+    assert resumed.since is not None
+    assert resumed.since > paused.since
+    assert store.control("d") == Control()
+
+
+def test_restarts_are_counted_and_leave_what_is_wanted(store: StateStore) -> None:
+    store.set_control("c", Wanted.PAUSED, "ada")
+    assert [store.request_restart("c", "bob", "new password").restarts for _ in range(2)] == [1, 2]
+    control = store.control("c")
+    assert (control.wanted, control.by, control.reason) == (Wanted.PAUSED, "bob", "new password")
+
+
+def test_wishes_of_many_at_once_for_a_new_connector_are_all_heard(stores: Stores) -> None:
+    barrier = threading.Barrier(4)
+
+    def ask() -> None:
+        mine = stores()
+        barrier.wait(30)
+        mine.request_restart("c", "somebody")
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert stores().control("c").restarts == 4
+
+
+def test_how_the_last_run_ended_is_kept_with_the_last_error(store: StateStore) -> None:
+    with store.lease("c", "me", wait_s=0) as lease:
+        store.advance(lease, store.load("c"), Offset(position={"entry": 1}))
+    store.ended("c", "the log is gone\n  Repair: …")
+    (failed,) = store.connectors("c")
+    assert failed["last_error"] == "the log is gone\n  Repair: …"
+    assert failed["last_error_at"] == failed["run_ended_at"]
+    store.ended("c", None)
+    (ended,) = store.connectors("c")
+    assert ended["last_error_at"] == failed["last_error_at"]
+    assert ended["run_ended_at"] > failed["run_ended_at"]
+    assert ended["wanted"] == "running"
+
+
+def test_a_run_that_did_not_give_its_lease_back_is_told_apart(store: StateStore, stores: Stores) -> None:
+    with store.lease("c", "me", wait_s=0) as lease:
+        store.advance(lease, store.load("c"), Offset(position={"entry": 1}))
+        (alive,) = store.connectors("c")
+        assert (alive["owner"], alive["died"], alive["died_at"]) == ("me", None, None)
+        assert alive["taken_at"] is not None
+    (gone,) = store.connectors("c")
+    assert (gone["owner"], gone["taken_at"], gone["died"]) == (None, None, None)
+    stores(lease_ttl_s=0.1)._acquire("c", "killed", 0)
+    time.sleep(0.3)
+    (dead,) = store.connectors("c")
+    assert (dead["owner"], dead["died"]) == (None, "killed")
+    assert dead["died_at"] > alive["taken_at"]
+
+
+# offsets changed by hand
+
+
+def test_an_offset_that_is_replaced_stays_in_the_history_with_the_reason(store: StateStore) -> None:
+    before, after = Offset(position={"entry": 5}, seq=7, batch=2), Offset(position={"entry": 2}, seq=7, batch=2)
+    with store.lease("c", "me", wait_s=0) as lease:
+        there = store.advance(lease, store.load("c"), before)
+        stored = store.replace_offset(lease, there, after, "set to entry 2, by ada " + "!" * 300)
+    assert stored == store.load("c") == StoredOffset(after, 2)
+    new, old = store.offset_history("c")
+    assert (new["version"], new["offset"]) == (2, after.document())
+    assert new["reason"].startswith("set to entry 2, by ada !!")
+    assert (old["version"], old["offset"], old["reason"]) == (1, before.document(), "nothing to capture")
+    assert store.offset_history("c", 1) == [new]
+    assert store.offset_history("c", version=1) == [old]
+    assert store.offset_history("d") == []
+
+
+def test_an_offset_is_replaced_only_by_who_knows_it_and_holds_the_lease(stores: Stores) -> None:
+    store = stores(lease_ttl_s=0.1)
+    old = store._acquire("c", "old", 0)
+    there = store.advance(old, store.load("c"), Offset(position={"entry": 1}))
+    new = stores(lease_ttl_s=30)._acquire("c", "new", 20)
+    with pytest.raises(LeaseLost):
+        store.replace_offset(old, there, Offset(), "x")
+    with pytest.raises(CommitConflict):
+        store.replace_offset(new, StoredOffset(None, 7), Offset(), "x")
+    assert store.load("c") == there
+    assert len(store.offset_history("c")) == 1
+
+
+# forgetting
+
+
+def _fill(store: StateStore, connector: str) -> None:
+    store.register(
+        {"connector": connector, "source": "memory", "changelog": "/x", "changelog_options": {}, "properties": {}, "connections": {}}
+    )  # fmt: skip
+    store.send(connector, SentSignal("1", "log"))
+    store.ended(connector, None)
+    with store.lease(connector, "me", wait_s=0) as lease:
+        told = [Notification(aggregate_type="Initial Snapshot", type="STARTED")]
+        store.commit(lease, store.load(connector), manifest(connector=connector, notifications=told), "x")
+
+
+def _counts(store: StateStore, connector: str) -> dict[str, int]:
+    with store._engine.connect() as c:
+        return {
+            t.name: c.scalar(sa.select(sa.func.count()).select_from(t).where(t.c.connector == connector)) or 0
+            for t in Base.metadata.sorted_tables
+        }
+
+
+def test_forgetting_a_connector_leaves_nothing_of_it_and_everything_of_the_others(store: StateStore) -> None:
+    _fill(store, "c")
+    _fill(store, "d")
+    full = _counts(store, "d")
+    assert min(full.values()) == 1
+    with store.lease("c", "me", wait_s=0) as lease:
+        store.forget(lease)
+    assert _counts(store, "c") == dict.fromkeys(full, 0) | {"cdc_lease": 1}
+    assert _counts(store, "d") == full
+    assert store.connectors("c") == []
+
+
+def test_a_run_that_was_frozen_can_write_nothing_for_a_new_connector_of_the_same_name(stores: Stores) -> None:
+    store = stores(lease_ttl_s=0.1)
+    frozen = store._acquire("c", "frozen", 0)
+    with stores().lease("c", "deleting", wait_s=20) as lease:
+        store.forget(lease)
+    with stores().lease("c", "new", wait_s=20), pytest.raises(LeaseLost):
+        store.advance(frozen, store.load("c"), Offset(position={"entry": 1}))
+
+
+def test_a_connector_is_forgotten_only_under_its_lease(stores: Stores) -> None:
+    store = stores(lease_ttl_s=0.1)
+    _fill(store, "c")
+    old = store._acquire("c", "old", 20)
+    stores(lease_ttl_s=30)._acquire("c", "new", 20)
+    full = _counts(store, "c")
+    with pytest.raises(LeaseLost):
+        store.forget(old)
+    assert _counts(store, "c") == full
+
+
+def test_every_table_is_kept_by_connector() -> None:
+    """Otherwise forgetting one would miss it."""
+    assert [t.name for t in Base.metadata.sorted_tables if "connector" not in t.c] == []
