@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.config import ConnectorConfig
     from airflow_provider_cdc.core.connector import Capture
     from airflow_provider_cdc.core.forms import EventForm
+    from airflow_provider_cdc.core.lifecycle import Lifecycle
     from airflow_provider_cdc.core.source import Source
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -90,7 +91,7 @@ def refuse_secrets(definition: ConnectorDefinition) -> None:
 
     :raises ConfigError: it does
     """
-    if found := sorted(set(config_class(definition.source).secrets()) & set(definition.properties)):
+    if found := sorted(filter(config_class(definition.source).is_secret, definition.properties)):
         raise ConfigError(
             f"The definition of connector {definition.name} holds a secret: {', '.join(found)}.",
             safe="Definitions are shown and stored; secrets come from the Airflow connection only.",
@@ -151,17 +152,22 @@ def open_capture(
     :raises StateError: the state tables are not there
     """
     from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.channels import open_channels, open_notifications
     from airflow_provider_cdc.core.connector import Capture
     from airflow_provider_cdc.core.filters import Filters
     from airflow_provider_cdc.state.store import StateStore
 
     config = parse_config(definition, secrets)
+    told = open_notifications(config)
     store = StateStore(state_url, schema=state_schema, lease_ttl_s=lease_ttl_s)
     try:
         store.verify()
         store.register(record(definition, config, connections))
         changelog = ChangeLog(definition.changelog, {**definition.changelog_options, **(storage_secrets or {})})
-        with open_source(definition, secrets) as source:
+        with open_source(definition, secrets) as source, contextlib.ExitStack() as stack:
+            channels = open_channels(config, definition.name)
+            for channel in channels:
+                stack.callback(channel.close)
             yield Capture(
                 definition.name,
                 source,
@@ -171,7 +177,39 @@ def open_capture(
                 changelog,
                 owner=owner,
                 lease_wait_s=lease_wait_s,
+                channels=channels,
+                told=told,
             )
+    finally:
+        store.close()
+
+
+@contextlib.contextmanager
+def open_lifecycle(
+    definition: ConnectorDefinition,
+    state_url: str,
+    *,
+    state_schema: str | None = None,
+    secrets: Mapping[str, Any] | None = None,
+    storage_secrets: Mapping[str, Any] | None = None,
+    patience_s: float = 60.0,
+) -> Iterator[Lifecycle]:
+    """A connector for those who steer it. The source is connected to when it is first asked.
+
+    :param patience_s: how long an unreachable state database is tried again
+    :raises StateError: the state tables are not there
+    """
+    from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.core.lifecycle import Lifecycle
+    from airflow_provider_cdc.state.store import StateStore
+
+    config = parse_config(definition, secrets)
+    store = StateStore(state_url, schema=state_schema, patience_s=patience_s)
+    try:
+        store.verify()
+        changelog = ChangeLog(definition.changelog, {**definition.changelog_options, **(storage_secrets or {})})
+        with open_source(definition, secrets) as source:
+            yield Lifecycle(definition.name, store, changelog, source, config)
     finally:
         store.close()
 
@@ -205,11 +243,17 @@ class ChangesProbe:
 
         :raises CdcError: the source cannot be asked
         """
+        if self._store.control(self._name).wanted != "running":
+            return None
         offset = self._store.load(self._name).offset
         if offset is None or offset.position is None:
             return "nothing is captured yet"
         if pending := len(offset.snapshot.pending):
             return f"{pending} table{'s are' if pending > 1 else ' is'} still to be read"
+        if offset.incremental.scans and not offset.incremental.paused:
+            return f"an incremental snapshot goes on with {offset.incremental.scans[0].table}"
+        if signals := self._store.signals(self._name, offset.signal):
+            return f"signal {signals[0].id or signals[0].number} ({signals[0].type}) waits"
         known = self._store.connector(self._name)
         if known is not None and known["properties"] != self._properties:
             return "the connector's properties were changed"

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_cdc.core.envelope import EventBatch
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, ConfigError
-from airflow_provider_cdc.core.manifest import FORMAT, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.manifest import FORMAT, Answer, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.notifications import Notification, NotificationChannel
 from airflow_provider_cdc.core.position import Offset
 from airflow_provider_cdc.core.schema import TableSchema
 from airflow_provider_cdc.core.seams import BatchWriter, ChangeLog, Lease, StateStore, StoredOffset
+from airflow_provider_cdc.core.signals import Fate
 
 log = logging.getLogger(__name__)
 
@@ -38,13 +41,19 @@ class Batcher:
         changelog: ChangeLog,
         lease: Lease,
         writer_id: str,
+        channels: Sequence[NotificationChannel] = (),
     ) -> None:
         """
+        :param channels: get the notifications of what is committed
         :param source: the documented ``source.connector`` value
         :param config: the properties that were set, without secrets; manifests carry them for those who render events
         """
-        self._connector, self._source, self._config, self._writer_id = connector, source, config, writer_id
+        self.connector = connector
+        self._source, self._config, self._writer_id = source, config, writer_id
         self._store, self._changelog, self._lease = store, changelog, lease
+        self._channels, self._sinks = channels, "sink" in config.get("notification.enabled.channels", ())
+        self._notifications: list[Notification] = []
+        self._answers: list[Answer] = []
         self.stored = self._adopt(store.load(connector))
         self.seq = self.offset.seq
         self.committed: list[Manifest] = []
@@ -73,7 +82,7 @@ class Batcher:
         """Write events and remember the schema they are under."""
         if self._writer is None:
             self._writer = self._changelog.writer(
-                self._connector, self.offset.batch + 1, self._lease.epoch, self._writer_id
+                self.connector, self.offset.batch + 1, self._lease.epoch, self._writer_id
             )
         self._writer.write(batch)
         self._schemas.setdefault(batch.topic, {})[str(batch.schema.version)] = batch.schema
@@ -89,6 +98,14 @@ class Batcher:
         for topic, schema in selected.items():
             self._schemas.setdefault(topic, {})[str(schema.version)] = schema
         self.seq = record.seq
+
+    def tell(self, notification: Notification) -> None:
+        """Have something told with the next commit."""
+        self._notifications.append(notification)
+
+    def answer(self, number: int, fate: Fate, message: str = "") -> None:
+        """Have the fate of a signal recorded with the next commit."""
+        self._answers.append(Answer(number=number, fate=fate, message=message))
 
     def mark(self) -> None:
         """What was added so far stays if :meth:`rollback` is called."""
@@ -110,18 +127,19 @@ class Batcher:
         :raises CommitConflict: another run committed a batch of this number first
         :raises LeaseLost: another run took over
         """
-        before = self.stored.offset
-        if self.empty:
+        before, told = self.stored.offset, bool(self._notifications or self._answers)
+        if self.empty and not (self._sinks and self._notifications):
             self._drop_files()  # of a transaction that was rolled back
             offset = offset.model_copy(update={"seq": self.seq, "batch": self.offset.batch})
-            if offset != before:
+            if offset != before or told:
                 self._store.confirm(self._lease)
-                self.stored = self._store.advance(self._lease, self.stored, offset)
+                self.stored = self._store.advance(self._lease, self.stored, offset, self._notifications, self._answers)
+                self._deliver()
             return
         files = self._writer.finish() if self._writer is not None else []
         offset = offset.model_copy(update={"seq": self.seq, "batch": self.offset.batch + 1})
         manifest = Manifest(
-            connector=self._connector,
+            connector=self.connector,
             source=self._source,
             config=self._config,
             batch=offset.batch,
@@ -135,12 +153,15 @@ class Batcher:
             files=files,
             schemas=self._schemas,
             schema_changes=self._changes,
+            notifications=self._notifications,
+            answers=self._answers,
         )
         self._store.confirm(self._lease)
         path = self._publish(manifest)
         self.stored = self._store.commit(self._lease, self.stored, manifest, path)
         self._changelog.sweep(manifest)
         self.committed.append(manifest)
+        self._deliver()
         self._clear()
         log.info(
             "Batch %d: %d events (seq %d to %d) in %d files.",
@@ -151,7 +172,18 @@ class Batcher:
         """Delete what was written and not committed."""
         self._drop_files()
         self.seq = self.offset.seq
+        self._notifications, self._answers = [], []
         self._clear()
+
+    def _deliver(self) -> None:
+        """Hand on what was told; it is durable by now."""
+        told, self._notifications, self._answers = self._notifications, [], []
+        for notification in told:
+            for channel in self._channels:
+                try:
+                    channel.send(self.connector, notification)
+                except Exception:  # of somebody else's code; capture does not depend on it
+                    log.exception("A notification could not be sent by %s: %s", type(channel).__name__, notification)
 
     def _publish(self, manifest: Manifest) -> str:
         """Write the manifest. From then on the files are the batch's: an error does not tell that it was not written."""
@@ -179,7 +211,7 @@ class Batcher:
             self._look_at_last(stored.offset)
         while True:
             offset = stored.offset or Offset()
-            manifest = self._changelog.manifest(self._connector, offset.batch + 1)
+            manifest = self._changelog.manifest(self.connector, offset.batch + 1)
             if manifest is None:
                 return stored
             _verify(manifest, offset)
@@ -193,17 +225,17 @@ class Batcher:
 
     def _look_at_last(self, offset: Offset) -> None:
         """Make sure that the last batch is where it should be, and finish what its run may not have come to."""
-        last = self._changelog.manifest(self._connector, offset.batch)
+        last = self._changelog.manifest(self.connector, offset.batch)
         if last is None or last.last_seq != offset.seq:
             found = "is not in the change log" if last is None else f"ends at seq {last.last_seq} in the change log"
             raise ChangeLogDamaged(
                 f"The state tables are at batch {offset.batch}, seq {offset.seq}, but this batch {found}: "
                 "the change log and the state tables do not belong together.",
-                where=f"connector {self._connector}, batch {offset.batch}",
+                where=f"connector {self.connector}, batch {offset.batch}",
                 safe="Neither was touched.",
                 remedy=_BELONG,
             )
-        self._keeps_its_name(last, "topic.prefix", self._connector)
+        self._keeps_its_name(last, "topic.prefix", self.connector)
         self._keeps_its_name(last, "topic.delimiter", ".")
         self._changelog.sweep(last)
 
@@ -213,7 +245,7 @@ class Batcher:
         if before != now:
             raise ConfigError(
                 f"{name} was {before!r} in the batches so far and is {now!r} now.",
-                where=f"connector {self._connector}",
+                where=f"connector {self.connector}",
                 safe="Nothing was read; the offset is untouched.",
                 remedy=f"set {name}={before} again, or give the connector a new name to start afresh",
             )

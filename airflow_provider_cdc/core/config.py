@@ -82,6 +82,14 @@ class WatermarkStrategy(enum.StrEnum):
     INSERT_DELETE = "insert_delete"
 
 
+class LostMode(enum.StrEnum):
+    """What to do when the log does not hold the position any more that a connector has to go on from."""
+
+    FAIL = "fail"
+    SNAPSHOT = "snapshot"
+    INCREMENTAL = "incremental"
+
+
 class RewriteMode(enum.StrEnum):
     """What to do when a DDL statement changed rows in a way that the log does not show."""
 
@@ -137,6 +145,10 @@ Patterns = Annotated[tuple[str, ...], BeforeValidator(_split_patterns)]
 """A comma-separated list of anchored regular expressions."""
 COLUMN_TEXTS = "column.mask.with.<length>.chars, column.truncate.to.<length>.chars"
 COLUMN_TEXT = re.compile(r"column\.(mask\.with|truncate\.to)\.(\d+)\.chars")
+CONSUMER = "signal.consumer.*"
+CONSUMER_NAME = re.compile(r"signals?\.consumer\.(.+)")
+_SECRET = re.compile(r"password|passphrase|secret|jaas|credential|oauthbearer\.config|key\.pem$|keystore\.key$")
+"""Properties of Kafka clients that hold what nobody may see."""
 Operations = Annotated[frozenset[str], BeforeValidator(_split_operations)]
 
 
@@ -314,7 +326,16 @@ class ConnectorConfig(BaseModel):
         None, alias="signal.kafka.bootstrap.servers", description="Brokers of the channel kafka."
     )
     signal_kafka_poll_timeout_ms: int = Field(
-        100, alias="signal.kafka.poll.timeout.ms", description="How long the channel kafka waits for a message.", ge=0
+        100,
+        alias="signal.kafka.poll.timeout.ms",
+        description="How long the first look of the channel kafka waits for a message; later ones take what has come.",
+        ge=0,
+    )
+    signal_consumer: dict[str, SecretStr] = Field(
+        {},
+        alias="signal.consumer.*",
+        description="What follows the prefix is a property of librdkafka, for the consumer of the channel kafka, such as "
+        "signal.consumer.security.protocol. Passwords and keys come from the Airflow connection.",
     )
     notification_enabled_channels: Names = Field(
         (),
@@ -349,6 +370,12 @@ class ConnectorConfig(BaseModel):
         alias="read.only",
         description="Whether incremental snapshots write nothing to the source and use positions of the log as watermarks. By "
         "default they do where signal.data.collection is not set.",
+    )
+    position_lost_mode: LostMode = Field(
+        LostMode.FAIL,
+        alias="position.lost.mode",
+        description="Ours. When the log does not hold the offset's position any more: fail and say what is lost, read all tables "
+        "again (as snapshot.mode=when_needed), or go on from the oldest position and read them beside the stream (incremental).",
     )
     schema_change_rewrite_mode: RewriteMode = Field(
         RewriteMode.SNAPSHOT,
@@ -399,7 +426,6 @@ class ConnectorConfig(BaseModel):
         "column.mask.*": "only column.mask.with.<length>.chars",
         "column.truncate.to.*": "only column.truncate.to.<length>.chars",
         "converters": "custom converters are not built yet",
-        "signal.consumer.*": "not built yet",
         "topic.naming.strategy": "topics are named as the documents say; Java classes cannot be loaded here",
         "snapshot.mode.*": "configuration based and custom snapshots are not built yet",
         "snapshot.select.statement.overrides*": "snapshot query overrides are not built yet",
@@ -419,8 +445,14 @@ class ConnectorConfig(BaseModel):
         known = {str(f.alias): name for name, f in cls.model_fields.items()}
         kept: dict[str, Any] = {}
         texts: dict[str, Any] = {}
+        consumer: dict[str, str] = {}
         for key, value in properties.items():
-            if key in known:
+            if found := CONSUMER_NAME.fullmatch(key):
+                if isinstance(value, (str, int, float)):
+                    consumer[found[1]] = str(value).lower() if isinstance(value, bool) else str(value)
+                else:
+                    problems.append(f"{key}: a {type(value).__name__} cannot be used: give a text or a number")
+            elif key in known:
                 kept[key] = value
             elif COLUMN_TEXT.fullmatch(key):
                 texts[key] = value
@@ -439,6 +471,8 @@ class ConnectorConfig(BaseModel):
         config: Self | None = None
         if texts:
             kept[COLUMN_TEXTS] = texts
+        if consumer:
+            kept[CONSUMER] = consumer
         try:
             config = cls.model_validate(kept)
         except ValidationError as e:
@@ -477,6 +511,12 @@ class ConnectorConfig(BaseModel):
         return sorted(str(f.alias) for f in fields if f.annotation is SecretStr or f.annotation == SecretStr | None)
 
     @classmethod
+    def is_secret(cls, name: str) -> bool:
+        """Whether a property, by its documented name, must never be shown."""
+        consumer = CONSUMER_NAME.fullmatch(name)
+        return name in cls.secrets() or (consumer is not None and _SECRET.search(consumer[1].lower()) is not None)
+
+    @classmethod
     def _table(cls, name: str) -> dict[str, str]:
         """``IGNORED`` or ``NOT_SUPPORTED`` of the class and of all its bases."""
         merged: dict[str, str] = {}
@@ -500,6 +540,16 @@ class ConnectorConfig(BaseModel):
                 raise ValueError(f"{a} and {b} exclude each other: set only one of them")
         return self
 
+    @model_validator(mode="after")
+    def _channels_have_what_they_need(self) -> Self:
+        if "kafka" in self.signal_enabled_channels and not self.signal_kafka_bootstrap_servers:
+            raise ValueError("signal.kafka.bootstrap.servers: required by signal.enabled.channels=kafka, and not set")
+        if "sink" in self.notification_enabled_channels and not self.notification_sink_topic_name:
+            raise ValueError(
+                "notification.sink.topic.name: required by notification.enabled.channels=sink, and not set"
+            )
+        return self
+
     @classmethod
     def exclusive_pairs(cls) -> list[tuple[str, str]]:
         """Field names of include and exclude lists of which only one may be set."""
@@ -518,6 +568,9 @@ class ConnectorConfig(BaseModel):
                 field = type(self).model_fields[name]
                 shown[str(field.alias)] = sorted(value) if isinstance(value, frozenset) else value
         shown |= shown.pop(COLUMN_TEXTS, {})
+        for name, secret in shown.pop(CONSUMER, {}).items():
+            if not self.is_secret(full := CONSUMER.replace("*", name)):
+                shown[full] = secret.get_secret_value()
         return dict(sorted(shown.items()))
 
 

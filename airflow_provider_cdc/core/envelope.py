@@ -74,6 +74,7 @@ class Envelope:
     ) -> None:
         self._config, self._filters, self._connector = config, filters, connector
         self._extra = source_fields
+        self.hidden: TableId | None = None  # a table of which no event is made: the signal table
         self._selected: dict[int, tuple[TableSchema, Selected]] = {}
         self.filtered = 0  # rows that no event was made of
         self._open: Counter[str] = Counter()  # events so far of a transaction that goes on in the next block, "" = all
@@ -99,8 +100,10 @@ class Envelope:
         """
         for rows in block.rows:
             check_keys(rows, self._select(rows.table), block)
-        keep = [self._kept(rows) for rows in block.rows]
-        self.filtered += sum(int((~kept).sum()) for kept in keep if kept is not None)
+        keep = [self.kept(rows) for rows in block.rows]
+        for rows, kept in zip(block.rows, keep, strict=True):
+            if kept is not None and rows.table.id != self.hidden:
+                self.filtered += int((~kept).sum())
         moved = [self._key_changes(rows) for rows in block.rows]
         weights = np.zeros(block.row_count, np.int64)
         for rows, kept, changed in zip(block.rows, keep, moved, strict=True):
@@ -257,9 +260,11 @@ class Envelope:
 
     # -- what is kept, what is split ----------------------------------------------------------------------------------
 
-    def _kept(self, rows: RowBlock) -> npt.NDArray[np.bool_] | None:
-        """Mask of the rows that are not skipped; ``None`` = all."""
+    def kept(self, rows: RowBlock) -> npt.NDArray[np.bool_] | None:
+        """Mask of the rows that events are made of; ``None`` = all."""
         config = self._config
+        if rows.table.id == self.hidden:
+            return np.zeros(len(rows), np.bool_)
         if not (config.skipped_operations or config.skip_messages_without_change):
             return None
         mask = ~self._skipped[rows.op]

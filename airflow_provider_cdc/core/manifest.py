@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from airflow_provider_cdc.core.notifications import Notification
 from airflow_provider_cdc.core.position import Offset
 from airflow_provider_cdc.core.schema import TableChange, TableSchema
+from airflow_provider_cdc.core.signals import Fate
 
 FORMAT = 1
 """Version of the manifest's form. Readers refuse a higher one."""
@@ -61,6 +62,14 @@ class SchemaChangeRecord(_Model):
     captured_us: int = 0
 
 
+class Answer(_Model):
+    """What has become of a signal."""
+
+    number: int
+    fate: Fate
+    message: str = ""
+
+
 class Manifest(_Model):
     """One committed batch.
 
@@ -69,6 +78,7 @@ class Manifest(_Model):
     :param offset_before: what the offset was, ``None`` for the first batch of a connector
     :param schemas: topic → version (as text) → captured table schema, for every file and every change of this batch
     :param notifications: what the connector has told since the last batch
+    :param answers: what has become of signals since then
     """
 
     format: int = FORMAT
@@ -87,6 +97,7 @@ class Manifest(_Model):
     schemas: dict[str, dict[str, TableSchema]] = Field(default_factory=dict)
     schema_changes: list[SchemaChangeRecord] = Field(default_factory=list)
     notifications: list[Notification] = Field(default_factory=list)
+    answers: list[Answer] = Field(default_factory=list)
 
     @property
     def events(self) -> int:

@@ -1,6 +1,7 @@
 """What a run does, in numbers, under the names of the documents (Debezium connector documents, "Monitoring").
 
-There are three contexts, as there: ``snapshot``, only where the run read tables, ``streaming`` and ``schema-history``. What is of one
+The contexts are those of the documents: ``snapshot``, only where the run read tables, ``streaming`` and ``schema-history``; chunks of
+incremental snapshots have one of their own, ``incremental-snapshot``. What is of one
 database alone comes from :meth:`airflow_provider_cdc.core.source.Source.metrics` and is part of ``streaming``. Numbers of event queues
 are missing, because there are none.
 
@@ -96,6 +97,46 @@ class SnapshotSeen(Seen):
 
 
 @dataclass(slots=True)
+class ChunksSeen(Seen):
+    """The chunks that incremental snapshots of a run have read."""
+
+    number: int = 0
+    bounds: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    began: float | None = None
+    paused_at: float | None = None
+    paused_s: float = 0.0
+
+    def chunk(self, number: int, table: str, rows: int, bounds: dict[str, str]) -> None:
+        """
+        :param bounds: ``ChunkFrom``, ``ChunkTo``, ``TableFrom``, ``TableTo``
+        """
+        self.began = self.began or time.monotonic()
+        self.number, self.bounds = number, bounds
+        self.rows[table] = self.rows.get(table, 0) + rows
+
+    def pause(self) -> None:
+        self.paused_at = self.paused_at or time.monotonic()
+
+    def resume(self) -> None:
+        if self.paused_at is not None:
+            self.paused_s += time.monotonic() - self.paused_at
+        self.paused_at = None
+
+    def incremental(self, tables: Iterable[object]) -> dict[str, Value]:
+        """See :meth:`document`, and what only incremental snapshots have."""
+        paused = self.paused_s + (time.monotonic() - self.paused_at if self.paused_at is not None else 0)
+        return self.document(tables) | {
+            "ChunkId": str(self.number),
+            **self.bounds,
+            "SnapshotPaused": self.paused_at is not None,
+            "SnapshotPausedDurationInSeconds": int(paused),
+            "SnapshotDurationInSeconds": int(time.monotonic() - self.began) if self.began is not None else 0,
+            "RowsScanned": dict(self.rows),
+        }
+
+
+@dataclass(slots=True)
 class HistorySeen:
     """The schema history: what was read of it at the start, and what was added to it."""
 
@@ -143,6 +184,7 @@ class RunMetrics:
     streaming: Seen = field(default_factory=Seen)
     history: HistorySeen = field(default_factory=HistorySeen)
     snapshot: SnapshotSeen | None = None
+    chunks: ChunksSeen = field(default_factory=ChunksSeen)
 
     def reading(self, tables: int) -> SnapshotSeen:
         """A snapshot of so many tables begins."""
@@ -171,6 +213,8 @@ class RunMetrics:
             "streaming": streaming | dict(source) | {"NumberOfEventsFiltered": self.streaming.filtered + filtered},
             "schema-history": self.history.document(),
         }
+        if self.chunks.began is not None or self.chunks.paused_at is not None:
+            found = {"incremental-snapshot": self.chunks.incremental(names)} | found
         return found if self.snapshot is None else {"snapshot": self.snapshot.snapshot(names)} | found
 
 

@@ -72,7 +72,9 @@ class Notification(BaseModel):
         }
 
     def __str__(self) -> str:
-        details = ", ".join(f"{name}={value}" for name, value in self.additional_data.items() if name != "connector_name")
+        details = ", ".join(
+            f"{name}={value}" for name, value in self.additional_data.items() if name != "connector_name"
+        )
         return f"{self.aggregate_type}: {self.type}" + (f" ({details})" if details else "")
 
 

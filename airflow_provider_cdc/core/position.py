@@ -57,6 +57,7 @@ class Scan(BaseModel):
     :param after: key of the last row that is captured
     :param upto: key of the last row there was at the beginning
     :param rows: rows read so far
+    :param replace: the table is emptied in the target before its first row is read, so that rows which are gone disappear
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -70,6 +71,7 @@ class Scan(BaseModel):
     after: list[Any] | None = None
     upto: list[Any] | None = None
     rows: int = 0
+    replace: bool = False
 
 
 class IncrementalState(BaseModel):

@@ -25,11 +25,17 @@ class SchemaHistory:
     def replay(cls, records: Iterable[SchemaChangeRecord]) -> SchemaHistory:
         """Build the history from recorded changes, oldest first."""
         history = cls()
-        for record in records:
-            history.leave(record.changes)
-            for change in record.changes:
-                history._put(change)
+        history.reset(records)
         return history
+
+    def reset(self, records: Iterable[SchemaChangeRecord]) -> None:
+        """Forget everything and build the history again."""
+        self._tables.clear()
+        self._versions.clear()
+        for record in records:
+            self.leave(record.changes)
+            for change in record.changes:
+                self._put(change)
 
     def get(self, table: TableId) -> TableSchema | None:
         return self._tables.get(table)
@@ -70,18 +76,20 @@ class SchemaHistory:
 class CapturedTables:
     """What the log reader may decode now; see :class:`~airflow_provider_cdc.core.source.Tables`.
 
+    :param signals: the signal table, which is read whatever the filters say
     :ivar waiting: tables that are captured, but whose rows at this place of the log are already part of a snapshot, or will be
     """
 
-    def __init__(self, filters: Filters, history: SchemaHistory) -> None:
-        self._filters, self._history = filters, history
+    def __init__(self, filters: Filters, history: SchemaHistory, signals: TableId | None = None) -> None:
+        self._filters, self._history, self._signals = filters, history, signals
         self.waiting: frozenset[str] = frozenset()
 
     def get(self, table: TableId) -> TableSchema | None:
         return self._history.get(table)
 
     def captured(self, table: TableId) -> bool:
-        return self._filters.table(table) and str(table) not in self.waiting
+        wanted = self._filters.table(table) or table == self._signals
+        return wanted and str(table) not in self.waiting
 
     def known(self) -> list[TableId]:
         return self._history.tables

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_provider_cdc.core.manifest import DataFile, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.manifest import Answer, DataFile, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.notifications import Notification
 from airflow_provider_cdc.core.position import Offset
 from airflow_provider_cdc.core.signals import Fate, SentSignal, Signal
@@ -81,17 +81,23 @@ class StateStore(Protocol):
         """The committed offset."""
 
     def commit(self, lease: Lease, expected: StoredOffset, manifest: Manifest, manifest_path: str) -> StoredOffset:
-        """Move the offset on to ``manifest.offset_after`` and record the batch, its schema changes and its notifications, in one
-        transaction.
+        """Move the offset on to ``manifest.offset_after`` and record the batch, its schema changes, its notifications and the fates
+        of signals, in one transaction.
 
         :raises LeaseLost: the lease's epoch is not the newest
         :raises CommitConflict: the stored version is not ``expected.version``
         """
 
     def advance(
-        self, lease: Lease, expected: StoredOffset, offset: Offset, notifications: Sequence[Notification] = ()
+        self,
+        lease: Lease,
+        expected: StoredOffset,
+        offset: Offset,
+        notifications: Sequence[Notification] = (),
+        answers: Sequence[Answer] = (),
     ) -> StoredOffset:
-        """Move the offset on where there was nothing to capture, and keep notifications with it. Raises like :meth:`commit`."""
+        """Move the offset on where there was nothing to capture; keep notifications and fates of signals with it. Raises like
+        :meth:`commit`."""
 
     def schema_history(self, connector: str) -> Iterator[SchemaChangeRecord]:
         """All recorded schema changes, oldest first."""
@@ -116,6 +122,23 @@ class StateStore(Protocol):
 
     def ended(self, connector: str, error: str | None) -> None:
         """Record that a run has ended, and with which error, for those who look at its state."""
+
+
+class SignalChannel(Protocol):
+    """Brings signals from outside. One thread at a time uses it."""
+
+    def poll(self) -> Sequence[SentSignal]:
+        """Signals that have come since, oldest first; those that were not acknowledged yet come again.
+
+        Each has an ``origin`` that is the same when it is read again, even by another run, and never that of another signal.
+        Waits no longer than the channel's own configuration says.
+        """
+
+    def acknowledge(self, signals: Sequence[SentSignal]) -> None:
+        """Called when these are recorded in the state tables: they need not come again."""
+
+    def close(self) -> None:
+        """Let go of everything; may be called twice."""
 
 
 class BatchWriter(Protocol):

@@ -6,21 +6,32 @@ of the last one that was taken, so that none is lost and none is carried out twi
 look up.
 
     >>> parse(Signal(1, "ad-hoc-1", "execute-snapshot", '{"data-collections": ["shop.orders"], "type": "INCREMENTAL"}'))
-    ExecuteSnapshot(collections=('shop.orders',), blocking=False, conditions={}, surrogate=None)
+    ExecuteSnapshot(collections=('shop.orders',), blocking=False, conditions={}, surrogate=None, replace=False)
 """
 
 from __future__ import annotations
 
 import enum
 import json
+import logging
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+from airflow_provider_cdc.core.extensions import extensions
+
+log = logging.getLogger(__name__)
 
 WINDOW_OPEN: Final = "snapshot-window-open"
 WINDOW_CLOSE: Final = "snapshot-window-close"
 LARGEST: Final = 1 << 20
 """Characters of a signal's data; what is larger is refused."""
+ACTIONS: Final = "airflow_provider_cdc.signals"
+"""Entry point group of signal types of one's own."""
+TYPES: Final = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log", "schema-changes")
+"""Types that every connector knows. A source may know one more (``Source.POSITION_SIGNAL``)."""
+_JSON_NAMES = {list: "array", str: "text", bool: "truth value", int: "number", float: "number"}
 
 
 class Fate(enum.StrEnum):
@@ -80,12 +91,14 @@ class ExecuteSnapshot:
     :param collections: regular expressions, or quoted names, of tables
     :param conditions: table → SQL condition (incremental) or SELECT (blocking); the empty name stands for every table
     :param surrogate: column that chunks are cut by in place of the key
+    :param replace: ours (``"replace": true``): tables are emptied in the target first, so that rows which are gone disappear
     """
 
     collections: tuple[str, ...]
     blocking: bool = False
     conditions: dict[str, str] = field(default_factory=dict)
     surrogate: str | None = None
+    replace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +158,8 @@ def parse(signal: Signal) -> Request:
     """
     if signal.data is not None and len(signal.data) > LARGEST:
         raise Refused(f"its data has {len(signal.data):,} characters; at most {LARGEST:,} are read")
-    match signal.type:
+    type_ = signal.type.strip()  # a CHAR column fills up with blanks
+    match type_:
         case "execute-snapshot":
             return _execute(_object(signal))
         case "stop-snapshot":
@@ -162,20 +176,22 @@ def parse(signal: Signal) -> Request:
         case "schema-changes":
             return _schema_changes(_object(signal))
         case "":
+            if (signal.data or "").strip():
+                _object(signal)  # of a text that is no JSON nobody can tell the type
             raise Refused("it has no type")
         case _:
-            return Other(signal.type, _object(signal) if signal.data else {})
+            return Other(type_, _object(signal) if (signal.data or "").strip() else {})
 
 
 def _object(signal: Signal) -> dict[str, Any]:
-    if not signal.data:
+    if signal.data is None or not signal.data.strip():
         raise Refused("it has no data, which has to be a JSON object")
     try:
         found = json.loads(signal.data)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise Refused(f"its data is not JSON: {e}") from None
     if not isinstance(found, dict):
-        raise Refused(f"its data is a JSON {type(found).__name__}, not an object")
+        raise Refused(f"its data is a JSON {_JSON_NAMES.get(type(found), 'null')}, not an object")
     return found
 
 
@@ -194,10 +210,12 @@ def _collections(data: dict[str, Any]) -> tuple[str, ...] | None:
         found = [found]
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
         raise Refused('"data-collections" is not a list of texts')
+    if not all(name.strip() for name in found):
+        raise Refused('"data-collections" has an empty name')
     for name in found:
         try:
             re.compile(unquoted(name))
-        except re.error as e:
+        except (re.error, OverflowError, RecursionError) as e:
             raise Refused(f'"data-collections" has {name!r}, which is not a regular expression: {e}') from None
     return tuple(found)
 
@@ -228,28 +246,92 @@ def _execute(data: dict[str, Any]) -> ExecuteSnapshot:
     if not isinstance(several, list):
         raise Refused('"additional-conditions" is not a list')
     for entry in several:
-        table, condition = (entry.get("data-collection"), entry.get("filter")) if isinstance(entry, dict) else (None, None)
+        table, condition = (
+            (entry.get("data-collection"), entry.get("filter")) if isinstance(entry, dict) else (None, None)
+        )
         if not isinstance(table, str) or not isinstance(condition, str):
             raise Refused('an entry of "additional-conditions" has no texts "data-collection" and "filter"')
+        if table in conditions:
+            raise Refused(f'"additional-conditions" has two filters for {table!r}')
         conditions[table] = condition
     surrogate = data.get("surrogate-key") or None
     if surrogate is not None and not isinstance(surrogate, str):
         raise Refused('"surrogate-key" is not a text')
     kept = {table: condition for table, condition in conditions.items() if condition.strip()}
-    return ExecuteSnapshot(collections, kind == "blocking", kept, surrogate)
+    replace = data.get("replace", False)
+    if not isinstance(replace, bool):
+        raise Refused('"replace" is neither true nor false')
+    if replace and kept:
+        raise Refused('"replace" empties the tables, and a condition would bring only some of their rows back')
+    return ExecuteSnapshot(collections, kind == "blocking", kept, surrogate, replace)
 
 
 def _stop(data: dict[str, Any]) -> StopSnapshot:
     kind = _kind(data)
     if kind != "incremental":
         raise Refused(f'"type" is {"missing" if kind is None else repr(kind)}; the only valid value is incremental')
-    return StopSnapshot(_collections(data))
+    collections = _collections(data)
+    if collections == ():
+        raise Refused('"data-collections" is empty: leave it out to stop everything')
+    return StopSnapshot(collections)
 
 
 def _schema_changes(data: dict[str, Any]) -> SchemaChanges:
     database, schema, changes = data.get("database"), data.get("schema"), data.get("changes")
     if not isinstance(database, str) or not database:
         raise Refused('its data names no "database"')
+    if schema is not None and not isinstance(schema, str):
+        raise Refused('"schema" is not a text')
     if not isinstance(changes, list) or not changes or not all(isinstance(c, dict) for c in changes):
         raise Refused('its data has no list of "changes"')
-    return SchemaChanges(database, schema if isinstance(schema, str) else None, tuple(changes))
+    return SchemaChanges(database, schema or None, tuple(changes))
+
+
+# -- types of one's own -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SignalContext:
+    """What an action of one's own is told.
+
+    :param connector: the connector's name
+    :param position: where the connector stands in the log, as people write it
+    :param log: writes a line into the log of the run
+    """
+
+    connector: str
+    position: str
+    log: Callable[[str], None]
+
+
+Action = Callable[[SignalContext, dict[str, Any]], str | None]
+"""Carries out a signal of one's own: given its data, it returns a text for its fate, or none. :class:`Refused` makes the fate
+``refused``, any other exception ``failed``; capture goes on either way, and waits until the action returns."""
+
+
+def custom_actions() -> dict[str, Action]:
+    """Signal type → action, from the entry points of group :data:`ACTIONS`.
+
+    The types that are documented here cannot be replaced. An action that cannot be loaded refuses its signals.
+    """
+    found: dict[str, Action] = {}
+    for name, point in extensions(ACTIONS).items():
+        if name in TYPES:
+            log.warning("%s of group %s is passed over: %s is a type of every connector.", point.value, ACTIONS, name)
+            continue
+        try:
+            action: Any = point.load()
+        except Exception as e:
+            found[name] = _unusable(f"its action {point.value} cannot be loaded: {type(e).__name__}: {e}")
+            continue
+        found[name] = action if callable(action) else _unusable(f"its action {point.value} is not callable")
+    return found
+
+
+def _unusable(why: str) -> Action:
+    log.error("A signal type of group %s cannot be used: %s", ACTIONS, why)
+
+    def refuse(context: SignalContext, data: dict[str, Any]) -> str | None:
+        raise Refused(why)
+
+    return refuse

@@ -29,6 +29,7 @@ from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
 from airflow_provider_cdc.core.schema import TableChange, TableId
 from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession, Source
+from airflow_provider_cdc.core.telling import Telling
 
 log = logging.getLogger(__name__)
 
@@ -61,12 +62,18 @@ class Snapshotter:
         stopped: Callable[[], bool] = lambda: False,
         order: RowCountOrder = RowCountOrder.DISABLED,
         metrics: RunMetrics | None = None,
+        progress: Callable[[str, int, int, int], None] = lambda table, rows, total, left: None,
     ) -> None:
+        """
+        :param progress: is told the table, rows read, rows there are about, and tables left, every few seconds
+        """
         self._source, self._filters = source, filters
         self._history, self._envelope, self._batcher = history, envelope, batcher
         self._readers, self._group_rows, self._stopped = readers, group_rows, stopped
         self._order, self._metrics = order, metrics or RunMetrics()
+        self._progress = progress
         self._seen = SnapshotSeen()
+        self._told = Telling(batcher, [], {})
 
     def run(
         self, offset: Offset, *, data: bool, at: Position | None = None, only: Collection[str] | None = None
@@ -80,6 +87,8 @@ class Snapshotter:
         """
         names = [name for name in offset.snapshot.pending if only is None or name in only]
         self._seen = self._metrics.reading(len(names))
+        hidden = str(self._envelope.hidden)
+        self._told = Telling(self._batcher, [n for n in names if n != hidden], offset.snapshot.requests)
         try:
             offset = self._run(offset, names, data, at)
         except BaseException:
@@ -91,13 +100,19 @@ class Snapshotter:
     def _run(self, offset: Offset, names: list[str], data: bool, at: Position | None) -> Offset:
         known = {str(t): t for t in self._source.discover()}
         tables = [known[name] for name in names if name in known]
-        with self._source.snapshot(tables, readers=self._readers) as session:
+        selects = {known[name]: sql for name, sql in offset.snapshot.selects.items() if name in known and name in names}
+        asked = offset.snapshot.requests
+        with self._source.snapshot(
+            tables, readers=self._readers, **({"selects": selects} if selects else {})
+        ) as session:
             log.info("Snapshot of %d tables at %s begins.", len(tables), session.position)
+            self._told.started()
             place = (at or session.position).to_json()
             offset = offset.model_copy(update={"position": offset.position or place})
             there = {str(t) for t in session.schemas}
             offset = self._gone(offset, [name for name in names if name not in there], session, place)
-            wanted = {t for t in session.schemas if data and self._filters.snapshot(t)}
+            wanted = {t for t in session.schemas if str(t) in asked or (data and self._filters.snapshot(t))}
+            wanted.discard(self._envelope.hidden)
             for group in self._groups(session, tables, wanted):
                 for table in group:
                     self._structure(session, table)
@@ -106,8 +121,11 @@ class Snapshotter:
                         self._truncate(session, table)
                 self._read(session, [chunk for chunks in group.values() for chunk in chunks])
                 offset = _done(offset, map(str, group), place)
+                self._told.read({str(t): self._seen.rows[str(t)] for t in group if t in wanted}, offset)
                 self._batcher.commit(offset)
                 self._seen.remaining = len(offset.snapshot.pending.keys() & set(names))
+        self._told.completed(offset)
+        self._batcher.commit(offset)
         return self._batcher.offset
 
     def _gone(self, offset: Offset, names: list[str], session: SnapshotSession, place: dict[str, Any]) -> Offset:
@@ -155,7 +173,10 @@ class Snapshotter:
             return
         record = self._record(session, table, change)
         self._metrics.history.apply(record)
-        self._batcher.add_change(record, {self._envelope.topic(table): self._envelope.selected(change.table)})
+        shown = table != self._envelope.hidden
+        self._batcher.add_change(
+            record, {self._envelope.topic(table): self._envelope.selected(change.table)} if shown else {}
+        )
 
     def _record(self, session: SnapshotSession, table: TableId, change: TableChange) -> SchemaChangeRecord:
         return SchemaChangeRecord(
@@ -187,8 +208,9 @@ class Snapshotter:
             self._seen.events(batches)
             self._seen.rows[str(rows.table.id)] = self._seen.rows.get(str(rows.table.id), 0) + len(rows)
             done += len(rows)
-            if time.monotonic() - shown > 5:
+            if time.monotonic() - shown > 2:
                 shown = time.monotonic()
+                self._progress(str(rows.table.id), done, total, self._seen.remaining)
                 log.info("Snapshot: %s of about %s rows read, now %s.", f"{done:,}", f"{total:,}", rows.table.id)
 
 
@@ -196,8 +218,10 @@ def _done(offset: Offset, names: Iterable[str], place: dict[str, Any]) -> Offset
     """The offset after some tables were read at a place."""
     state, read = offset.snapshot, dict.fromkeys(sorted(names), place)
     pending = {name: again for name, again in state.pending.items() if name not in read}
-    tables = state.tables | read
-    return offset.model_copy(update={"snapshot": SnapshotState(pending=pending, tables=tables)})
+    requests = {name: number for name, number in state.requests.items() if name not in read}
+    selects = {name: sql for name, sql in state.selects.items() if name not in read}
+    done = SnapshotState(pending=pending, tables=state.tables | read, requests=requests, selects=selects)
+    return offset.model_copy(update={"snapshot": done})
 
 
 def _in_parallel(session: SnapshotSession, chunks: list[Chunk], readers: int) -> Iterator[RowBlock]:

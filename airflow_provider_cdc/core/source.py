@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
 from airflow_provider_cdc.core.chunks import ChunkReader
 from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError
 from airflow_provider_cdc.core.events import LogItem, RowBlock
 from airflow_provider_cdc.core.forms import EventForm
 from airflow_provider_cdc.core.metrics import Value
@@ -184,13 +184,27 @@ class Source(abc.ABC):
         :raises QueryRefused: from reading: the database does not accept such a statement
         """
 
-    @abc.abstractmethod
     def chunks(self, *, signals: TableId | None) -> ChunkReader:
         """Open a reader of chunks, see :mod:`airflow_provider_cdc.core.chunks`.
 
         :param signals: the signal table, for written watermarks; ``None`` for read ones
         :raises PrerequisiteError: the database is not set up for this; the error says how it would be
         """
+        raise PrerequisiteError(
+            f"Incremental snapshots of {self.connector} databases are not built yet.",
+            safe="Nothing was read; capture goes on.",
+            remedy='send the signal with "type": "blocking"',
+        )
+
+    def signal_table(self, text: str) -> TableId:
+        """The table that ``signal.data.collection`` names.
+
+        :raises ConfigError: it is not a table's name
+        """
+        namespace, dot, name = text.rpartition(".")
+        if not dot or not namespace or not name:
+            raise ConfigError(f"signal.data.collection={text} is not of the form <database>.<table>.")
+        return TableId(namespace=namespace, name=name)
 
     def table_of(self, document: Mapping[str, Any], database: str, schema: str | None) -> TableChange:
         """One of the ``changes`` of a ``schema-changes`` signal (Debezium Oracle connector, "schema-changes").

@@ -21,7 +21,7 @@ from airflow_provider_cdc.core.config import (
     TimePrecision,
 )
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.runtime import ConnectorDefinition, parse_config
+from airflow_provider_cdc.runtime import ConnectorDefinition, parse_config, refuse_secrets
 from airflow_provider_cdc.sources import SOURCES, load_source
 
 
@@ -230,9 +230,7 @@ def test_properties_without_a_meaning_here_are_accepted_with_a_warning(caplog: p
     ]
 
 
-@pytest.mark.parametrize(
-    "key", ["column.mask.hash.SHA-256.with.salt.x", "signal.data.collection", "converters", "transforms", "gtid.filter"]
-)
+@pytest.mark.parametrize("key", ["column.mask.hash.SHA-256.with.salt.x", "converters", "transforms", "gtid.filter"])
 def test_properties_that_would_be_silently_without_effect_are_refused(key: str) -> None:
     (line,) = _problems(Shop, {**SHOP, key: "x"})
     assert line.startswith(f"{key}: not supported: ")
@@ -252,6 +250,58 @@ def test_an_older_name_of_a_snapshot_mode_is_translated_with_a_warning(
     with caplog.at_level(logging.WARNING):
         assert ConnectorConfig.parse({**MINIMAL, "snapshot.mode": old}).snapshot_mode == new
     assert f"snapshot.mode={old} is an older name of {new}." in caplog.text
+
+
+# properties of the consumer of signals
+
+
+def test_properties_of_the_consumer_are_passed_on_by_their_own_names() -> None:
+    given = {"signal.consumer.security.protocol": "SSL", "signals.consumer.retries": 5, "signal.consumer.x": True}
+    consumer = ConnectorConfig.parse({**MINIMAL, **given}).signal_consumer
+    assert {n: v.get_secret_value() for n, v in consumer.items()} == {
+        "security.protocol": "SSL", "retries": "5", "x": "true",
+    }  # fmt: skip
+
+
+def test_a_property_of_the_consumer_is_a_text_or_a_number() -> None:
+    (line,) = _problems(ConnectorConfig, {**MINIMAL, "signal.consumer.retries": [5]})
+    assert line == "signal.consumer.retries: a list cannot be used: give a text or a number"
+
+
+_SECRETS = [
+    "sasl.password", "sasl.jaas.config", "ssl.key.password", "ssl.key.pem", "ssl.keystore.password", "ssl.keystore.key",
+    "sasl.oauthbearer.config", "sasl.oauthbearer.client.secret", "SASL.Password",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _SECRETS)
+def test_secrets_of_the_consumer_are_never_shown_and_come_from_the_connection_only(name: str) -> None:
+    given = {f"signal.consumer.{name}": "hidden", "signal.consumer.sasl.username": "me"}
+    config = ConnectorConfig.parse({**MINIMAL, **given})
+    assert config.signal_consumer[name].get_secret_value() == "hidden"
+    assert config.public() == {"topic.prefix": "shop", "signal.consumer.sasl.username": "me"}
+    assert "hidden" not in f"{config!r} {config.public()} {config.model_dump_json()} {vars(config)}"
+    definition = ConnectorDefinition("shop", "memory", "/tmp", {"memory.database": "d", **given})
+    with pytest.raises(ConfigError, match=f"holds a secret: signal.consumer.{name}") as caught:
+        refuse_secrets(definition)
+    assert "hidden" not in str(caught.value)
+
+
+def test_what_the_consumer_shows_can_be_read_again() -> None:
+    config = ConnectorConfig.parse({**MINIMAL, "signal.consumer.ssl.ca.location": "/ca.pem"})
+    assert ConnectorConfig.parse(json.loads(json.dumps(config.public()))) == config
+
+
+@pytest.mark.parametrize(
+    ("channels", "missing"),
+    [
+        ({"signal.enabled.channels": "source,kafka"}, "signal.kafka.bootstrap.servers: required by"),
+        ({"notification.enabled.channels": "log,sink"}, "notification.sink.topic.name: required by"),
+    ],
+)
+def test_a_channel_needs_its_properties(channels: dict[str, str], missing: str) -> None:
+    (line,) = _problems(ConnectorConfig, {**MINIMAL, **channels})
+    assert line.startswith(missing)
 
 
 # lists

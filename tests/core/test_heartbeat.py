@@ -64,9 +64,9 @@ def test_the_offset_of_a_quiet_table_moves_on(quiet: MemoryDatabase, tmp_path: P
     _insert(quiet, "beats", 1)
     advance = type(connector.store).advance
 
-    def watched(store: Any, lease: Any, expected: Any, offset: Any) -> Any:
+    def watched(store: Any, lease: Any, expected: Any, offset: Any, *told: Any) -> Any:
         seen.append(offset.position)
-        return advance(store, lease, expected, offset)
+        return advance(store, lease, expected, offset, *told)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(connector.store), "advance", watched)

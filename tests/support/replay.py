@@ -36,6 +36,8 @@ class Table:
     schema: TableSchema
     rows: dict[tuple[Any, ...], Row] = field(default_factory=dict)
     bag: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    seen: set[tuple[Any, ...]] = field(default_factory=set)
+    """Keys of which there was an event."""
 
     def all(self) -> list[Row]:
         """The rows, in the order of their values."""
@@ -47,10 +49,13 @@ class Table:
 
 
 class Replay:
-    """The state after all batches so far; :meth:`advance` takes in new ones."""
+    """The state after all batches so far; :meth:`advance` takes in new ones.
 
-    def __init__(self, changelog: ChangeLog, connector: str) -> None:
-        self._changelog, self._connector = changelog, connector
+    :ivar partial: tables held rows before the connector began, which only incremental snapshots have read
+    """
+
+    def __init__(self, changelog: ChangeLog, connector: str, *, partial: bool = False) -> None:
+        self._changelog, self._connector, self.partial = changelog, connector, partial
         self.tables: dict[str, Table] = {}
         self.seq = 0
         self.batch = 0
@@ -99,6 +104,7 @@ class Replay:
         self._shape(event, schema)
         if op == "t":
             table.rows.clear()
+            table.seen.clear()
             table.bag.clear()
         elif not schema.key:
             self._bag(table, event, before, after)
@@ -108,7 +114,14 @@ class Replay:
 
     def _keyed(self, table: Table, event: Row, key: tuple[Any, ...], before: Row | None, after: Row | None) -> None:
         there, op = table.rows.get(key), event["op"]
-        if op in ("c", "r") and there is not None:
+        if op == "r" and event["source"]["snapshot"] == "incremental":
+            self._chunk_row(table, event, key, there, after)
+        elif op in ("u", "d") and there is None and self.partial and key not in table.seen:
+            there = before  # of a row from before the connector
+        table.seen.add(key)
+        if (op == "c" and there is not None) or (
+            op == "r" and there is not None and event["source"]["snapshot"] != "incremental"
+        ):
             raise Illegal(f"{op} of {key} in {event['topic']}, which is there already: {event['seq']}")
         if op in ("u", "d") and there is None:
             raise Illegal(f"{op} of {key} in {event['topic']}, which is not there: {event['seq']}")
@@ -125,10 +138,18 @@ class Replay:
                 f"{op} of {key} in {event['topic']} at {event['seq']} has a value that is said to be unavailable"
             )
         if op == "d":
-            self._gone[event["topic"]] = event["seq"], table.rows.pop(key)
+            self._gone[event["topic"]] = event["seq"], table.rows.pop(key, there)
         else:
             assert after is not None
             table.rows[key] = after | {c: self._before(event, table, there)[c] for c in lacking}
+
+    def _chunk_row(self, table: Table, event: Row, key: tuple[Any, ...], there: Row | None, after: Row | None) -> None:
+        """A row of an incremental snapshot is never out of date: it says what is there, or is of a key that was never seen."""
+        lacking = event["unavailable"] or []
+        if there is not None and not _equal(_without(after, lacking), _without(there, lacking)):
+            raise Illegal(f"stale r of {key} in {event['topic']} at {event['seq']}: it says {after}, there is {there}")
+        if there is None and key in table.seen:
+            raise Illegal(f"r of {key} in {event['topic']} at {event['seq']} brings back a row that is gone: {after}")
 
     def _before(self, event: Row, table: Table, there: Row | None) -> Row:
         """The row as it was before an event, with NULL for what begins with it."""

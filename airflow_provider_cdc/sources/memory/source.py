@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_provider_cdc.core.chunks import ChunkReader
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SchemaConflict
 from airflow_provider_cdc.core.events import (
@@ -26,6 +28,7 @@ from airflow_provider_cdc.core.events import (
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.source import Chunk, Finding, SnapshotSession, Source, Tables
+from airflow_provider_cdc.sources.memory.chunks import MemoryChunks, condition
 from airflow_provider_cdc.sources.memory.config import MemoryConfig
 from airflow_provider_cdc.sources.memory.database import DATABASES, Entry, MemoryDatabase, Row, RowChange
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
@@ -35,6 +38,7 @@ class MemorySource(Source):
     """Captures from a :class:`MemoryDatabase` of the same process."""
 
     Config: ClassVar[type[ConnectorConfig]] = MemoryConfig
+    POSITION_SIGNAL: ClassVar[str | None] = "set-memory-position"
     connector = "memory"
 
     def __init__(self, config: MemoryConfig) -> None:
@@ -67,16 +71,29 @@ class MemorySource(Source):
     def parse_position(self, document: dict[str, Any]) -> MemoryPosition:
         return MemoryPosition(**document)
 
-    def snapshot(self, tables: Sequence[TableId], *, readers: int) -> SnapshotSession:
-        return _Session(self._db, tables, self._config.memory_block_rows)
+    def snapshot(
+        self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
+    ) -> SnapshotSession:
+        """A select is a condition, as there is no SQL."""
+        return _Session(self._db, tables, self._config.memory_block_rows, selects)
 
-    def stream(self, start: Position, tables: Tables, *, until: Position | None) -> Iterator[LogItem]:
+    def chunks(self, *, signals: TableId | None) -> ChunkReader:
+        return MemoryChunks(self._db, signals)
+
+    def stream(
+        self,
+        start: Position,
+        tables: Tables,
+        *,
+        until: Position | None,
+        patience: Callable[[], float] | None = None,
+    ) -> Iterator[LogItem]:
         assert isinstance(start, MemoryPosition)
         self.verify_position(start)
         at = start.entry
         while until is None or not MemoryPosition(at).reached(until):  # type: ignore[arg-type]
             if at == len(self._db.log):
-                time.sleep(self._config.poll_interval_ms / 1000)
+                time.sleep(self._config.poll_interval_ms / 1000 if patience is None else patience())
                 yield Heartbeat(MemoryPosition(at))
                 continue
             entry = self._db.log[at]
@@ -162,8 +179,11 @@ class MemorySource(Source):
 
 
 class _Session(SnapshotSession):
-    def __init__(self, database: MemoryDatabase, tables: Sequence[TableId], block_rows: int) -> None:
+    def __init__(
+        self, database: MemoryDatabase, tables: Sequence[TableId], block_rows: int, selects: Mapping[TableId, str]
+    ) -> None:
         entry, schemas, self._rows = database.view()
+        self._selects = selects
         self.position = MemoryPosition(entry)
         self.schemas = {t: schemas[t] for t in tables if t in schemas}
         self.ddl = {}
@@ -173,6 +193,9 @@ class _Session(SnapshotSession):
 
     def chunks(self, table: TableId) -> list[Chunk]:
         """Rows by index, three times the size of a block, so that readers have something to share."""
+        if (select := self._selects.get(table)) is not None:
+            fits = condition(select, self.schemas[table])
+            self._rows[table] = [row for row in self._rows[table] if fits(row)]
         n, step = len(self._rows[table]), 3 * self._block_rows
         return [Chunk(table, f"{lo}:{min(lo + step, n)}", min(step, n - lo)) for lo in range(0, n, step)]
 

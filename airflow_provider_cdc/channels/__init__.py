@@ -1,0 +1,134 @@
+"""Where signals come from and where notifications go, besides the source's own table and the state tables.
+
+One file per channel, one line each in the registries below. Channels of users' own are entry points, of the groups
+:data:`SIGNAL_GROUP` and :data:`NOTIFICATION_GROUP`.
+
+    >>> channels = open_channels(config, "shop")
+    >>> for channel in channels:
+    ...     signals = channel.poll()
+    ...     for signal in signals:
+    ...         store.send("shop", signal)
+    ...     channel.acknowledge(signals)
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.extensions import extensions
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.config import ConnectorConfig
+    from airflow_provider_cdc.core.notifications import NotificationChannel
+    from airflow_provider_cdc.core.signals import SentSignal
+
+SIGNAL_GROUP: Final = "airflow_provider_cdc.signal_channels"
+"""Entry points: name → a callable that is given configuration and connector, and gives a :class:`SignalChannel`."""
+NOTIFICATION_GROUP: Final = "airflow_provider_cdc.notification_channels"
+"""Entry points: name → a callable without arguments that gives a ``NotificationChannel``."""
+
+_SIGNALS: Mapping[str, str | None] = {
+    "source": None,  # rows that the capture sees in the log
+    "airflow": None,  # these are in the state tables from the beginning
+    "file": "airflow_provider_cdc.channels.file:FileChannel",
+    "kafka": "airflow_provider_cdc.channels.kafka:KafkaChannel",
+}
+_NOTIFICATIONS: Mapping[str, str | None] = {
+    "log": "airflow_provider_cdc.channels.log:LogChannel",
+    "sink": None,  # manifests have the notifications; the JSON form makes records of them
+}
+_NO_JMX = "there is no Java here, so there are no beans; `airflow cdc` and the Airflow UI do what they do"
+
+
+class SignalChannel(Protocol):
+    """Brings signals from outside. One thread at a time uses it."""
+
+    def poll(self) -> Sequence[SentSignal]:
+        """Signals that have come since, oldest first; those that were not acknowledged yet come again.
+
+        Each has an ``origin`` that is the same when it is read again, even by another run, and never that of another signal.
+        Waits no longer than the channel's own configuration says.
+        """
+
+    def acknowledge(self, signals: Sequence[SentSignal]) -> None:
+        """Called when these are recorded in the state tables: they need not come again."""
+
+    def close(self) -> None:
+        """Let go of everything; may be called twice."""
+
+
+def open_channels(config: ConnectorConfig, connector: str) -> list[SignalChannel]:
+    """The channels of ``signal.enabled.channels`` that have to be asked. None of them raises: what goes wrong is logged, and
+    tried again after a while.
+
+    :raises ConfigError: there is no such channel, or it cannot be used as it is configured
+    """
+    from airflow_provider_cdc.channels.guarded import Guarded
+
+    opened: list[SignalChannel] = []
+    try:
+        for name in config.signal_enabled_channels:
+            make = _maker("signal.enabled.channels", name, _SIGNALS, SIGNAL_GROUP)
+            if make is not None:
+                opened.append(Guarded(name, make(config, connector)))
+    except BaseException:
+        for channel in opened:
+            channel.close()
+        raise
+    return opened
+
+
+def open_notifications(config: ConnectorConfig) -> list[NotificationChannel]:
+    """The channels of ``notification.enabled.channels`` that notifications are handed to.
+
+    :raises ConfigError: there is no such channel, or it cannot be made
+    """
+    property_ = "notification.enabled.channels"
+    makers = [
+        _maker(property_, name, _NOTIFICATIONS, NOTIFICATION_GROUP) for name in config.notification_enabled_channels
+    ]
+    return [make() for make in makers if make is not None]
+
+
+def _maker(property_: str, name: str, own: Mapping[str, str | None], group: str) -> Callable[..., Any] | None:
+    """What makes a channel; ``None`` where there is nothing to make."""
+    if name in own:
+        place = own[name]
+        if place is None:
+            return None
+        module, _, attribute = place.partition(":")
+        return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
+    added = {key.lower(): point for key, point in extensions(group).items()}
+    if name not in added:
+        why = _NO_JMX if name == "jmx" else "there is no such channel"
+        raise ConfigError(
+            f"{property_}: {name!r} cannot be used: {why}. Valid values are: {', '.join(sorted({*own, *added}))}."
+        )
+    try:
+        found: Any = added[name].load()
+    except Exception as e:
+        raise ConfigError(
+            f"{property_}: the channel {name!r} cannot be loaded from {added[name].value}: {type(e).__name__}: {e}",
+            remedy=f"mend or remove the package with the entry point of group {group}",
+        ) from e
+    return _checked(property_, name, found)
+
+
+def _checked(property_: str, name: str, make: Callable[..., Any]) -> Callable[..., Any]:
+    """Whatever a channel of a user's own raises when it is made is told with its name."""
+
+    def made(*arguments: Any) -> Any:
+        try:
+            return make(*arguments)
+        except ConfigError:
+            raise
+        except Exception as e:
+            raise ConfigError(f"{property_}: the channel {name!r} cannot be made: {type(e).__name__}: {e}") from e
+
+    return made
+
+
+__all__ = ["NOTIFICATION_GROUP", "SIGNAL_GROUP", "SignalChannel", "open_channels", "open_notifications"]

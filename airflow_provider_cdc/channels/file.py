@@ -1,0 +1,150 @@
+"""The signal channel ``file``: one JSON object per line of ``signal.file`` (Debezium connector documents, "File signaling
+channel").
+
+The file is taken by renaming it, so that a line belongs to exactly one taking, and its lines are numbered there: a line that is
+read twice, after a crash, has the same origin both times. A taken file is deleted when everything in it is recorded in the
+state tables and nobody can be writing to it any more: whoever opened it just before it was renamed goes on writing to the
+renamed one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from airflow_provider_cdc.channels.messages import read_message
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.signals import LARGEST, SentSignal
+
+log = logging.getLogger(__name__)
+
+QUIET_S: Final = 5.0
+"""A taken file that has not changed for so long has no writer any more: its last line is whole, and it may be deleted."""
+_LONGEST: Final = 8 * LARGEST
+"""Bytes of a line; of a longer one the beginning is read, which is enough to refuse it."""
+_AT_ONCE: Final = 1000
+"""Signals that are read at a time."""
+
+
+class FileChannel:
+    """Signals from a file that anybody appends lines to.
+
+    :param quiet_s: see :data:`QUIET_S`
+    """
+
+    def __init__(self, config: ConnectorConfig, connector: str, *, quiet_s: float = QUIET_S) -> None:
+        self._file = Path(config.signal_file).absolute()
+        if self._file.is_dir():
+            raise ConfigError(f"signal.file: {self._file} is a folder.", remedy="name a file in it")
+        self._quiet_s = quiet_s
+        self._prefix = f"{self._file.name}.{connector}.taken-"
+        self._taken: list[_Taken] | None = None
+        log.info("Signals of connector %s are read from %s.", connector, self._file)
+
+    def poll(self) -> Sequence[SentSignal]:
+        if self._taken is None:
+            self._taken = self._left_behind()
+        self._take(self._taken)
+        found: list[SentSignal] = []
+        for taken in self._taken:
+            found += taken.read(_AT_ONCE - len(found), self._quiet_s)
+        self._delete()
+        return found
+
+    def acknowledge(self, signals: Sequence[SentSignal]) -> None:
+        origins = {signal.origin for signal in signals}
+        for taken in self._taken or ():
+            taken.waiting = [signal for signal in taken.waiting if signal.origin not in origins]
+        self._delete()
+
+    def close(self) -> None:
+        self._delete()
+
+    def _take(self, taken: list[_Taken]) -> None:
+        target = self._file.with_name(f"{self._prefix}{time.time_ns():020d}")
+        try:
+            if self._file.stat().st_size:
+                self._file.rename(target)
+                taken.append(_Taken(target, self._file.name))
+        except FileNotFoundError:
+            pass
+
+    def _left_behind(self) -> list[_Taken]:
+        """Files that an earlier run has taken, oldest first."""
+        folder = self._file.parent
+        pattern = re.compile(re.escape(self._prefix) + r"\d{20}")
+        names = sorted(filter(pattern.fullmatch, os.listdir(folder))) if folder.is_dir() else []
+        return [_Taken(folder / name, self._file.name) for name in names]
+
+    def _delete(self) -> None:
+        """Delete what is read, recorded, and written to by nobody."""
+        for taken in [t for t in self._taken or () if t.finished(self._quiet_s)]:
+            taken.path.unlink(missing_ok=True)
+            assert self._taken is not None
+            self._taken.remove(taken)
+
+
+class _Taken:
+    """A renamed file and how far it has been read.
+
+    :param name: what it was called, for people
+    """
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path, self._name = path, name
+        self.waiting: list[SentSignal] = []
+        """Signals that are not acknowledged yet."""
+        self._offset = self._line = 0
+        self._size = -1
+        self._seen = time.monotonic()
+
+    def read(self, limit: int, quiet_s: float) -> list[SentSignal]:
+        """Signals that are not acknowledged; if there are none, the next ones."""
+        if self.waiting or limit <= 0:
+            return self.waiting
+        last_line_is_whole = self._quiet(quiet_s)
+        if self._offset >= self._size:
+            return []
+        with self.path.open("rb") as f:
+            f.seek(self._offset)
+            while len(self.waiting) < limit and (line := _next_line(f.readline, last_line_is_whole)) is not None:
+                self._line += 1
+                self._offset = f.tell()
+                if text := line.decode("utf-8-sig", "replace").strip():
+                    where = f"{self._name} line {self._line}"
+                    origin = f"file:{self.path.name}:{self._line}"
+                    self.waiting.append(read_message(text, channel="file", where=where, origin=origin))
+        return self.waiting
+
+    def finished(self, quiet_s: float) -> bool:
+        """Whether everything is read and acknowledged, and nothing more can come."""
+        return not self.waiting and self._quiet(quiet_s) and self._offset >= self._size
+
+    def _quiet(self, quiet_s: float) -> bool:
+        """Whether nobody writes to the file any more."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:  # somebody has deleted it
+            self._size = self._offset
+            return True
+        if status.st_size != self._size:
+            self._size, self._seen = status.st_size, time.monotonic()
+        # the clock of the folder's server need not be ours: what was watched for long enough is quiet too
+        changed = max(status.st_mtime, int(self.path.name.rpartition("-")[2]) / 1e9)
+        return time.time() - changed > quiet_s or time.monotonic() - self._seen > quiet_s
+
+
+def _next_line(readline: Callable[[int], bytes], last_line_is_whole: bool) -> bytes | None:
+    """The next line, or the beginning of one that is too long; ``None`` if there is none, or if it is still being written."""
+    line = rest = readline(_LONGEST)
+    while rest and not rest.endswith(b"\n") and (len(rest) == _LONGEST):
+        rest = readline(_LONGEST)
+    if not line or not ((rest or line).endswith(b"\n") or last_line_is_whole):
+        return None
+    return line

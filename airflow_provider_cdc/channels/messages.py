@@ -1,0 +1,33 @@
+"""Signals as JSON objects: ``{"id": …, "type": …, "data": {…}}``, as lines of files and messages of topics have them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from airflow_provider_cdc.core.signals import SentSignal
+
+
+def read_message(text: str, *, channel: str, where: str, origin: str) -> SentSignal:
+    """The signal that a text holds. ``id`` may be missing, ``data`` may be an object or a text with one.
+
+    A text that is no signal becomes one without a type and with the text as its data, which is refused as any wrong signal:
+    so its sender gets an answer.
+
+    :param where: names the place for people; stands for an ``id`` that is missing
+    """
+    try:
+        found: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        return SentSignal(where, "", text, channel, origin)
+    id_ = _text(found.get("id"))
+    type_ = found.get("type")
+    if not isinstance(type_, str) or not type_.strip():
+        return SentSignal(f"{id_} ({where})" if id_ else where, "", text, channel, origin)
+    return SentSignal(id_ or where, type_, _text(found.get("data")), channel, origin)
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,108 @@
+"""What a DDL statement in the log means for a run: the structure in force, tables that were emptied, tables to read again."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from airflow_provider_cdc.core.config import RewriteMode, SnapshotMode
+from airflow_provider_cdc.core.errors import SchemaConflict
+from airflow_provider_cdc.core.events import SchemaChange
+from airflow_provider_cdc.core.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.schema_history import rewrite_reason
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.run import Run
+
+log = logging.getLogger(__name__)
+
+DATA_MODES = {SnapshotMode.ALWAYS, SnapshotMode.INITIAL, SnapshotMode.INITIAL_ONLY, SnapshotMode.WHEN_NEEDED}
+"""Modes in which the rows of tables are read."""
+
+
+class SchemaChanges:
+    """Takes the schema changes of one run."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def take(self, item: SchemaChange) -> None:
+        """Record the change; read tables again where the log does not tell what became of their rows."""
+        run, history = self._run, self._run.history
+        applied: list[TableChange] = []
+        selected: dict[str, TableSchema] = {}
+        emptied: list[TableId] = []
+        reread: list[TableId] = []
+        before = {c.id: history.get(c.previous_id or c.id) for c in item.changes}
+        history.leave(item.changes)
+        for change in item.changes:
+            if not self._concerns(change):
+                continue
+            seen = history.seen(change.id)
+            versioned = history.apply(change)
+            if versioned is None:
+                continue
+            applied.append(versioned)
+            if versioned.table is None or not run.tables.captured(change.id) or change.id == run.envelope.hidden:
+                continue
+            selected[run.envelope.topic(change.id)] = run.envelope.selected(versioned.table)
+            if change.previous_id is not None and change.previous_id != change.id:
+                reread.append(change.id)
+                continue
+            if change.type == "CREATE" and seen:
+                emptied.append(change.id)
+            if self._must_reread(before[change.id], versioned, item):
+                reread.append(change.id)
+        if applied:
+            self._record(item, applied, selected)
+        wanted = self._readable(reread)
+        for table in emptied:
+            if table not in wanted:  # reading it again begins with that
+                run.truncate(table, item)
+        run.after_change(item)
+        if reread:
+            self._read_again(reread, wanted, item)
+
+    def _concerns(self, change: TableChange) -> bool:
+        captured = self._run.tables.captured
+        return captured(change.id) or (change.previous_id is not None and captured(change.previous_id))
+
+    def _record(self, item: SchemaChange, applied: list[TableChange], selected: dict[str, TableSchema]) -> None:
+        batcher = self._run.batcher
+        record = SchemaChangeRecord(
+            seq=batcher.seq + 1, ddl=item.ddl, database=item.database, position=item.position.to_json(), ts_us=item.ts_us,
+            source=item.source, changes=applied, captured_us=time.time_ns() // 1000,
+        )  # fmt: skip
+        batcher.add_change(record, selected)
+        self._run.metrics.history.apply(record)
+
+    def _readable(self, tables: list[TableId]) -> list[TableId]:
+        """Those of some tables whose rows a snapshot would read."""
+        if self._run.config.snapshot_mode not in DATA_MODES:
+            return []
+        return [t for t in tables if self._run.filters.snapshot(t)]
+
+    def _read_again(self, tables: list[TableId], wanted: list[TableId], item: SchemaChange) -> None:
+        if not wanted:
+            names = ", ".join(map(str, tables))
+            log.warning("Rows of %s are not known from the log, and are not read again: %s", names, item.ddl)
+            return
+        log.info("Reading %s again after: %s", ", ".join(map(str, wanted)), item.ddl)
+        self._run.pend(wanted)
+
+    def _must_reread(self, old: TableSchema | None, change: TableChange, item: SchemaChange) -> bool:
+        reason = rewrite_reason(old, change)
+        mode = self._run.config.schema_change_rewrite_mode
+        if reason is None or mode is RewriteMode.IGNORE:
+            return False
+        if mode is RewriteMode.FAIL:
+            self._run.commit()
+            raise SchemaConflict(
+                f"A DDL statement changed rows of {change.id} in a way that the log does not show: {reason}.",
+                where=f"{item.position}: {item.ddl}",
+                safe="Everything before this statement is captured.",
+                remedy="set schema.change.rewrite.mode=snapshot to read the table again, or ignore to go on without",
+            )
+        return True

@@ -1,0 +1,292 @@
+"""The thread that reads chunks, ahead of the stream by a few windows."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
+from airflow_provider_cdc.core.config import ConnectorConfig, WatermarkStrategy
+from airflow_provider_cdc.core.errors import CdcError, QueryRefused, TransientError
+from airflow_provider_cdc.core.notifications import ScanStatus
+from airflow_provider_cdc.core.position import Position, Scan
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.signals import WINDOW_CLOSE, WINDOW_OPEN
+from airflow_provider_cdc.core.windows import Problem, Window
+
+log = logging.getLogger(__name__)
+
+AHEAD: Final = 4
+"""Windows that are open at a time."""
+AHEAD_ROWS: Final = 400_000
+"""Rows that wait in windows; the next chunk is not read before there are fewer."""
+_LARGEST: Final = 200_000
+"""Rows of a chunk that grows."""
+_TRIES: Final = 8
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where the reading of one table stands, ahead of what is captured."""
+
+    table: TableId
+    scan: Scan
+    schema: TableSchema | None = None
+    order: tuple[str, ...] = ()
+    after: Key | None = None
+    upto: Key | None = None
+
+
+class _Cancelled(Exception):
+    """What is being read is not wanted any more."""
+
+
+class ChunkThread:
+    """Reads the tables that it is given, one after the other, into windows.
+
+    :param open_reader: opens a reader of chunks
+    :param order_of: the columns that a table's rows are put in order by
+    :param written: watermarks are written to the signal table
+    """
+
+    def __init__(
+        self,
+        config: ConnectorConfig,
+        open_reader: Callable[[], ChunkReader],
+        order_of: Callable[[TableSchema, Scan], tuple[str, ...] | Problem],
+        *,
+        written: bool,
+    ) -> None:
+        self._open_reader, self._order_of, self._written = open_reader, order_of, written
+        self._by_deletion = config.incremental_snapshot_watermarking_strategy is WatermarkStrategy.INSERT_DELETE
+        self._target_s = config.incremental_snapshot_chunk_target_ms / 1000
+        self.chunk_rows = config.incremental_snapshot_chunk_size
+        self._changed = threading.Condition()
+        self._places: deque[_Place] = deque()
+        self.windows: deque[Window] = deque()
+        self._position: Position | None = None
+        self._generation = self._number = 0
+        self._ended = False
+        self._error: BaseException | None = None
+        self._reader: ChunkReader | None = None
+        self._failures = 0
+        self._thread = threading.Thread(target=self._work, name="cdc-chunks", daemon=True)
+        self._thread.start()
+
+    # -- the streaming thread's side ----------------------------------------------------------------------------------
+
+    def read(self, table: TableId, scan: Scan) -> None:
+        """Read a table after those that were given before, from where its scan stands."""
+        with self._changed:
+            self._places.append(_Place(table, scan, None, tuple(scan.order), scan.after, scan.upto))
+            self._changed.notify_all()
+
+    def cancel(self) -> None:
+        """Forget what was to be read, and the windows that are open."""
+        with self._changed:
+            self._generation += 1
+            self._places.clear()
+            self.windows.clear()
+            self._changed.notify_all()
+
+    def arrive(self, position: Position) -> list[Window]:
+        """Tell where the stream stands as soon as the events up to there are written. Gives the windows that were registered
+        before, oldest first: all of them have to be told of those events; a later one is read when they are visible.
+
+        :raises BaseException: whatever the thread has died of
+        """
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+            self._position = position
+            self._changed.notify_all()
+            return list(self.windows)
+
+    def done(self, window: Window) -> None:
+        """A window's rows are written."""
+        with self._changed:
+            if self.windows and self.windows[0] is window:
+                self.windows.popleft()
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """End the thread, in the middle of a chunk if need be."""
+        with self._changed:
+            self._ended = True
+            self._generation += 1
+            reader = self._reader
+            self._changed.notify_all()
+        self._thread.join(timeout=1)
+        if self._thread.is_alive() and reader is not None:
+            reader.close()
+            self._thread.join(timeout=30)
+
+    # -- the thread ---------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            while (found := self._next()) is not None:
+                window, place, generation = found
+                before = place.after
+                try:
+                    self._fill(window, place, generation)
+                    self._failures = 0
+                except _Cancelled:
+                    continue
+                except TransientError as e:
+                    place.after = before
+                    self._again(window, place, generation, e)
+                except Exception as e:
+                    log.warning("Chunks of %s cannot be read.", place.table, exc_info=not isinstance(e, CdcError))
+                    self._settle(window, place, generation, problem=_problem(e))
+        except BaseException as e:  # the streaming thread raises it
+            with self._changed:
+                self._error = e
+        finally:
+            self._drop_reader()
+
+    def _next(self) -> tuple[Window, _Place, int] | None:
+        """Register the next window, as soon as there is room for it. ``None`` = the end."""
+        with self._changed:
+            while not self._ended:
+                waiting = sum(len(w.chunk) for w in self.windows if w.chunk is not None)
+                if self._places and self._position is not None and len(self.windows) < AHEAD and waiting < AHEAD_ROWS:
+                    place = self._places[0]
+                    self._number += 1
+                    window = Window(self._number, place.table, place.scan.request, floor=self._position)
+                    self.windows.append(window)
+                    return window, place, self._generation
+                self._changed.wait(1.0)
+        return None
+
+    def _fill(self, window: Window, place: _Place, generation: int) -> None:
+        """Read a chunk into its window."""
+        reader = self._opened()
+        for attempt in range(_TRIES):
+            if generation != self._generation:
+                raise _Cancelled
+            try:
+                problem = self._begin(reader, place) if place.schema is None else None
+                if problem is not None:
+                    return self._settle(window, place, generation, problem=problem)
+                if place.upto is None:
+                    return self._settle(window, place, generation, chunk=ChunkRows([], None), final=True)
+                return self._read(reader, window, place, generation)
+            except StructureChanged:
+                place.schema = None
+                time.sleep(0.05 * attempt)
+        problem = Problem(ScanStatus.UNKNOWN_SCHEMA, f"the structure of {place.table} changes again and again")
+        self._settle(window, place, generation, problem=problem)
+        return None
+
+    def _begin(self, reader: ChunkReader, place: _Place) -> Problem | None:
+        """Look at the table: its structure, its order, its end."""
+        schema = reader.table(place.table)
+        if schema is None:
+            return Problem(ScanStatus.UNKNOWN_SCHEMA, f"there is no table {place.table} any more")
+        order = self._order_of(schema, place.scan)
+        if isinstance(order, Problem):
+            return order
+        if order != place.order:
+            if place.order:
+                log.warning("The key of %s was changed; it is read again from its first row.", place.table)
+            place.order, place.after, place.upto = order, None, None
+        if place.upto is None:
+            place.upto = reader.last(KeyRange(schema, order, condition=place.scan.condition))
+        place.schema = schema
+        return None
+
+    def _read(self, reader: ChunkReader, window: Window, place: _Place, generation: int) -> None:
+        assert place.schema is not None
+        rows = KeyRange(place.schema, place.order, place.after, place.upto, place.scan.condition)
+        limit = self.chunk_rows
+        if self._written:
+            window.marker = str(uuid.uuid4())
+            reader.write(f"{window.marker}-open", WINDOW_OPEN)
+        began = time.monotonic()
+        chunk = reader.read(rows, limit)
+        while chunk.low is not None and window.floor is not None and not chunk.low.reached(window.floor):
+            # the stream is ahead of what is visible: for moments, as a log is written before it is committed
+            if generation != self._generation:
+                raise _Cancelled
+            time.sleep(0.002)
+            chunk = reader.read(rows, limit)
+        self._adapt(len(chunk), time.monotonic() - began)
+        final = len(chunk) < limit or chunk.last is None or chunk.last == place.upto
+        self._settle(window, place, generation, chunk=chunk, final=final)
+        if window.marker is not None:
+            # the rows are there before the marker that closes the window can come back
+            if self._by_deletion:
+                reader.remove(f"{window.marker}-open")
+            else:
+                reader.write(f"{window.marker}-close", WINDOW_CLOSE)
+
+    def _settle(
+        self,
+        window: Window,
+        place: _Place,
+        generation: int,
+        *,
+        chunk: ChunkRows | None = None,
+        final: bool = False,
+        problem: Problem | None = None,
+    ) -> None:
+        """Hand a window over, and move on."""
+        with self._changed:
+            if generation != self._generation:
+                raise _Cancelled
+            window.schema, window.order, window.upto = place.schema, place.order, place.upto
+            window.problem, window.final = problem, final or problem is not None
+            window.chunk = chunk if chunk is not None else ChunkRows([], None)
+            if window.final:
+                self._places.popleft()
+            elif chunk is not None:
+                place.after = chunk.last
+
+    def _adapt(self, rows: int, seconds: float) -> None:
+        """Aim at the time that a chunk may take, in steps that are not too large."""
+        if self._target_s and rows >= self.chunk_rows:
+            factor = min(max(self._target_s / max(seconds, 1e-4), 0.5), 2.0)
+            self.chunk_rows = min(max(int(self.chunk_rows * factor), 256), _LARGEST)
+
+    def _again(self, window: Window, place: _Place, generation: int, e: TransientError) -> None:
+        """The connection was lost: the chunk is read again over another one. The log's own reader meets the same trouble, and
+        it is what decides whether the run goes on."""
+        self._drop_reader()
+        self._failures += 1
+        if self._failures > _TRIES:
+            raise e
+        log.warning("A chunk of %s could not be read, trying again: %s", window.table, e)
+        with self._changed:
+            if generation == self._generation and self.windows and self.windows[-1] is window:
+                self.windows.pop()
+                if window.final:  # its closing marker is what could not be written
+                    self._places.appendleft(place)
+            self._changed.wait(min(0.1 * 2**self._failures, 5.0))
+
+    def _opened(self) -> ChunkReader:
+        if self._reader is None:
+            self._reader = self._open_reader()
+        return self._reader
+
+    def _drop_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            with contextlib.suppress(Exception):  # it is gone already
+                reader.close()
+
+
+def _problem(e: Exception) -> Problem:
+    text = (
+        e.what + (f" ({e.where})" if e.where else "") + (f" {e.remedy}" if e.remedy else "")
+        if isinstance(e, CdcError)
+        else repr(e)
+    )
+    return Problem(ScanStatus.SQL_EXCEPTION if isinstance(e, QueryRefused) else ScanStatus.SKIPPED, text)

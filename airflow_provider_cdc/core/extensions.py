@@ -1,0 +1,21 @@
+"""What users add to a deployment: entry points of packages of their own."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+
+log = logging.getLogger(__name__)
+
+
+def extensions(group: str) -> dict[str, importlib.metadata.EntryPoint]:
+    """Entry points of a group, by name, not loaded yet.
+
+    Of several packages that have the same name, the first one wins, with a warning.
+    """
+    found: dict[str, importlib.metadata.EntryPoint] = {}
+    for point in importlib.metadata.entry_points(group=group):
+        first = found.setdefault(point.name, point)
+        if first.value != point.value:
+            log.warning("%s of group %s is %s; %s has the same name.", point.name, group, first.value, point.value)
+    return found

@@ -1,0 +1,141 @@
+"""A gap: the source's log no longer holds the place that a connector has to go on from. What is lost, and the ways out.
+
+Three repairs, and each leaves the connector able to run again:
+
+* ``snapshot``: all tables are read again before streaming goes on. Nothing is lost but the single events in between.
+* ``incremental``: streaming goes on at once from the oldest place that the log still has, and all tables are read beside it. The
+  same end, without a pause.
+* ``skip``: streaming goes on from there, and what was in between is lost for good.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow_provider_cdc.core.config import ConnectorConfig, SnapshotMode
+from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.source import Source
+
+_READING: Final = {SnapshotMode.ALWAYS, SnapshotMode.INITIAL, SnapshotMode.INITIAL_ONLY, SnapshotMode.WHEN_NEEDED}
+
+
+class Repair(enum.StrEnum):
+    """How to go on after a gap."""
+
+    SNAPSHOT = "snapshot"
+    INCREMENTAL = "incremental"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What is lost.
+
+    :param position: up to here everything is captured
+    :param moved_at: when the connector came there
+    :param oldest: from here on the log can be read
+    :param comparable: whether ``oldest`` lies behind ``position`` in the same log; otherwise the log was reset, or is another
+        server's, and nothing tells how much was in between
+    :param why: what the source says
+    """
+
+    connector: str
+    position: Position
+    moved_at: datetime | None
+    oldest: Position
+    comparable: bool
+    why: str
+
+    def __str__(self) -> str:
+        since = f" ({self.moved_at.isoformat(timespec='seconds')})" if self.moved_at else ""
+        text = f"Lost: everything that was committed after {self.position}{since} and before {self.oldest}, the oldest place that can be read."
+        if not self.comparable:
+            text += " That is no later place of the same log: the log was reset, or belongs to another server."
+        return text
+
+    def document(self) -> dict[str, Any]:
+        """Fit for JSON."""
+        return {
+            "connector": self.connector,
+            "position": self.position.to_json(),
+            "moved_at": None if self.moved_at is None else self.moved_at.isoformat(timespec="seconds"),
+            "oldest": self.oldest.to_json(),
+            "comparable": self.comparable,
+            "why": self.why,
+        }
+
+
+def find_gap(connector: str, offset: Offset, moved_at: datetime | None, source: Source) -> Gap | None:
+    """The gap between an offset and the log, ``None`` if there is none."""
+    if offset.position is None:
+        return None
+    position = source.parse_position(offset.position)
+    try:
+        source.verify_position(position)
+    except PositionLost as e:
+        oldest = source.oldest_position()
+        return Gap(connector, position, moved_at, oldest, oldest.reached(position), e.what)
+    return None
+
+
+def no_gap(connector: str) -> ConfigError:
+    """There is nothing to repair."""
+    return ConfigError(
+        f"There is no gap: the log holds the position of {connector}.",
+        safe="Nothing was changed.",
+        remedy=f"airflow cdc offset set or reset, if the connector is to go on from another place: airflow cdc offset show {connector}",
+    )
+
+
+def moved(offset: Offset, gap: Gap) -> Offset:
+    """The offset at the oldest place there is."""
+    return offset.model_copy(update={"position": gap.oldest.to_json()})
+
+
+def all_again(offset: Offset, config: ConnectorConfig) -> Offset:
+    """The offset of a connector that reads all tables first.
+
+    :raises ConfigError: its snapshots read no rows, or not those of all tables
+    """
+    if config.snapshot_mode not in _READING:
+        raise ConfigError(
+            f"With snapshot.mode={config.snapshot_mode.value}, a snapshot would read no rows: the gap would stay.",
+            safe="Nothing was changed.",
+            remedy="set snapshot.mode=initial, or repair with --repair incremental",
+        )
+    if config.snapshot_include_collection_list:
+        raise ConfigError(
+            "snapshot.include.collection.list leaves tables out of snapshots: they would keep the gap.",
+            safe="Nothing was changed.",
+            remedy="remove snapshot.include.collection.list, or repair with --repair incremental",
+        )
+    return offset.model_copy(update={"position": None, "snapshot": SnapshotState(), "tables_filter": ""})
+
+
+def incremental_request(source: Source, config: ConnectorConfig) -> str:
+    """Data of the signal that has all captured tables read beside the stream.
+
+    With ``replace``, each table begins with a truncate, so that rows that were deleted in the gap disappear.
+
+    :raises PrerequisiteError: tables have no key, by which they could be read in chunks
+    """
+    filters, named = Filters(config), config.signal_data_collection
+    signals = source.signal_table(named) if named is not None else None
+    captured = {t: schema for t, schema in source.discover().items() if filters.table(t) and t != signals}
+    if keyless := sorted(str(table) for table, schema in captured.items() if not filters.key(schema)):
+        raise PrerequisiteError(
+            f"Tables without a key cannot be read in chunks: {', '.join(keyless)}.",
+            safe="Nothing was changed.",
+            remedy="repair with --repair snapshot, or name their unique columns in message.key.columns",
+        )
+    names = [re.escape(str(table)).replace('"', r"\x22") for table in sorted(captured, key=str)]
+    return json.dumps({"type": "incremental", "data-collections": names, "replace": True})

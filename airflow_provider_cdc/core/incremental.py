@@ -1,0 +1,369 @@
+"""Incremental snapshots: tables are read in chunks while the stream goes on, and neither waits for the other.
+
+:class:`Incremental` is the streaming thread's side. It is told of every event that is written and of where the stream stands, and
+says which chunks may be written now. What is durable is only :class:`~.position.IncrementalState`, part of the offset: after a
+kill, each table goes on behind the last row that a batch holds.
+
+See "Incremental snapshots" of the Debezium connector documents. What is different: chunks are read ahead, several windows are
+open at once, and the windows of a table may be of positions instead of rows in a signal table (:mod:`~.chunks`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_cdc.core.chunking import ChunkThread
+from airflow_provider_cdc.core.chunks import ChunkReader
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.envelope import Envelope
+from airflow_provider_cdc.core.errors import PrerequisiteError
+from airflow_provider_cdc.core.events import LogBlock, RowBlock
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.notifications import ScanStatus
+from airflow_provider_cdc.core.position import IncrementalState, Position, Scan
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.schema_history import SchemaHistory
+from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.windows import Problem, Touched, Window
+
+log = logging.getLogger(__name__)
+
+HELD: Final = 1_000_000
+"""Keys of an open transaction that are held; when there are more, chunks wait until it is complete."""
+_MISMATCHES: Final = 20
+"""How often a chunk whose structure is not the one in force is read again."""
+
+
+@dataclass(slots=True)
+class Written:
+    """A window that may be written.
+
+    :param blocks: rows that no event has superseded
+    :param state: what is durable with them
+    :param scan: the table's, before
+    :param ended: how reading the table has ended; ``None`` = it goes on
+    """
+
+    window: Window
+    blocks: list[RowBlock]
+    scan: Scan
+    state: IncrementalState
+    ended: Problem | None = None
+
+
+class Incremental:
+    """See the module.
+
+    :param signals: the signal table, where watermarks are written there
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        config: ConnectorConfig,
+        filters: Filters,
+        history: SchemaHistory,
+        envelope: Envelope,
+        tables: dict[str, TableId],
+        signals: TableId | None,
+    ) -> None:
+        """
+        :param tables: names of tables → ids; grows as tables become known
+        """
+        self._source, self._config, self._filters = source, config, filters
+        self._history, self._envelope, self.tables = history, envelope, tables
+        self._signals = signals
+        self._thread: ChunkThread | None = None
+        self._fed = 0
+        self._reading: set[TableId] = set()
+        self._held: list[tuple[TableId, Touched]] = []
+        self._held_rows = 0
+        self._mismatches = 0
+        self._keys: dict[TableId, tuple[TableSchema, tuple[str, ...]]] = {}
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a chunk waits for the stream, which should tell soon where it stands."""
+        return self._thread is not None and bool(self._thread.windows)
+
+    @property
+    def chunk_rows(self) -> int:
+        return self._thread.chunk_rows if self._thread is not None else self._config.incremental_snapshot_chunk_size
+
+    def feed(self, state: IncrementalState) -> None:
+        """Read what a state asks for; to be called between transactions, whenever the state is another one.
+
+        Tables that are to be emptied first are read when everything before them is done.
+        """
+        if state.paused or not state.scans or self._held_rows > HELD:
+            return
+        if self._thread is None:
+            self._thread = ChunkThread(self._config, self._open, self._order_of, written=self._signals is not None)
+        for scan in state.scans[self._fed :]:
+            if scan.replace:
+                break
+            self._reading.add(self.id(scan.table))
+            self._thread.read(self.id(scan.table), scan)
+            self._fed += 1
+
+    def cancel(self) -> None:
+        """Forget what is being read: the tables are read from where their scans stand when they are fed again."""
+        self._fed = 0
+        self._reading.clear()
+        if self._thread is not None:
+            self._thread.cancel()
+
+    def close(self) -> None:
+        """End the reading thread; it is started again when there is something to read."""
+        thread, self._thread = self._thread, None
+        self._fed = 0
+        if thread is not None:
+            thread.close()
+
+    # -- what the stream tells ----------------------------------------------------------------------------------------
+
+    def events(self, block: LogBlock) -> None:
+        """Events of a block were written."""
+        if self._thread is None:
+            return
+        for rows in block.rows:
+            if len(rows) and rows.table.id in self._reading and (key := self._key(rows.table)):
+                self._hold(rows.table.id, Touched.of(rows, key, self._envelope.kept(rows)), len(rows))
+        if not block.open:
+            self.arrive(block.position)
+        elif self._held_rows > HELD:
+            self.cancel()
+            self._held.clear()
+
+    def emptied(self, table: TableId) -> None:
+        """A table was emptied by the database."""
+        if self._thread is not None:
+            self._hold(table, Touched.all(), 0)
+
+    def void(self) -> None:
+        """The open transaction was rolled back."""
+        self._held.clear()
+        self._held_rows = 0
+
+    def arrive(self, position: Position) -> None:
+        """Everything up to there is written, and no transaction is open."""
+        if self._thread is None:
+            return
+        windows = self._thread.arrive(position)
+        for table, touched in self._held:
+            for window in windows:
+                if window.table == table and (names := self._key_names(table)):
+                    window.touch(touched, names)
+        self.void()
+        for window in windows:
+            high = window.chunk.high if window.chunk is not None else None
+            if high is not None and position.reached(high):
+                window.closed = True
+
+    def marker(self, id_: str, *, inserted: bool) -> None:
+        """A row of the signal table was inserted or deleted."""
+        for window in self._thread.windows if self._thread is not None else ():
+            if window.marker is not None and id_ == f"{window.marker}-{'close' if inserted else 'open'}":
+                window.closed = True
+
+    def _hold(self, table: TableId, touched: Touched, rows: int) -> None:
+        self._held.append((table, touched))
+        self._held_rows += rows
+
+    # -- what may be written ------------------------------------------------------------------------------------------
+
+    def written(self, present: Callable[[], IncrementalState]) -> Iterator[Written]:
+        """The windows that the stream has passed, in order. Each is written, and its state taken over, before the next is asked
+        for; between transactions only.
+
+        :param present: gives the state as it is now
+        """
+        while self._thread is not None and self._thread.windows:
+            state, window = present(), self._thread.windows[0]
+            if window.chunk is None or not (window.closed or self._needs_no_place(window)):
+                return
+            scan = state.scans[0] if state.scans else None
+            if scan is None or (scan.table, scan.request) != (str(window.table), window.request):
+                log.debug("A chunk of %s is not wanted any more.", window.table)
+                self._thread.done(window)
+                continue
+            blocks = self._blocks(window)
+            if blocks is None:
+                self._mismatches += 1
+                if self._mismatches < _MISMATCHES:
+                    self.cancel()
+                    self.feed(state)
+                    return
+                window.problem = Problem(ScanStatus.UNKNOWN_SCHEMA, _differs(window, self._history.get(window.table)))
+                window.final, blocks = True, []
+            self._mismatches = 0
+            yield self._moved(window, blocks, scan, state)
+            self._thread.done(window)
+            if window.final:
+                self._fed -= 1
+            self.feed(present())
+
+    @staticmethod
+    def _needs_no_place(window: Window) -> bool:
+        """Whether nothing of a window can be out of date: it holds no row."""
+        return window.problem is not None or (window.marker is None and not len(window.chunk or ()))
+
+    def _blocks(self, window: Window) -> list[RowBlock] | None:
+        """What is left of a window under the structure in force; ``None`` when that is another one."""
+        schema = self._history.get(window.table)
+        if not len(window.chunk or ()) or window.problem is not None:
+            return []
+        if schema is None or window.schema is None or _shape(schema) != _shape(window.schema):
+            return None
+        blocks = []
+        for rows in window.left(self._filters.key(schema)):
+            kept = _renumbered(rows, schema)
+            kept.ts_us = np.where(kept.ts_us > 0, kept.ts_us, 0)
+            blocks.append(kept)
+        return blocks
+
+    def _moved(self, window: Window, blocks: list[RowBlock], scan: Scan, state: IncrementalState) -> Written:
+        chunk = window.chunk
+        assert chunk is not None
+        rows = scan.rows + len(chunk)
+        if not window.final:
+            update = {"order": list(window.order), "after": chunk.last, "upto": window.upto, "rows": rows}
+            scans = [scan.model_copy(update=update), *state.scans[1:]]
+            return Written(window, blocks, scan, state.model_copy(update={"scans": scans}))
+        ended = window.problem
+        if ended is None:
+            ended = Problem(ScanStatus.SUCCEEDED if rows else ScanStatus.EMPTY, "")
+        scan = scan.model_copy(update={"rows": rows})
+        return Written(window, blocks, scan, state.model_copy(update={"scans": state.scans[1:]}), ended)
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> ChunkReader:
+        return self._source.chunks(signals=self._signals)
+
+    def id(self, name: str) -> TableId:
+        """The table of a scan."""
+        if name not in self.tables:
+            namespace, _, table = name.partition(".")
+            self.tables[name] = TableId(namespace=namespace, name=table)
+        return self.tables[name]
+
+    def _key(self, schema: TableSchema) -> tuple[int, ...]:
+        names = self._key_names_of(schema)
+        return tuple(schema.names.index(name) for name in names)
+
+    def _key_names(self, table: TableId) -> tuple[str, ...]:
+        schema = self._history.get(table)
+        return () if schema is None else self._key_names_of(schema)
+
+    def _key_names_of(self, schema: TableSchema) -> tuple[str, ...]:
+        known = self._keys.get(schema.id)
+        if known is None or known[0] is not schema:
+            known = self._keys[schema.id] = schema, self._filters.key(schema)
+        return known[1]
+
+    def _order_of(self, schema: TableSchema, scan: Scan) -> tuple[str, ...] | Problem:
+        """The columns that a table's rows are put in order by."""
+        key = schema.key or self._filters.key(schema)
+        if not self._filters.key(schema):
+            return Problem(
+                ScanStatus.NO_PRIMARY_KEY,
+                f"{schema.id} has no key, so that nobody could tell which event is about which row: give it a primary key, or name its "
+                f"columns with message.key.columns={schema.id}:<columns>, or read it whole with a blocking snapshot",
+            )
+        first = (scan.surrogate,) if scan.surrogate else ()
+        order = tuple(dict.fromkeys((*first, *key)))
+        if first and first[0] in self._source.PSEUDO_COLUMNS:
+            return first
+        nullable = {c.name: c.nullable for c in schema.columns}
+        for name in order:
+            if name not in nullable:
+                what = "surrogate key" if name in first else "key column"
+                return Problem(
+                    ScanStatus.SKIPPED, f"{schema.id} has no column {name}, the {what}; it has {', '.join(nullable)}"
+                )
+            if nullable[name]:
+                return Problem(
+                    ScanStatus.SKIPPED,
+                    f"column {name} of {schema.id} may be NULL, and rows with NULL would be left out: chunks cannot be cut by it",
+                )
+        return order
+
+
+def check_form(config: ConnectorConfig) -> None:
+    """Make sure that the configuration says where watermarks go.
+
+    :raises PrerequisiteError: it contradicts itself
+    """
+    if config.read_only is False and config.signal_data_collection is None:
+        raise PrerequisiteError(
+            "read.only=false asks for watermarks that are written to the signal table, and there is none.",
+            remedy="set signal.data.collection, or leave read.only out",
+        )
+
+
+def writes_watermarks(config: ConnectorConfig) -> bool:
+    """Whether incremental snapshots write to the signal table."""
+    return config.signal_data_collection is not None and not config.read_only
+
+
+def _shape(schema: TableSchema) -> list[tuple[str, str]]:
+    return [(c.name, c.type) for c in schema.columns]
+
+
+def _differs(window: Window, known: TableSchema | None) -> str:
+    there = {} if window.schema is None else dict(_shape(window.schema))
+    here = {} if known is None else dict(_shape(known))
+    names = sorted(name for name in there.keys() | here.keys() if there.get(name) != here.get(name))
+    return (
+        f"the structure of {window.table} that is known from the log is not the table's: {', '.join(names) or 'the order of columns'} "
+        "differ; read it with a blocking snapshot, which takes over the present structure"
+    )
+
+
+def _renumbered(rows: RowBlock, schema: TableSchema) -> RowBlock:
+    return replace(rows, table=schema, order=np.arange(len(rows), dtype=np.int64), transaction=None)
+
+
+def joined(blocks: list[RowBlock]) -> list[RowBlock]:
+    """Neighbouring blocks of one structure as one, so that events are made of many rows at a time."""
+    merged: list[list[RowBlock]] = []
+    for block in blocks:
+        if merged and merged[-1][0].table is block.table:
+            merged[-1].append(block)
+        else:
+            merged.append([block])
+    return [part[0] if len(part) == 1 else _concat(part) for part in merged]
+
+
+def _concat(parts: list[RowBlock]) -> RowBlock:
+    first = parts[0]
+    masks = [p.unavailable_after for p in parts]
+    lacking = None
+    if any(m is not None for m in masks):
+        shape = len(first.table.columns)
+        lacking = np.concatenate(
+            [np.zeros((shape, len(p)), np.bool_) if m is None else m for p, m in zip(parts, masks, strict=True)], axis=1
+        )
+    n = sum(len(p) for p in parts)
+    return RowBlock(
+        table=first.table,
+        op=np.concatenate([p.op for p in parts]),
+        before=None,
+        after=pa.concat_arrays([p.after for p in parts]),
+        order=np.arange(n, dtype=np.int64),
+        transaction=None,
+        ts_us=np.concatenate([p.ts_us for p in parts]),
+        source={name: pa.concat_arrays([_plain(p.source[name]) for p in parts]) for name in first.source},
+        unavailable_after=lacking,
+    )
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

@@ -1,0 +1,290 @@
+"""A connector's life, as people steer it: pause, resume, stop, restart, move or forget the offset, repair a gap, delete.
+
+What touches the offset is done under the connector's lease, so that no run is alive meanwhile, and after batches that a run left
+behind were adopted: an edit that came before them would be undone by them.
+
+    >>> lifecycle.status().state
+    <RunState.RUNNING: 'running'>
+    >>> lifecycle.pause("ada", "upgrade of the database")
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from airflow_provider_cdc.core.batch import Batcher
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.errors import CommitConflict, ConfigError, LeaseHeld
+from airflow_provider_cdc.core.gap import Gap, Repair, all_again, find_gap, incremental_request, moved, no_gap
+from airflow_provider_cdc.core.offset_plan import OffsetPlan, OffsetPlanner
+from airflow_provider_cdc.core.position import Offset, Position
+from airflow_provider_cdc.core.seams import ChangeLog, Control, Lease, StateStore, StoredOffset, Wanted
+from airflow_provider_cdc.core.signals import Fate, SentSignal
+from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.standing import Status, standing
+
+_LOOKED_AT = 10_000
+"""Batches that a plan counts the events of."""
+
+
+class LifecycleStore(StateStore, Protocol):
+    """What is asked of the state tables on behalf of people."""
+
+    def connectors(self, connector: str | None = None) -> list[dict[str, Any]]: ...
+    def batches(self, connector: str, *, limit: int = 50, batch: int | None = None) -> list[dict[str, Any]]: ...
+    def signals_of(
+        self, connector: str, limit: int = 50, *, number: int | None = None, under_way: bool = False
+    ) -> list[dict[str, Any]]: ...
+    def offset_history(
+        self, connector: str, limit: int = 50, *, version: int | None = None
+    ) -> list[dict[str, Any]]: ...
+    def set_control(self, connector: str, wanted: Wanted, by: str, reason: str = "") -> Control: ...
+    def request_restart(self, connector: str, by: str, reason: str = "") -> Control: ...
+    def replace_offset(self, lease: Lease, expected: StoredOffset, offset: Offset, reason: str) -> StoredOffset: ...
+    def forget(self, lease: Lease) -> None: ...
+
+
+class DeletableChangeLog(ChangeLog, Protocol):
+    """A change log that a connector can be deleted from."""
+
+    def delete(self, connector: str) -> None:
+        """Delete everything of a connector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What a repair did.
+
+    :param signal: number of the signal that has the tables read again, of an incremental repair
+    """
+
+    gap: Gap
+    how: Repair
+    signal: int | None = None
+
+
+@dataclass(slots=True)
+class Lifecycle:
+    """One connector, for those who steer it.
+
+    :param source: may be missing where the offset is not looked at
+    :param config: what the connector is configured to; needed where the offset is changed
+    :param owner: who holds the lease meanwhile
+    """
+
+    name: str
+    store: LifecycleStore
+    changelog: DeletableChangeLog | None = None
+    source: Source | None = None
+    config: ConnectorConfig | None = None
+    owner: str = field(default_factory=lambda: f"airflow cdc on {socket.gethostname()}:{os.getpid()}")
+
+    # -- looking and steering -----------------------------------------------------------------------------------------
+
+    def status(self) -> Status:
+        """How the connector stands.
+
+        :raises ConfigError: there is no such connector
+        """
+        return standing(self._row(), self.store.signals_of(self.name, 100, under_way=True))
+
+    def pause(self, by: str, reason: str = "") -> Control:
+        """Have the run that is alive end at the next boundary between two transactions, and new ones end at once."""
+        self._row()
+        return self.store.set_control(self.name, Wanted.PAUSED, by, reason)
+
+    def stop(self, by: str, reason: str = "") -> Control:
+        """As :meth:`pause`, and for good: a connector that is stopped is one that nobody expects to go on by itself."""
+        self._row()
+        return self.store.set_control(self.name, Wanted.STOPPED, by, reason)
+
+    def resume(self, by: str, reason: str = "") -> Control:
+        """Let the next run go on where the offset stands."""
+        self._row()
+        return self.store.set_control(self.name, Wanted.RUNNING, by, reason)
+
+    def restart(self, by: str, reason: str = "") -> Control:
+        """Have the run that is alive end; the next one begins with what the definition and the connection say then."""
+        self._row()
+        return self.store.request_restart(self.name, by, reason)
+
+    # -- the offset ---------------------------------------------------------------------------------------------------
+
+    def plan_offset(self, target: Position | None) -> OffsetPlan:
+        """What it would mean to go on from another place.
+
+        :param target: ``None`` = from the beginning, with a snapshot of all tables
+        """
+        planner = self._planner()
+        return planner.reset() if target is None else planner.move(target)
+
+    def plan_restore(self, version: int) -> OffsetPlan:
+        """What it would mean to go back to an offset that the connector has had.
+
+        :raises ConfigError: it has had no such one
+        """
+        found = self.store.offset_history(self.name, 1, version=version)
+        if not found:
+            raise ConfigError(
+                f"Connector {self.name} has had no offset of version {version}.",
+                remedy=f"airflow cdc offset history {self.name}",
+            )
+        return self._planner().restore(version, found[0]["offset"])
+
+    def apply_offset(self, plan: OffsetPlan, confirmation: str | None, by: str) -> StoredOffset:
+        """Carry a plan out.
+
+        :param confirmation: the connector's name, to show that it is meant
+        :param by: who wants it, for the history of offsets
+        :raises ConfigError: the plan has problems, or is not confirmed
+        :raises LeaseHeld: a run is alive
+        :raises CommitConflict: the offset has moved since the plan was made
+        """
+        if plan.problems:
+            raise ConfigError(
+                f"The offset cannot be moved to {plan.target}: {' '.join(plan.problems)}",
+                where=f"connector {self.name}, now at {plan.now}",
+                safe="Nothing was changed.",
+                remedy="choose another place",
+            )
+        self._confirmed(confirmation)
+        with self._alone() as (lease, batcher):
+            if batcher.stored.version != plan.version:
+                raise CommitConflict(
+                    "The offset has moved since the plan was made.",
+                    where=f"connector {self.name}: version {plan.version}, now {batcher.stored.version}",
+                    safe="Nothing was changed.",
+                    remedy="look at the plan again",
+                )
+            stored = self.store.replace_offset(lease, batcher.stored, plan.offset, f"{plan.reason}, by {by}")
+        self._drop(plan.dropped, f"The offset was changed ({plan.reason}) by {by}; send the signal again.")
+        return stored
+
+    def reset(self, confirmation: str | None, by: str) -> StoredOffset:
+        """Forget the offset: the next run reads all tables first. Raises like :meth:`apply_offset`."""
+        return self.apply_offset(self.plan_offset(None), confirmation, by)
+
+    def delete(self, confirmation: str | None, *, with_changelog: bool = False) -> None:
+        """Delete what is kept of the connector in the state tables, and if asked for its change log. Targets are not touched.
+
+        :raises ConfigError: it is not confirmed
+        :raises LeaseHeld: a run is alive
+        """
+        self._row()
+        self._confirmed(confirmation)
+        with self._lease() as lease:
+            if (
+                with_changelog
+            ):  # first: if this fails in the middle, the connector is still there and can be deleted again
+                assert self.changelog is not None
+                self.changelog.delete(self.name)
+            self.store.forget(lease)
+
+    # -- gaps ---------------------------------------------------------------------------------------------------------
+
+    def gap(self) -> Gap | None:
+        """What is lost because the log no longer holds the offset's position; ``None`` if it does."""
+        return find_gap(self.name, self.store.load(self.name).offset or Offset(), self._moved_at(), self._source())
+
+    def repair(self, how: Repair, confirmation: str | None, by: str) -> Repaired:
+        """Have the connector go on after a gap; see :mod:`airflow_provider_cdc.core.gap`.
+
+        :raises ConfigError: there is no gap, or it is not confirmed, or the configuration does not allow it
+        :raises PrerequisiteError: tables cannot be read in chunks
+        :raises LeaseHeld: a run is alive
+        """
+        source, config = self._source(), self._config()
+        self._confirmed(confirmation)
+        with self._alone() as (lease, batcher):
+            offset, number, dropped = batcher.offset, None, frozenset[int]()
+            gap = find_gap(self.name, offset, self._moved_at(), source)
+            if gap is None:
+                raise no_gap(self.name)
+            if how is Repair.SNAPSHOT:
+                after, dropped = all_again(offset, config), frozenset(offset.snapshot.requests.values())
+            else:
+                after = moved(offset, gap)
+            if how is Repair.INCREMENTAL:
+                # before the offset moves: the other way round, a crash in between would leave the gap and nobody to tell
+                data = incremental_request(source, config)
+                origin = f"repair:{batcher.stored.version}"
+                sent = SentSignal("gap-repair", "execute-snapshot", data, origin=origin, by=by)
+                number = self.store.send(self.name, sent)
+            reason = f"gap repaired by {how.value}, from {gap.position}, by {by}"
+            self.store.replace_offset(lease, batcher.stored, after, reason)
+        self._drop(dropped, f"All tables are read again, to repair a gap, by {by}.")
+        return Repaired(gap, how, number)
+
+    # -- plumbing -----------------------------------------------------------------------------------------------------
+
+    def _row(self) -> dict[str, Any]:
+        if rows := self.store.connectors(self.name):
+            return rows[0]
+        raise ConfigError(f"No connector {self.name!r} has run yet.", safe="Nothing was changed.")
+
+    def _moved_at(self) -> datetime | None:
+        moment: datetime | None = self._row()["updated_at"]
+        return moment
+
+    def _planner(self) -> OffsetPlanner:
+        batches = self.store.batches(self.name, limit=_LOOKED_AT)
+        stored, history = self.store.load(self.name), self.store.schema_history(self.name)
+        return OffsetPlanner(self.name, stored, self._source(), batches, history)
+
+    def _confirmed(self, confirmation: str | None) -> None:
+        if confirmation != self.name:
+            raise ConfigError(
+                f"This is not confirmed: the confirmation is {confirmation!r}, not the connector's name.",
+                safe="Nothing was changed.",
+                remedy=f"confirm it with {self.name}",
+            )
+
+    @contextlib.contextmanager
+    def _lease(self) -> Iterator[Lease]:
+        with contextlib.ExitStack() as stack:
+            try:
+                lease = stack.enter_context(self.store.lease(self.name, self.owner, wait_s=0))
+            except LeaseHeld as e:
+                raise LeaseHeld(
+                    e.what,
+                    safe="Nothing was changed.",
+                    remedy=f"airflow cdc pause {self.name}, wait until airflow cdc status {self.name} says paused, then try again; "
+                    "the lease of a run that is dead ends by itself within half a minute",
+                ) from None
+            yield lease
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[tuple[Lease, Batcher]]:
+        """Nobody else writes, and the offset is behind every batch there is."""
+        assert self.changelog is not None
+        source, config = self._source(), self._config()
+        with self._lease() as lease:
+            writer = f"{lease.epoch}-{uuid.uuid4().hex[:12]}"
+            yield (
+                lease,
+                Batcher(self.name, source.connector, config.public(), self.store, self.changelog, lease, writer),
+            )
+
+    def _drop(self, numbers: frozenset[int], why: str) -> None:
+        for number in sorted(numbers):
+            self.store.fate(self.name, number, Fate.FAILED, why)
+
+    def _source(self) -> Source:
+        if self.source is None:
+            raise ConfigError(f"The source of {self.name} is not known here.", safe="Nothing was changed.")
+        return self.source
+
+    def _config(self) -> ConnectorConfig:
+        if self.config is None:
+            raise ConfigError(f"The configuration of {self.name} is not known here.", safe="Nothing was changed.")
+        return self.config
+
+
+__all__ = ["DeletableChangeLog", "Lifecycle", "LifecycleStore", "Repair", "Repaired"]

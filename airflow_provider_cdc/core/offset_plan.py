@@ -1,0 +1,245 @@
+"""Moving a connector's offset by hand: first what that would do, as a plan that people read, then the same plan carried out.
+
+What never goes back is ``seq``, ``batch`` and the number of the last signal: the change log goes on behind the batches there are,
+whatever place in the source's log they come from.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.schema import TableId
+    from airflow_provider_cdc.core.seams import StoredOffset
+    from airflow_provider_cdc.core.source import Source
+
+
+class Effect(enum.StrEnum):
+    """What going on from another place means for the tables."""
+
+    NOTHING = "nothing"
+    """It is where the connector stands."""
+    SKIP = "skip"
+    """Changes in between are captured never."""
+    REPEAT = "repeat"
+    """Changes in between are captured once more."""
+    SNAPSHOT = "snapshot"
+    """Every table is read again."""
+    UNKNOWN = "unknown"
+    """The two places cannot be compared: changes may be skipped, repeated, or both."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPlan:
+    """What moving the offset would do. Nothing has happened yet.
+
+    :param version: of the offset that it is about; once that has moved, the plan is void
+    :param offset: what would take its place
+    :param reason: as the history of offsets has it
+    :param told: what people have to know before they say yes, one sentence each
+    :param problems: why it cannot be done, each with what can; none means that it can
+    :param dropped: number of a signal whose tables would not be read any more
+    """
+
+    connector: str
+    version: int
+    offset: Offset
+    effect: Effect
+    reason: str
+    now: str
+    target: str
+    told: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+    dropped: frozenset[int] = frozenset()
+
+    def document(self) -> dict[str, Any]:
+        """Fit for JSON."""
+        return {
+            "connector": self.connector,
+            "version": self.version,
+            "effect": self.effect.value,
+            "now": self.now,
+            "target": self.target,
+            "told": list(self.told),
+            "problems": list(self.problems),
+        }
+
+
+@dataclass(slots=True)
+class OffsetPlanner:
+    """Makes the plans of one connector.
+
+    :param batches: newest first, as ``StateStore.batches`` gives them
+    :param history: recorded schema changes, oldest first
+    """
+
+    connector: str
+    stored: StoredOffset
+    source: Source
+    batches: Iterable[Mapping[str, Any]]
+    history: Iterable[SchemaChangeRecord]
+    told: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def move(self, target: Position) -> OffsetPlan:
+        """Go on from another place of the log."""
+        offset = self._offset()
+        if offset.position is None:
+            self.problems.append(
+                "The connector has no position: its next run reads all tables first. Let it run, or go back to an offset that it "
+                f"has had: airflow cdc offset history {self.connector}"
+            )
+            moved = offset.model_copy(update={"position": target.to_json()})
+            return self._plan(moved, Effect.UNKNOWN, "none", target, f"set to {target}")
+        effect = self._way(self.source.parse_position(offset.position), target)
+        moved = offset.model_copy(update={"position": target.to_json()})
+        if moved.snapshot.pending:
+            self.told.append(f"Tables that are still to be read whole: {', '.join(sorted(moved.snapshot.pending))}.")
+        if moved.incremental.scans:
+            names = ", ".join(scan.table for scan in moved.incremental.scans)
+            self.told.append(f"Incremental snapshots go on where they are: {names}.")
+        return self._plan(moved, effect, self._text(offset.position), target, f"set to {target}")
+
+    def reset(self) -> OffsetPlan:
+        """Forget the position: the next run reads all tables first."""
+        offset = self._offset()
+        fresh = offset.model_copy(update={"position": None, "snapshot": SnapshotState(), "tables_filter": ""})
+        self.told.append(
+            "The next run reads every captured table again, as snapshot.mode says. A table begins with a truncate, so that rows "
+            "that have gone in the meantime disappear."
+        )
+        self.told.append("The change log stays; batches and sequence numbers go on behind the last ones.")
+        dropped = frozenset(offset.snapshot.requests.values())
+        return self._plan(fresh, Effect.SNAPSHOT, self._text(offset.position), None, "reset", dropped)
+
+    def restore(self, version: int, before: Mapping[str, Any]) -> OffsetPlan:
+        """Go back to a place that the connector has stood at.
+
+        :param before: the offset of that version
+        """
+        offset, old = self._offset(), Offset.model_validate(before)
+        pending = {t: seen for t, seen in old.snapshot.pending.items() if t not in old.snapshot.requests}
+        snapshot = SnapshotState(pending=pending, tables=old.snapshot.tables)
+        update = {"position": old.position, "snapshot": snapshot, "tables_filter": old.tables_filter}
+        dropped = frozenset(offset.snapshot.requests.values())
+        restored = offset.model_copy(update=update)
+        reason = f"restored from version {version}"
+        if old.position is None:
+            self.told.append(f"Version {version} has no position: the next run reads every captured table again.")
+            return self._plan(restored, Effect.SNAPSHOT, self._text(offset.position), None, reason, dropped)
+        target = self.source.parse_position(old.position)
+        reached = offset.position or next((b["position"] for b in self._looked() if b["position"]), None)
+        effect = Effect.UNKNOWN if reached is None else self._way(self.source.parse_position(reached), target)
+        if pending:
+            self.told.append(f"Tables that would be read whole, as they were to be then: {', '.join(sorted(pending))}.")
+        return self._plan(restored, effect, self._text(offset.position), target, reason, dropped)
+
+    # -- what lies in between -----------------------------------------------------------------------------------------
+
+    def _way(self, now: Position, target: Position) -> Effect:
+        """Compare two places, and tell what that means."""
+        self._readable(target)
+        past, short = now.reached(target), target.reached(now)
+        if past and short:
+            self.told.append("The connector stands there.")
+            return Effect.NOTHING
+        if short:
+            self.told.append(
+                f"SKIPPED: everything that was committed after {now} up to {target} is captured never. Tables keep the rows that they "
+                "have of it, unless they are read again."
+            )
+            self.told.append(
+                "DDL in between is not seen either: where a structure has changed, the run looks at the catalogue, or stops with an error."
+            )
+            return Effect.SKIP
+        if past:
+            self.told.append(
+                f"REPEATED: everything that was committed after {target} up to {now} is captured once more, under new sequence numbers. "
+                "Tables go back to what they were and come forward again; consumers that count events see them twice."
+            )
+            self._repeated(target)
+            self._structures(target)
+            return Effect.REPEAT
+        self.told.append(
+            f"{now} and {target} cannot be compared, as if they were of different servers or logs: changes may be skipped, repeated, or both."
+        )
+        return Effect.UNKNOWN
+
+    def _readable(self, target: Position) -> None:
+        try:
+            self.source.verify_position(target)
+            end = self.source.current_position()
+        except CdcError as e:
+            self.problems.append(f"The log cannot be read from {target} on: {e.what}")
+            return
+        if target.reached(end) and not end.reached(target):
+            self.problems.append(f"{target} lies behind the end of the log, {end}.")
+
+    def _looked(self) -> list[Mapping[str, Any]]:
+        if not isinstance(self.batches, list):
+            self.batches = list(self.batches)
+        return self.batches
+
+    def _repeated(self, target: Position) -> None:
+        events = batches = 0
+        for batch in self._looked():
+            if not batch["position"] or target.reached(self.source.parse_position(batch["position"])):
+                if batches:
+                    self.told.append(f"That is at most {events:,} events, of the last {batches} batches.")
+                return
+            events, batches = events + batch["events"], batches + 1
+        if batches:
+            self.told.append(f"Since then, {batches} batches with {events:,} events were captured, snapshots included.")
+
+    def _structures(self, target: Position) -> None:
+        """Rows are decoded with the structures that are known now; those before a DDL statement had other ones."""
+        made: set[TableId] = set()
+        last = ""
+        for record in self.history:
+            place = self.source.parse_position(record.position)
+            if record.snapshot or target.reached(place):
+                continue
+            for change in record.changes:
+                if change.type == "CREATE":
+                    made.add(change.id)
+                elif change.id not in made and (change.previous_id or change.id) not in made:
+                    last = (
+                        f"The structure of {change.id} was changed in between, at {place} ({record.ddl or change.type}): rows before "
+                        f"that would be read with the structure after it. Go back no further than {place}, or read the tables "
+                        f"again: airflow cdc offset reset {self.connector}"
+                    )
+        if last:
+            self.problems.append(last)
+
+    # -- texts --------------------------------------------------------------------------------------------------------
+
+    def _offset(self) -> Offset:
+        return self.stored.offset or Offset()
+
+    def _text(self, position: dict[str, Any] | None) -> str:
+        return "none" if position is None else str(self.source.parse_position(position))
+
+    def _plan(
+        self,
+        offset: Offset,
+        effect: Effect,
+        now: str,
+        target: Position | None,
+        reason: str,
+        dropped: frozenset[int] = frozenset(),
+    ) -> OffsetPlan:
+        if dropped:
+            self.told.append(
+                f"Snapshots that were asked for by signals {sorted(dropped)} end as failed; send them again."
+            )
+        return OffsetPlan(
+            self.connector, self.stored.version, offset, effect, reason, now, "none" if target is None else str(target),
+            tuple(self.told), tuple(self.problems), dropped,
+        )  # fmt: skip

@@ -1,0 +1,197 @@
+"""What a run has to do before it streams: which tables are to be read, and from where the log is read.
+
+It follows from ``snapshot.mode``, the offset, the include and exclude lists, and whether the log still holds the position (Debezium
+MySQL connector, ``snapshot.mode``; ours: ``position.lost.mode``).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, field
+
+from airflow_provider_cdc.core.config import ConnectorConfig, LostMode, SnapshotMode
+from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.schema_history import SchemaHistory
+from airflow_provider_cdc.core.seams import StateStore
+from airflow_provider_cdc.core.signals import SentSignal
+from airflow_provider_cdc.core.source import Source
+
+log = logging.getLogger(__name__)
+
+_TABLE_LISTS = ("database.include.list", "database.exclude.list", "table.include.list", "table.exclude.list")
+
+
+@dataclass(slots=True)
+class Plan:
+    """Where a run begins.
+
+    :param structures: tables whose present structure is taken to be the one in force at the offset's position
+    """
+
+    offset: Offset
+    structures: list[TableId] = field(default_factory=list)
+
+
+class Planner:
+    """Makes the plan of one run.
+
+    :param signals: the signal table, whose structure has to be known too
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: Source,
+        config: ConnectorConfig,
+        filters: Filters,
+        history: SchemaHistory,
+        store: StateStore,
+        signals: TableId | None,
+    ) -> None:
+        self._name, self._source, self._config, self._filters = name, source, config, filters
+        self._history, self._store, self._signals = history, store, signals
+
+    def plan(self, offset: Offset) -> Plan:
+        """
+        :raises PositionLost: the log does not reach back, and the configuration does not say what to do then
+        :raises PrerequisiteError: no table is captured
+        """
+        plan = self._plan(offset)
+        plan.offset = self._with_signal_table(plan.offset)
+        return plan
+
+    def _plan(self, offset: Offset) -> Plan:
+        mode, wanted = self._config.snapshot_mode, self._filter_text()
+        if mode is SnapshotMode.NEVER and offset.position is None:
+            oldest = self._source.oldest_position().to_json()
+            return Plan(offset.model_copy(update={"position": oldest, "tables_filter": wanted}))
+        if offset.position is None or mode is SnapshotMode.ALWAYS:
+            return Plan(self._all_pending(offset, wanted))
+        lost = self._lost(self._source.parse_position(offset.position))
+        if lost is LostMode.SNAPSHOT:
+            return Plan(self._all_pending(offset, wanted))
+        if lost is LostMode.INCREMENTAL:
+            return self._from_the_oldest(offset, wanted)
+        if mode is SnapshotMode.RECOVERY:
+            return self._present_structures(offset, wanted)
+        if offset.tables_filter != wanted:
+            before = self._filters_before(offset)
+            added = [t for t in self._captured() if not before.table(t)]
+            if added:
+                log.info("Captured tables were added: %s.", ", ".join(map(str, added)))
+            tables = [] if mode is SnapshotMode.NEVER else added
+            return Plan(pended(offset, tables, self._history).model_copy(update={"tables_filter": wanted}))
+        return Plan(offset)
+
+    def _all_pending(self, offset: Offset, wanted: str) -> Offset:
+        """Everything is to be read, at a new position."""
+        tables = self._captured()
+        if not tables:
+            raise PrerequisiteError(
+                "No table of the database is captured: the include and exclude lists leave none.",
+                where=f"connector {self._name}: {wanted}",
+                safe="Nothing was read; the offset is untouched.",
+                remedy="correct table.include.list; names are <database>.<table>, as regular expressions that match whole names",
+            )
+        pending = {str(t): self._history.seen(t) for t in tables}
+        state = SnapshotState(pending=pending)
+        return offset.model_copy(update={"position": None, "snapshot": state, "tables_filter": wanted})
+
+    def _present_structures(self, offset: Offset, wanted: str) -> Plan:
+        """Take the present structures for those in force at the offset, as ``snapshot.mode=recovery`` says."""
+        tables = [t for t in self._captured() if str(t) not in offset.snapshot.pending]
+        return Plan(pended(offset, tables, self._history).model_copy(update={"tables_filter": wanted}), tables)
+
+    def _from_the_oldest(self, offset: Offset, wanted: str) -> Plan:
+        """Go on from the oldest position there is, and read all tables beside the stream.
+
+        The request is a signal like any other, which people can see, pause and stop.
+        """
+        assert offset.position is not None
+        tables = self._captured()
+        data = {"data-collections": [f'"{t.namespace}"."{t.name}"' for t in tables], "replace": True}
+        origin = f"gap:{json.dumps(offset.position, sort_keys=True)}"
+        sent = SentSignal("repair-of-a-gap", "execute-snapshot", json.dumps(data), "repair", origin, "capture")
+        number = self._store.send(self._name, sent)
+        oldest = self._source.oldest_position()
+        log.warning("Going on from %s; signal %d reads %d tables beside the stream.", oldest, number, len(tables))
+        offset = offset.model_copy(update={"position": oldest.to_json(), "tables_filter": wanted})
+        return Plan(pended(offset, tables, self._history), tables)
+
+    def _lost(self, position: Position) -> LostMode | None:
+        """What to do about a position that the log does not hold any more; ``None`` if it does."""
+        try:
+            self._source.verify_position(position)
+        except PositionLost as e:
+            mode = self._config.position_lost_mode
+            if mode is LostMode.FAIL and self._config.snapshot_mode is SnapshotMode.WHEN_NEEDED:
+                mode = LostMode.SNAPSHOT
+            if mode is LostMode.FAIL:
+                raise self._with_interval(e, position) from e
+            log.exception("The position is lost; what follows is position.lost.mode=%s.", mode)
+            return mode
+        return None
+
+    def _with_interval(self, e: PositionLost, position: Position) -> PositionLost:
+        """The error, with what exactly is lost."""
+        try:
+            oldest = str(self._source.oldest_position())
+        except Exception as e2:  # the first error matters more
+            log.warning("The oldest position there is cannot be told: %s", e2)
+            return e
+        return PositionLost(
+            f"{e.what} Changes made after {position} and before {oldest}, the oldest position there is, cannot be read any more.",
+            where=e.where,
+            safe=e.safe,
+            remedy=f"{e.remedy}; or `airflow cdc gap {self._name}` shows the ways to repair it, of which position.lost.mode takes one by itself",
+        )
+
+    def _with_signal_table(self, offset: Offset) -> Offset:
+        """The log's reader needs the signal table's structure; nothing else of it is read."""
+        table = self._signals
+        if table is None or self._history.get(table) is not None or str(table) in offset.snapshot.pending:
+            return offset
+        if table not in self._source.discover():
+            log.warning("signal.data.collection: there is no table %s; create it to send signals through it.", table)
+            return offset
+        return pended(offset, [table], self._history)
+
+    def _captured(self) -> list[TableId]:
+        found = (t for t in self._source.discover() if self._filters.table(t) and t != self._signals)
+        return sorted(found, key=str)
+
+    def _filter_text(self) -> str:
+        public = self._config.public()
+        lists = {name: public[name] for name in _TABLE_LISTS if public.get(name)}
+        return json.dumps(lists) if lists else ""
+
+    def _filters_before(self, offset: Offset) -> Filters:
+        """The filters as they were when the offset was written."""
+        config, lists = self._config, json.loads(offset.tables_filter or "{}")
+        fields = {name: str(field.alias) for name, field in type(config).model_fields.items()}
+        before = {name: tuple(lists.get(alias, ())) for name, alias in fields.items() if alias in _TABLE_LISTS}
+        return Filters(config.model_copy(update=before))
+
+
+def pended(
+    offset: Offset,
+    tables: list[TableId],
+    history: SchemaHistory,
+    *,
+    request: int | None = None,
+    selects: dict[str, str] | None = None,
+) -> Offset:
+    """The offset with more tables pending.
+
+    :param request: number of the signal that asks for them
+    :param selects: table → statement that gives its rows; what the target holds of such a table stays
+    """
+    state, selects = offset.snapshot, selects or {}
+    names = {str(t): history.seen(t) and str(t) not in selects for t in tables}
+    requests = state.requests if request is None else state.requests | dict.fromkeys(names, request)
+    update = {"pending": state.pending | names, "requests": requests, "selects": state.selects | selects}
+    return offset.model_copy(update={"snapshot": state.model_copy(update=update)})

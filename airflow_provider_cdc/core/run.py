@@ -1,0 +1,482 @@
+"""One attempt of a capture run, under a lease: snapshot what is pending, stream, take signals, write chunks, commit batches."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cmp_to_key
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_cdc.core.batch import Batcher
+from airflow_provider_cdc.core.changes import DATA_MODES, SchemaChanges
+from airflow_provider_cdc.core.config import ConnectorConfig, SnapshotMode
+from airflow_provider_cdc.core.desk import Desk
+from airflow_provider_cdc.core.envelope import Envelope
+from airflow_provider_cdc.core.errors import CdcError, QueryRefused
+from airflow_provider_cdc.core.events import (
+    Heartbeat,
+    LogBlock,
+    LogItem,
+    Rollback,
+    SchemaChange,
+    Transactions,
+    Truncate,
+)
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.heartbeat import Heartbeats
+from airflow_provider_cdc.core.incremental import Incremental, Written, writes_watermarks
+from airflow_provider_cdc.core.metrics import RunMetrics, Value
+from airflow_provider_cdc.core.notifications import INITIAL, NotificationChannel, ScanStatus, Type
+from airflow_provider_cdc.core.planning import Planner, pended
+from airflow_provider_cdc.core.position import IncrementalState, Offset, Position, Scan
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory
+from airflow_provider_cdc.core.seams import ChangeLog, Lease, SignalChannel, StateStore
+from airflow_provider_cdc.core.signals import Fate
+from airflow_provider_cdc.core.snapshot import Snapshotter, Stopped
+from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.telling import incremental_ended, incremental_progress, key_text, scan_ended, tell
+
+log = logging.getLogger(__name__)
+
+_NO_TRANSACTIONS = Transactions(pa.array([], pa.string()), np.empty(0, np.int64))
+_CHUNKS_MS = 10_000
+"""How often what incremental snapshots have read is made durable, where ``batch.max.ms`` is longer."""
+
+
+@dataclass(slots=True)
+class Stop:
+    """When a run ends by itself."""
+
+    deadline: float | None = None
+    requested: bool = False
+
+    @property
+    def due(self) -> bool:
+        return self.requested or (self.deadline is not None and time.monotonic() >= self.deadline)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a run is made of.
+
+    :param name: of the connector
+    :param channels: where signals come from besides the state tables and the signal table
+    :param told: where notifications go besides the state tables
+    """
+
+    name: str
+    source: Source
+    config: ConnectorConfig
+    filters: Filters
+    store: StateStore
+    changelog: ChangeLog
+    stop: Stop
+    channels: Sequence[SignalChannel] = ()
+    told: Sequence[NotificationChannel] = ()
+
+
+class Run:
+    """See the module."""
+
+    def __init__(self, parts: Parts, lease: Lease) -> None:
+        self.parts, self.source, self.config, self.filters = parts, parts.source, parts.config, parts.filters
+        self.metrics = RunMetrics()
+        self.batcher = Batcher(
+            parts.name, self.source.connector, self.config.public(), parts.store, parts.changelog, lease,
+            f"{lease.epoch}-{uuid.uuid4().hex[:12]}", parts.told,
+        )  # fmt: skip
+        self.offset: Offset = self.batcher.offset
+        self.history = SchemaHistory.replay(self.metrics.history.recover(list(parts.store.schema_history(parts.name))))
+        named = self.config.signal_data_collection
+        self.signals: TableId | None = None if named is None else self.source.signal_table(named)
+        self.tables = CapturedTables(self.filters, self.history, self.signals)
+        self.envelope = Envelope(self.config, self.filters, self.source.connector, self.source.source_fields)
+        self.envelope.hidden = self.signals
+        self.incremental = Incremental(
+            self.source, self.config, self.filters, self.history, self.envelope,
+            {str(t): t for t in self.history.tables}, self.signals if writes_watermarks(self.config) else None,
+        )  # fmt: skip
+        self.desk = Desk(self)
+        self.heartbeats = Heartbeats(self.config, self.source, self._advance)
+        self._changes = SchemaChanges(self)
+        self._open = False  # a transaction has begun that the batch must not be closed in
+        self._committed_at = time.monotonic()
+        self._moved = False
+
+    def execute(self, run_for_s: float | None) -> None:
+        """Go on until there is nothing left, or for so long."""
+        stop = self.parts.stop
+        stop.deadline = None if run_for_s is None else time.monotonic() + run_for_s
+        try:
+            self._plan()
+            while True:
+                self._snapshot()
+                if stop.requested or self.config.snapshot_mode is SnapshotMode.INITIAL_ONLY:
+                    return
+                if not self.offset.snapshot.pending:
+                    self.heartbeats.beat_if_due()
+                    self.desk.look()
+                    if not self.offset.snapshot.pending:
+                        self._stream(bounded=run_for_s is None)
+                if not self.offset.snapshot.pending or stop.due:
+                    return
+        except BaseException:
+            try:
+                self.batcher.abandon()
+            except CdcError as e:  # the error that led here matters more
+                log.warning("Files of the unfinished batch are left behind; the next commit deletes them. %s", e)
+            raise
+        finally:
+            self.incremental.close()
+
+    def measured(self) -> dict[str, dict[str, Value]]:
+        """The run's metrics."""
+        self.metrics.streaming.filtered = self.envelope.filtered
+        captured = [t for t in self.history.tables if self.filters.table(t) and t != self.signals]
+        return self.metrics.document(captured, self.source.metrics())
+
+    # -- whole tables -------------------------------------------------------------------------------------------------
+
+    def _plan(self) -> None:
+        parts = self.parts
+        first = self.offset.position is None
+        planner = Planner(
+            parts.name, self.source, self.config, self.filters, self.history, parts.store, self.signals
+        )  # fmt: skip
+        plan = planner.plan(self.offset)
+        self.offset = plan.offset
+        if first and not self.offset.snapshot.pending:
+            tell(self.batcher, INITIAL, Type.SKIPPED)
+        if plan.structures:
+            names = {str(t) for t in plan.structures}
+            position = self.position(self.offset.position)
+            self.offset = self._snapshotter().run(self.offset, data=False, at=position, only=names)
+
+    def pend(self, tables: list[TableId], *, request: int | None = None, selects: dict[str, str] | None = None) -> None:
+        """Have tables read whole, as soon as the present item of the log is taken."""
+        self.incremental.cancel()
+        self.offset = pended(self.offset, tables, self.history, request=request, selects=selects)
+        self.commit()
+
+    def _snapshot(self) -> None:
+        config = self.config
+        if not self.offset.snapshot.pending:
+            return
+        self.incremental.cancel()  # what a chunk holds may be older than what is read now
+        if config.snapshot_delay_ms:
+            log.info("Waiting %.1f s before the snapshot (snapshot.delay.ms).", config.snapshot_delay_ms / 1000)
+            time.sleep(config.snapshot_delay_ms / 1000)
+        # with "recovery", what is pending are tables that a snapshot was interrupted before
+        data = config.snapshot_mode in DATA_MODES or config.snapshot_mode is SnapshotMode.RECOVERY
+        try:
+            self.offset = self._snapshotter().run(self.offset, data=data)
+        except Stopped:
+            self.batcher.abandon()
+            self.offset = self.batcher.offset
+            left = len(self.offset.snapshot.pending) or "all"
+            log.warning("Ended within the snapshot: %s tables are left, with which the next run begins.", left)
+        except QueryRefused as e:
+            self._refused(e)
+
+    def _refused(self, e: QueryRefused) -> None:
+        """The database does not accept a statement of a request: the request has failed, and capture goes on.
+
+        :raises QueryRefused: it was no request's
+        """
+        state = self.batcher.offset.snapshot
+        if not state.requests:
+            raise e
+        self.batcher.abandon()
+        self.history.reset(self.parts.store.schema_history(self.parts.name))
+        log.exception("A blocking snapshot has failed; streaming goes on from where it had stopped.")
+        self.desk.failed(set(state.requests.values()), str(e))
+        pending = {name: again for name, again in state.pending.items() if name not in state.requests}
+        left = state.model_copy(update={"pending": pending, "requests": {}, "selects": {}})
+        self.offset = self.batcher.offset.model_copy(update={"snapshot": left})
+        self.commit()
+
+    def _snapshotter(self) -> Snapshotter:
+        return Snapshotter(
+            self.source, self.filters, self.history, self.envelope, self.batcher,
+            readers=self.config.snapshot_max_threads, group_rows=self.config.batch_max_rows,
+            order=self.config.snapshot_tables_order_by_row_count, metrics=self.metrics,
+            stopped=self.desk.halted, progress=self.desk.progress,
+        )  # fmt: skip
+
+    # -- the log ------------------------------------------------------------------------------------------------------
+
+    @property
+    def reads_chunks(self) -> bool:
+        """Whether an incremental snapshot goes on."""
+        state = self.offset.incremental
+        return bool(state.scans) and not state.paused
+
+    def _stream(self, *, bounded: bool) -> None:
+        """Stream to the end of the log as it is now, and of incremental snapshots, in phases: a table read at a later position
+        joins when the log has come there.
+
+        :param bounded: otherwise there is no end
+        """
+        stop = self.parts.stop
+        target = self._target() if bounded else None
+        while True:
+            start = self.position(self.offset.position)
+            ahead = self._ahead(start)
+            self.tables.waiting = frozenset(name for name, _ in ahead) | frozenset(self.offset.snapshot.pending)
+            reads_chunks, self._moved = self.reads_chunks, False
+            if target is not None and start.reached(target) and not ahead and not reads_chunks:
+                break
+            self._phase(start, ahead[0][1] if ahead else None if reads_chunks else target, bounded and reads_chunks)
+            if self.offset.snapshot.pending or stop.due:
+                break
+            if (reads_chunks or self._moved) and bounded:
+                target = self._target()
+            elif not ahead and not self._moved:
+                break
+        if self._open:  # the log has ended inside a transaction, which is read again
+            self._void()
+        self.commit()
+
+    def _target(self) -> Position:
+        """The end of the log. A table that was read after it pulls it to where it was read."""
+        target = self.source.current_position()
+        for place in self.offset.snapshot.tables.values():
+            position = self.position(place)
+            if not target.reached(position):
+                target = position
+        return target
+
+    def _ahead(self, start: Position) -> list[tuple[str, Position]]:
+        """Tables that were read at a position after ``start``, nearest first; forgets those that were passed."""
+        places = {name: self.position(place) for name, place in self.offset.snapshot.tables.items()}
+        ahead = [(name, place) for name, place in places.items() if not start.reached(place)]
+        kept = {name: self.offset.snapshot.tables[name] for name, _ in ahead}
+        state = self.offset.snapshot.model_copy(update={"tables": kept})
+        self.offset = self.offset.model_copy(update={"snapshot": state})
+        return sorted(ahead, key=cmp_to_key(_by_position))
+
+    def _phase(self, start: Position, end: Position | None, until_read: bool) -> None:
+        """
+        :param until_read: come to an end when the incremental snapshots have
+        """
+        shown, stop = time.monotonic(), self.parts.stop
+        self.feed()
+        self.incremental.arrive(start)
+        for item in self.source.stream(start, self.tables, until=end, patience=self._patience):
+            self._take(item)
+            if self.offset.snapshot.pending:
+                return
+            if not self._open:
+                self._chunks()
+                self.commit_if_due()
+                self.heartbeats.beat_if_due()
+                self.desk.look_if_due()
+                if stop.due or self._moved or self.offset.snapshot.pending or (until_read and not self.reads_chunks):
+                    return
+            if time.monotonic() - shown > 5:
+                shown = time.monotonic()
+                log.info("Streaming: %s events in this run, now at %s.", f"{self._events():,}", self.where())
+
+    def _patience(self) -> float:
+        """How long a quiet log is waited for: not long, while a chunk waits to be told that it has come far enough."""
+        usual = self.config.poll_interval_ms / 1000
+        return min(usual, 0.005) if self.incremental.waiting else usual
+
+    def _take(self, item: LogItem) -> None:
+        match item:
+            case LogBlock():
+                self._rows(item)
+            case Rollback():
+                self._void()
+            case SchemaChange():
+                self._changes.take(item)
+            case Truncate():
+                for table in item.tables:
+                    self.truncate(table, item)
+                self._move(item.position)
+                self.incremental.arrive(item.position)
+            case Heartbeat():
+                self._move(item.position)
+                if not self._open:
+                    self.incremental.arrive(item.position)
+
+    def _void(self) -> None:
+        """Take back the open transaction. What is left of it, if anything, begins anew."""
+        self.batcher.rollback()
+        self.envelope.rollback()
+        self.incremental.void()
+        self.desk.void()
+        self._open = False
+
+    def _rows(self, block: LogBlock) -> None:
+        if block.open and not self._open:
+            self.batcher.mark()
+            self._open = True
+        if self.signals is not None:
+            self.desk.rows(block, self.signals)
+        batches, seq = self.envelope.encode(block, self.batcher.seq)
+        for batch in batches:
+            self.batcher.add(batch)
+        self.metrics.streaming.events(batches)
+        self.batcher.seq = seq
+        if not block.open:
+            self._open = False
+            self._move(block.position)
+        self.incremental.events(block)
+
+    def truncate(self, table: TableId, item: Truncate | SchemaChange) -> None:
+        """A table was emptied."""
+        self.incremental.emptied(table)
+        schema = self.history.get(table)
+        hidden = not self.tables.captured(table) or table == self.signals
+        if schema is None or hidden or "t" in self.config.skipped_operations:
+            return
+        transaction = item.transaction_id if isinstance(item, Truncate) else None
+        batch = self.envelope.truncate(schema, self.batcher.seq + 1, item.ts_us, item.source, transaction)
+        self.batcher.seq = batch.last_seq
+        self.batcher.add(batch)
+        self.metrics.streaming.events([batch])
+
+    def after_change(self, item: SchemaChange) -> None:
+        """A schema change is taken."""
+        if item.open:
+            self.batcher.mark()
+            self._open = True
+        else:
+            self._move(item.position)
+            self.incremental.arrive(item.position)
+
+    def reposition(self, position: Position) -> None:
+        """Go on from another place in the log."""
+        self.commit()
+        self.incremental.cancel()
+        state = self.offset.snapshot.model_copy(update={"tables": {}})
+        self.offset = self.offset.model_copy(update={"position": position.to_json(), "snapshot": state})
+        self._moved = True
+
+    # -- chunks -------------------------------------------------------------------------------------------------------
+
+    def state(self) -> IncrementalState:
+        """The incremental snapshots as they stand."""
+        return self.offset.incremental
+
+    def replace_state(self, state: IncrementalState) -> None:
+        """They stand otherwise from now on."""
+        self.offset = self.offset.model_copy(update={"incremental": state})
+
+    def feed(self) -> None:
+        """Have the next tables read, emptied first where that is asked for."""
+        state = self.state()
+        if state.scans and state.scans[0].replace and not state.paused:
+            first = state.scans[0]
+            schema = self.history.get(self.incremental.id(first.table))
+            if schema is not None:
+                batch = self.envelope.truncate(schema, self.batcher.seq + 1, time.time_ns() // 1000, {})
+                self.batcher.seq = batch.last_seq
+                self.batcher.add(batch)
+            scans = [first.model_copy(update={"replace": False}), *state.scans[1:]]
+            self.replace_state(state.model_copy(update={"scans": scans}))
+        self.incremental.feed(self.state())
+
+    def _chunks(self) -> None:
+        """Write the chunks that the stream has passed."""
+        if not self.reads_chunks:
+            return
+        ended = False
+        for found in self.incremental.written(self.state):
+            for rows in found.blocks:
+                block = LogBlock([rows], _NO_TRANSACTIONS, self.position(self.offset.position))
+                batches, self.batcher.seq = self.envelope.encode(block, self.batcher.seq, snapshot="incremental")
+                for batch in batches:
+                    self.batcher.add(batch)
+                self.metrics.chunks.events(batches)
+            self._count(found)
+            self.replace_state(found.state)
+            if found.ended is not None:
+                scan_ended(self.batcher, found.scan, found.ended)
+                bad = found.ended.status not in (ScanStatus.SUCCEEDED, ScanStatus.EMPTY)
+                self._scan_ended(found.scan, f"{found.scan.table}: {found.ended.text}" if bad else "")
+                ended = True
+            if self.batcher.rows >= self.config.batch_max_rows:
+                self.commit()
+        if ended:
+            self.commit()
+            self.feed()
+        self.desk.report()
+
+    def _count(self, found: Written) -> None:
+        window, scan = found.window, found.scan
+        chunk = window.chunk
+        bounds = {"ChunkFrom": scan.after, "ChunkTo": chunk.last if chunk is not None else None, "TableTo": window.upto}
+        texts = {name: key_text(key) for name, key in bounds.items()}
+        self.metrics.chunks.chunk(window.number, scan.table, len(chunk) if chunk is not None else 0, texts)
+
+    def _scan_ended(self, scan: Scan, trouble: str) -> None:
+        """A table of a request is read, or will not be; when it was the last one, the request has its answer."""
+        state, request = self.state(), scan.request
+        failed = dict(state.failed)
+        if trouble:
+            log.warning("Incremental snapshot: %s", trouble)
+            failed[str(request)] = "; ".join(filter(None, [failed.get(str(request)), trouble]))
+        if not any(other.request == request for other in state.scans):
+            message = failed.pop(str(request), "")
+            self.batcher.answer(request, Fate.FAILED if message else Fate.DONE, message)
+            if message:
+                incremental_ended(self.batcher, scan, Type.ABORTED, message=message)
+            else:
+                incremental_ended(self.batcher, scan, Type.COMPLETED)
+        self.replace_state(state.model_copy(update={"failed": failed}))
+
+    # -- commits ------------------------------------------------------------------------------------------------------
+
+    def commit_if_due(self) -> None:
+        """Close the batch by rows, bytes or time. By time the offset moves even if there was nothing to capture."""
+        config = self.config
+        age_ms = (time.monotonic() - self._committed_at) * 1000
+        full = self.batcher.rows >= config.batch_max_rows or self.batcher.bytes >= config.batch_max_bytes
+        longest = min(config.batch_max_ms, _CHUNKS_MS) if self.reads_chunks else config.batch_max_ms
+        if full or age_ms >= longest:
+            self.commit()
+
+    def commit(self) -> None:
+        """Make everything so far durable."""
+        before = self.batcher.offset.incremental
+        if self.state().scans and self.state() != before:
+            incremental_progress(self.batcher, self.state())
+        self.batcher.commit(self.offset)
+        self.offset = self.batcher.offset
+        self._committed_at = time.monotonic()
+
+    def _advance(self) -> None:
+        """Make the offset durable if that needs no batch."""
+        if self.batcher.empty:
+            self.commit()
+
+    def _move(self, position: Position) -> None:
+        self.offset = self.offset.model_copy(update={"position": position.to_json()})
+
+    def position(self, document: dict[str, Any] | None) -> Position:
+        """A position of an offset."""
+        assert document is not None
+        return self.source.parse_position(document)
+
+    def _events(self) -> int:
+        return sum(m.events for m in self.batcher.committed) + self.batcher.rows
+
+    def where(self) -> str:
+        """Where the run stands in the log, as people write it."""
+        return "the beginning" if self.offset.position is None else str(self.position(self.offset.position))
+
+
+def _by_position(a: tuple[str, Position], b: tuple[str, Position]) -> int:
+    return -1 if b[1].reached(a[1]) else 1
+
+
+__all__ = ["Parts", "Run", "Stop"]

@@ -1,0 +1,139 @@
+"""How a connector stands: what people are told when they ask for its status.
+
+States are those of the documents ("Verifying that the connector is running"): ``unassigned``, ``running``, ``paused``,
+``failed``, ``stopped``. With micro-batches, a connector that works as it should is ``unassigned`` between two runs.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.seams import Wanted
+
+
+class RunState(enum.StrEnum):
+    """The state of a connector."""
+
+    UNASSIGNED = "unassigned"
+    """No run has it now; the next one will go on."""
+    RUNNING = "running"
+    PAUSED = "paused"
+    FAILED = "failed"
+    """The last run ended with an error, and no other has begun since."""
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a connector stands.
+
+    :param since: when it came into this state, where that is known
+    :param wanted: what people want; a run that is alive ends within seconds when that is not ``running``
+    :param owner: the run that is alive
+    :param asked_by: who asked for what is wanted, and ``reason`` why
+    :param last_error: of the last run that failed, which need not be the last run
+    :param pending: tables that have still to be read whole
+    :param waiting: tables that are read, and whose place in the log streaming has not come to
+    :param scans: incremental snapshots: table → rows read so far, in the order they are read
+    :param signals: signals whose fate is not final, newest first; see ``StateStore.signals_of``
+    """
+
+    connector: str
+    state: RunState
+    since: datetime | None
+    wanted: Wanted
+    owner: str | None
+    asked_by: str
+    reason: str
+    last_error: str | None
+    last_error_at: datetime | None
+    run_ended_at: datetime | None
+    source: str | None
+    position: dict[str, Any] | None
+    seq: int
+    batch: int
+    moved_at: datetime | None
+    pending: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    scans: dict[str, int] = field(default_factory=dict)
+    scans_paused: bool = False
+    signals: tuple[dict[str, Any], ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Fit for JSON."""
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: _plain(value) for name, value in found.items()}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.isoformat(timespec="milliseconds")
+        case enum.Enum():
+            return value.value
+        case tuple() | list():
+            return [_plain(v) for v in value]
+        case dict():
+            return {k: _plain(v) for k, v in value.items()}
+        case _:
+            return value
+
+
+def state_of(row: Mapping[str, Any]) -> tuple[RunState, datetime | None]:
+    """The state that a connector is in, and since when.
+
+    :param row: of ``StateStore.connectors``
+    """
+    if row["owner"] is not None:
+        return RunState.RUNNING, row["taken_at"]
+    ended: datetime | None = row["run_ended_at"]
+    if row["wanted"] != Wanted.RUNNING.value:
+        asked: datetime | None = row["since"]
+        # the run that was alive when a person asked ended after that
+        return RunState(row["wanted"]), ended if asked is not None and ended is not None and ended > asked else asked
+    if row["died"] is not None:
+        return RunState.FAILED, row["died_at"]
+    if ended is not None and row["last_error_at"] == ended:
+        return RunState.FAILED, ended
+    return RunState.UNASSIGNED, ended
+
+
+def standing(row: Mapping[str, Any], signals: Sequence[dict[str, Any]]) -> Status:
+    """Put a status together.
+
+    :param row: of ``StateStore.connectors``
+    :param signals: those under way, of ``StateStore.signals_of``
+    """
+    state, since = state_of(row)
+    offset = Offset.model_validate(row["offset"] or {})
+    error, error_at = row["last_error"], row["last_error_at"]
+    if row["died"] is not None:
+        error = f"The run {row['died']} did not give its lease back: it was killed, or its machine is gone."
+        error_at = row["died_at"]
+    return Status(
+        connector=row["connector"],
+        state=state,
+        since=since,
+        wanted=Wanted(row["wanted"]),
+        owner=row["owner"],
+        asked_by=row["asked_by"] or "",
+        reason=row["reason"] or "",
+        last_error=error,
+        last_error_at=error_at,
+        run_ended_at=row["run_ended_at"],
+        source=row["source"],
+        position=offset.position,
+        seq=offset.seq,
+        batch=offset.batch,
+        moved_at=row["updated_at"],
+        pending=tuple(sorted(offset.snapshot.pending)),
+        waiting=tuple(sorted(offset.snapshot.tables)),
+        scans={scan.table: scan.rows for scan in offset.incremental.scans},
+        scans_paused=offset.incremental.paused,
+        signals=tuple(signals),
+    )

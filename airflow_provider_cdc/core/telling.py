@@ -1,0 +1,134 @@
+"""What is told of snapshots: notifications in the documented form, and the fates of the signals that asked for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from airflow_provider_cdc.core.batch import Batcher
+from airflow_provider_cdc.core.notifications import (
+    BLOCKING,
+    INCREMENTAL,
+    INITIAL,
+    SIGNAL,
+    Notification,
+    ScanStatus,
+    Type,
+)
+from airflow_provider_cdc.core.position import IncrementalState, Offset, Scan
+from airflow_provider_cdc.core.signals import Fate, Signal
+from airflow_provider_cdc.core.windows import Problem
+
+
+class Telling:
+    """Tells of tables that are read whole: of an initial snapshot, or of blocking ones.
+
+    :param names: of the tables
+    :param requests: table → number of the signal that asked for it
+    """
+
+    def __init__(self, batcher: Batcher, names: Sequence[str], requests: Mapping[str, int]) -> None:
+        self._batcher, self._names = batcher, list(names)
+        self._requests = {name: number for name, number in requests.items() if name in names}
+        self._kind = BLOCKING if self._requests else INITIAL
+        self._begun = False
+
+    def started(self) -> None:
+        if not self._begun and self._names:
+            self._tell(Type.STARTED, data_collections=_names(self._names))
+        self._begun = True
+
+    def read(self, rows: Mapping[str, int], offset: Offset) -> None:
+        """Some tables were read.
+
+        :param rows: table → rows
+        :param offset: the one that will be committed with them
+        """
+        for name, count in rows.items():
+            self._tell(
+                Type.TABLE_SCAN_COMPLETED,
+                scanned_collection=name,
+                total_rows_scanned=str(count),
+                status=str(ScanStatus.SUCCEEDED if count else ScanStatus.EMPTY),
+            )
+        left = [name for name in self._names if name in offset.snapshot.pending]
+        if rows and left:
+            self._tell(Type.IN_PROGRESS, data_collections=_names(left), current_collection_in_progress=left[0])
+
+    def completed(self, offset: Offset) -> None:
+        """All tables were read, but for those that are pending again."""
+        if self._names and self._begun:
+            self._tell(Type.COMPLETED, data_collections=_names(self._names))
+        for number in sorted(set(self._requests.values()) - set(offset.snapshot.requests.values())):
+            names = [name for name, asked in self._requests.items() if asked == number]
+            self._batcher.answer(number, Fate.DONE, f"read {_names(names)}")
+
+    def _tell(self, type_: Type, **data: str) -> None:
+        tell(self._batcher, self._kind, type_, **data)
+
+
+def tell(batcher: Batcher, kind: str, type_: Type, *, id_: str | None = None, **data: str) -> None:
+    """Have one notification told with the next commit."""
+    data = {"connector_name": batcher.connector} | data
+    notification = Notification(aggregate_type=kind, type=str(type_), additional_data=data)
+    batcher.tell(notification if id_ is None else notification.model_copy(update={"id": id_}))
+
+
+def refuse(batcher: Batcher, signal: Signal, reason: str, fate: Fate = Fate.REFUSED) -> None:
+    """Answer a signal that is not carried out, or that failed."""
+    what = f"Signal {signal.id or signal.number} ({signal.type or 'without a type'}) from {signal.channel}: {reason}"
+    batcher.answer(signal.number, fate, reason)
+    type_ = Type.REFUSED if fate is Fate.REFUSED else Type.FAILED
+    tell(
+        batcher, SIGNAL, type_, id_=signal.id or str(signal.number), message=what, signal_type=signal.type,
+        channel=signal.channel,
+    )  # fmt: skip
+
+
+def incremental_started(batcher: Batcher, signal: Signal, tables: Sequence[str]) -> None:
+    tell(
+        batcher, INCREMENTAL, Type.STARTED, id_=signal.id or str(signal.number), data_collections=_names(tables)
+    )  # fmt: skip
+
+
+def incremental_progress(batcher: Batcher, state: IncrementalState) -> None:
+    """Told with each commit while a table is being read."""
+    scan = state.scans[0] if state.scans else None
+    if scan is None or scan.after is None:
+        return
+    tell(
+        batcher, INCREMENTAL, Type.IN_PROGRESS, id_=_id(scan), data_collections=_names(s.table for s in state.scans),
+        current_collection_in_progress=scan.table, maximum_key=key_text(scan.upto), last_processed_key=key_text(scan.after),
+        total_rows_scanned=str(scan.rows),
+    )  # fmt: skip
+
+
+def scan_ended(batcher: Batcher, scan: Scan, ended: Problem) -> None:
+    """A table is read to its end, or is not read."""
+    more = {"message": ended.text} if ended.text else {}
+    tell(
+        batcher, INCREMENTAL, Type.TABLE_SCAN_COMPLETED, id_=_id(scan), scanned_collection=scan.table,
+        total_rows_scanned=str(scan.rows), status=str(ended.status), **more,
+    )  # fmt: skip
+
+
+def incremental_ended(batcher: Batcher, scan: Scan, type_: Type, **data: str) -> None:
+    """``COMPLETED``, ``ABORTED``, ``PAUSED`` or ``RESUMED``, of the snapshot that a table belongs to."""
+    tell(batcher, INCREMENTAL, type_, id_=_id(scan), **data)
+
+
+def key_text(key: list[object] | None) -> str:
+    """A key as people see it.
+
+    >>> key_text([7, "a"]), key_text(None)
+    ('[7, "a"]', '')
+    """
+    return "" if key is None else json.dumps(key, ensure_ascii=False)
+
+
+def _id(scan: Scan) -> str:
+    return scan.signal or str(scan.request)
+
+
+def _names(names: object) -> str:
+    return ", ".join(str(name) for name in names)  # type: ignore[attr-defined]

@@ -1,0 +1,249 @@
+"""Windows: the rows of a chunk against the events that were made meanwhile, all of it on arrays.
+
+A window is registered before its chunk is read. From then on each event of the table supersedes the chunk's row of the same key,
+whatever of the two is newer in the database: the event brings the row to the state that it has in the log, and a later one, if
+there is any, comes later. What is left of the rows when the stream has passed the high watermark equals what the database held
+there, so no row that is out of date is ever written (Debezium connector documents, "Snapshot windows").
+
+An event may lack values that the log does not have (:class:`~.events.RowBlock`). It supersedes the row but for those: the row
+is written with them, and with everything that was streamed marked as unavailable, which leaves it as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider_cdc.core.chunks import ChunkRows, Key
+from airflow_provider_cdc.core.events import CREATE, DELETE, READ, UPDATE, RowBlock
+from airflow_provider_cdc.core.notifications import ScanStatus
+from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.rows import Mask, take
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+
+Columns = list[pa.Array]
+
+
+@dataclass(slots=True)
+class Touched:
+    """The keys that a stretch of the log has events for, in one table.
+
+    :param whole: key columns of the rows that events tell in full, or that were deleted
+    :param partly: key columns of the rows whose events lack values, and for each column's name which rows lack it
+    :param everything: the table was emptied
+    """
+
+    whole: list[Columns] = field(default_factory=list)
+    partly: list[tuple[Columns, dict[str, Mask]]] = field(default_factory=list)
+    everything: bool = False
+
+    @classmethod
+    def of(cls, rows: RowBlock, key: Sequence[int], kept: Mask | None) -> Touched:
+        """
+        :param key: numbers of the key columns
+        :param kept: rows that events are made of; ``None`` = all
+        """
+        touched = cls()
+        keep = np.ones(len(rows), np.bool_) if kept is None else kept
+        lacking = rows.unavailable_after
+        part = keep & np.isin(rows.op, (CREATE, UPDATE)) & (lacking.any(axis=0) if lacking is not None else False)
+        if part.any():
+            assert lacking is not None
+            assert rows.after is not None
+            index = np.flatnonzero(part)
+            masks = {name: lacking[i, index] for i, name in enumerate(rows.table.names) if lacking[i, index].any()}
+            touched.partly.append((_picked(rows.after, key, index), masks))
+            touched._add_moved(rows, key, index)
+        if rows.before is not None:  # of an update, the old key counts if it was another one
+            touched._add(rows.before, key, keep & ~part & np.isin(rows.op, (UPDATE, DELETE)))
+        if rows.after is not None:
+            touched._add(rows.after, key, keep & ~part & np.isin(rows.op, (CREATE, UPDATE, READ)))
+        return touched
+
+    @classmethod
+    def all(cls) -> Touched:
+        """Every row: the table was emptied."""
+        return cls(everything=True)
+
+    def _add(self, image: pa.StructArray, key: Sequence[int], wanted: Mask) -> None:
+        if wanted.all():
+            self.whole.append([image.field(i) for i in key])
+        elif wanted.any():
+            self.whole.append(_picked(image, key, np.flatnonzero(wanted)))
+
+    def _add_moved(self, rows: RowBlock, key: Sequence[int], index: npt.NDArray[np.int64]) -> None:
+        """Old keys of updates that changed the key: whatever the event lacks, the row is not under them any more."""
+        if rows.before is None or rows.after is None:
+            return
+        index = index[rows.op[index] == UPDATE]
+        old, new = _picked(rows.before, key, index), _picked(rows.after, key, index)
+        there, other = codes(old, new)
+        if len(moved := np.flatnonzero(there != other)):
+            self.whole.append([column.take(pa.array(moved)) for column in old])
+
+
+def _picked(image: pa.StructArray, key: Sequence[int], index: npt.NDArray[np.int64]) -> Columns:
+    picked = pa.array(index)
+    return [image.field(i).take(picked) for i in key]
+
+
+@dataclass(slots=True)
+class Problem:
+    """Why a table is not read, or not read to its end."""
+
+    status: ScanStatus
+    text: str
+
+
+@dataclass(slots=True)
+class Window:
+    """One chunk between its watermarks.
+
+    The reading thread makes it and sets ``chunk``; everything else is the streaming thread's.
+
+    :param number: 1, 2, 3 … within the run
+    :param request: number of the signal
+    :param marker: id of the row of the signal table whose insertion, or deletion, closes it; ``None`` with read watermarks
+    :param floor: where the stream stood when it was registered
+    :ivar final: the table has no more rows
+    :ivar closed: the stream has come to the high watermark
+    """
+
+    number: int
+    table: TableId
+    request: int
+    marker: str | None = None
+    floor: Position | None = None
+    schema: TableSchema | None = None
+    order: tuple[str, ...] = ()
+    upto: Key | None = None
+    chunk: ChunkRows | None = None
+    final: bool = False
+    problem: Problem | None = None
+    closed: bool = False
+    waiting: list[Touched] = field(default_factory=list)
+    alive: list[Mask] = field(default_factory=list)
+    told: list[dict[str, Mask]] = field(default_factory=list)
+
+    def touch(self, touched: Touched, key: Sequence[str]) -> None:
+        """Events of the table.
+
+        :param key: names of the key columns, which the events' keys are of
+        """
+        self.waiting.append(touched)
+        self.settle(key)
+
+    def settle(self, key: Sequence[str]) -> None:
+        """Let the events that are known supersede the chunk's rows, once those are there."""
+        if self.chunk is None:
+            return
+        if not self.alive:
+            self.alive = [np.ones(len(block), np.bool_) for block in self.chunk.rows]
+            self.told = [{} for _ in self.chunk.rows]
+        for touched in self.waiting:
+            for block, alive, told in zip(self.chunk.rows, self.alive, self.told, strict=True):
+                _supersede(block, alive, told, touched, key)
+        self.waiting.clear()
+
+    def left(self, key: Sequence[str]) -> Iterator[RowBlock]:
+        """The rows that no event has superseded."""
+        self.settle(key)
+        for block, alive, told in zip(self.chunk.rows if self.chunk else (), self.alive, self.told, strict=True):
+            if told:
+                block = _without(block, told, key)
+                lacking = block.unavailable_after
+                assert lacking is not None
+                apart = [i for i, name in enumerate(block.table.names) if name not in key]
+                alive = alive & ~lacking[apart].all(axis=0)
+            if alive.all():
+                yield block
+            elif alive.any():
+                kept = take(block, np.flatnonzero(alive))
+                kept.order = np.arange(len(kept))
+                yield kept
+
+
+def _supersede(block: RowBlock, alive: Mask, told: dict[str, Mask], touched: Touched, key: Sequence[str]) -> None:
+    if touched.everything:
+        alive[:] = False
+        return
+    names = block.table.names
+    if block.after is None or any(name not in names for name in key):
+        return  # read under another structure: it is not written anyway
+    mine = [block.after.field(names.index(name)) for name in key]
+    for columns in touched.whole:
+        if (found := among(mine, columns)) is not None:
+            alive &= ~found
+    for columns, lacking in touched.partly:
+        ours, theirs = codes(mine, columns)
+        order = np.argsort(theirs, kind="stable")
+        at = np.searchsorted(theirs[order], ours)
+        hit = (at < len(order)) & (theirs[order[np.minimum(at, len(order) - 1)]] == ours)
+        if not hit.any():
+            continue
+        for name in names:
+            mask = lacking.get(name)
+            streamed = told.setdefault(name, np.zeros(len(block), np.bool_))
+            for row in np.flatnonzero(hit):  # few: events that lack values, of rows of one chunk
+                same = theirs == ours[row]
+                streamed[row] |= True if mask is None else bool((~mask[same]).any())
+
+
+def _without(block: RowBlock, told: dict[str, Mask], key: Sequence[str]) -> RowBlock:
+    """The block, with what was streamed marked as unavailable."""
+    names = block.table.names
+    mask = np.zeros((len(names), len(block)), np.bool_)
+    for i, name in enumerate(names):
+        if name not in key and name in told:
+            mask[i] = told[name]
+    if block.unavailable_after is not None:
+        mask |= block.unavailable_after
+    assert block.after is not None
+    children = [_nulled(block.after.field(i), mask[i]) for i in range(len(names))]
+    image = pa.StructArray.from_arrays(children, fields=list(block.after.type))
+    return replace(block, after=image, unavailable_after=mask)
+
+
+def _nulled(column: pa.Array, mask: Mask) -> pa.Array:
+    if not mask.any():
+        return column
+    index = np.arange(len(column))
+    return column.take(pa.array(index, mask=mask))
+
+
+# -- keys -------------------------------------------------------------------------------------------------------------
+
+
+def among(mine: Columns, others: Columns) -> Mask | None:
+    """Which of some keys are among others; ``None`` = none of them."""
+    if not len(mine[0]) or not len(others[0]):
+        return None
+    if len(mine) == 1 and pa.types.is_integer(mine[0].type) and others[0].type == mine[0].type:
+        a, b = _numbers(mine[0]), _numbers(others[0])
+        # most events are far from the chunk, which is a stretch of the keys
+        near = b[(b >= a.min()) & (b <= a.max())]
+        return np.isin(a, near) if len(near) else None
+    a, b = codes(mine, others)
+    found: Mask = np.isin(a, b)
+    return found if found.any() else None
+
+
+def _numbers(column: pa.Array) -> npt.NDArray[np.int64]:
+    filled = column.fill_null(0) if column.null_count else column
+    numbers: npt.NDArray[np.int64] = filled.to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def codes(mine: Columns, others: Columns) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """A number for each key, the same for equal ones."""
+    n = len(mine[0])
+    code = np.zeros(n + len(others[0]), np.int64)
+    for a, b in zip(mine, others, strict=True):
+        both = pa.concat_arrays([a, b if b.type == a.type else b.cast(a.type)]).dictionary_encode()
+        index = both.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
+        code = np.unique(code * (len(both.dictionary) + 1) + index, return_inverse=True)[1]
+    return code[:n], code[n:]

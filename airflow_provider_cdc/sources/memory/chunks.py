@@ -1,0 +1,118 @@
+"""Reading chunks from a memory database, and the little SQL that its conditions are written in."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_cdc.core.chunks import (
+    ChunkReader,
+    ChunkRows,
+    Key,
+    KeyRange,
+    StructureChanged,
+    key_from_json,
+    key_to_json,
+)
+from airflow_provider_cdc.core.errors import QueryRefused
+from airflow_provider_cdc.core.events import READ, RowBlock
+from airflow_provider_cdc.core.schema import TableId, TableSchema, row_struct
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase, Row
+from airflow_provider_cdc.sources.memory.position import MemoryPosition
+
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+class MemoryChunks(ChunkReader):
+    """See :class:`airflow_provider_cdc.core.chunks.ChunkReader`. Views of this database are exact: low and high are one place.
+
+    :param signals: the signal table, for written watermarks
+    """
+
+    def __init__(self, database: MemoryDatabase, signals: TableId | None) -> None:
+        self._db, self._signals = database, signals
+
+    def table(self, table: TableId) -> TableSchema | None:
+        return self._db.view()[1].get(table)
+
+    def last(self, rows: KeyRange) -> Key | None:
+        _, found = self._rows(rows)
+        return _key(found[-1], rows.order) if found else None
+
+    def read(self, rows: KeyRange, limit: int) -> ChunkRows:
+        entry, found = self._rows(rows)
+        found = found[:limit]
+        if not found:
+            return ChunkRows([], None, MemoryPosition(entry), MemoryPosition(entry))
+        n = len(found)
+        block = RowBlock(
+            table=rows.table,
+            op=np.full(n, READ, np.int8),
+            before=None,
+            after=pa.array(found, row_struct(rows.table)),
+            order=np.arange(n),
+            transaction=None,
+            ts_us=np.full(n, self._db.clock(), np.int64),
+            source={"entry": pa.array([entry] * n, pa.int64()), "row": pa.array(range(n), pa.int32())},
+        )
+        place = None if self._signals is not None else MemoryPosition(entry)
+        return ChunkRows([block], _key(found[-1], rows.order), place, place)
+
+    def write(self, id_: str, type_: str, data: str | None = None) -> None:
+        assert self._signals is not None
+        with self._db.transaction() as t:
+            t.insert(str(self._signals), dict(zip(self._names(), (id_, type_, data), strict=True)))
+
+    def remove(self, id_: str) -> None:
+        assert self._signals is not None
+        with self._db.transaction() as t:
+            t.delete(str(self._signals), {self._names()[0]: id_})
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _names(self) -> tuple[str, ...]:
+        assert self._signals is not None
+        return self._db.view()[1][self._signals].names[:3]
+
+    def _rows(self, wanted: KeyRange) -> tuple[int, list[Row]]:
+        """End of the log, and the rows of a range in order."""
+        entry, schemas, tables = self._db.view()
+        if (there := schemas.get(wanted.table.id)) is None or there.columns != wanted.table.columns:
+            raise StructureChanged
+        types = [there.column(name).type for name in wanted.order]
+        low = None if wanted.after is None else tuple(key_from_json(wanted.after, types))
+        high = None if wanted.upto is None else tuple(key_from_json(wanted.upto, types))
+        fits = condition(wanted.condition, there) if wanted.condition else lambda row: True
+        found = []
+        for row in tables[there.id]:
+            key = tuple(row[name] for name in wanted.order)
+            if (low is None or key > low) and (high is None or key <= high) and fits(row):
+                found.append(row)
+        return entry, sorted(found, key=lambda row: tuple(row[name] for name in wanted.order))
+
+
+def condition(text: str, table: TableSchema) -> Callable[[Row], bool]:
+    """A comparison of a column with a number or a quoted text, or several with ``AND``.
+
+    :raises QueryRefused: it is something else
+    """
+    tests = []
+    for part in re.split(r"\s+AND\s+", text.strip(), flags=re.IGNORECASE):
+        found = re.fullmatch(r"(\w+)\s*(=|<>|<=|>=|<|>)\s*(-?\d+|'[^']*')", part.strip())
+        if found is None or found[1] not in table.names:
+            raise QueryRefused(f"The database does not understand the condition: {text}", where=f"{table.id}: {part}")
+        tests.append((found[1], _OPERATORS[found[2]], ast.literal_eval(found[3])))
+    return lambda row: all(row[name] is not None and test(row[name], value) for name, test, value in tests)
+
+
+def _key(row: Row, order: tuple[str, ...]) -> Key:
+    return key_to_json([row[name] for name in order])

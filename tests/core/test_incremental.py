@@ -1,0 +1,701 @@
+"""Incremental and blocking snapshots on the memory source: what is read, what is answered, and that nothing is ever out of date.
+
+Every test replays the change log event by event (:class:`tests.support.replay.Replay`): a row of a chunk that is not what the log
+says, or that brings back a deleted row, is an error there.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.errors import ConnectorHalted, TransientError
+from airflow_provider_cdc.core.seams import Wanted
+from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from tests.support.asked import fate, scans, send, snapshot, told
+from tests.support.connectors import Connector, memory_connector
+from tests.support.shop import equal
+
+FORMS = {
+    "read": {},
+    "insert_insert": {"signal_data_collection": "shop.signals"},
+    "insert_delete": {
+        "signal_data_collection": "shop.signals",
+        "incremental_snapshot_watermarking_strategy": "insert_delete",
+    },
+}
+COLUMNS = {"id": "int64!", "n": "int64", "note": "string"}
+
+
+@pytest.fixture
+def db(request: pytest.FixtureRequest) -> MemoryDatabase:
+    """Three tables with 1000 rows each, and a signal table."""
+    db = MemoryDatabase(request.node.nodeid)
+    for name in ("a", "b", "c"):
+        db.create_table(f"shop.{name}", COLUMNS, key=("id",))
+        fill(db, f"shop.{name}", range(1000))
+    db.create_table("shop.signals", {"id": "string!", "type": "string", "data": "string"}, key=("id",))
+    return db
+
+
+@pytest.fixture(params=FORMS)
+def form(request: pytest.FixtureRequest) -> dict[str, Any]:
+    found: dict[str, Any] = FORMS[request.param]
+    return found
+
+
+def fill(db: MemoryDatabase, table: str, ids: range) -> None:
+    with db.transaction() as t:
+        for i in ids:
+            t.insert(table, {"id": i, "n": i, "note": "begin"})
+
+
+def partial(db: MemoryDatabase, folder: Path, **properties: Any) -> Connector:
+    """A connector that has begun to stream, and has read no row."""
+    options = {"table_include_list": "shop.[a-z]", "snapshot_mode": "no_data", "incremental_snapshot_chunk_size": 50}
+    connector = memory_connector(db, folder, signal_poll_interval_ms=50, **options | properties)
+    connector.replay.partial = True
+    connector.capture()
+    return connector
+
+
+class Busy:
+    """A writer beside the capture: updates, deletes, insertions of the same keys, and key changes."""
+
+    def __init__(self, db: MemoryDatabase, table: str = "shop.a", keys: int = 1000, pause_s: float = 0.01) -> None:
+        self._db, self._table, self._keys, self._pause_s = db, table, keys, pause_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+        self.changes = 0
+
+    def __enter__(self) -> Busy:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _write(self) -> None:
+        r = random.Random(4)
+        while not self._stop.is_set():
+            with self._db.lock, self._db.transaction() as t:
+                for _ in range(r.randrange(1, 6)):
+                    self._change(t, r)
+                    self.changes += 1
+            time.sleep(self._pause_s)
+
+    def _change(self, t: Any, r: random.Random) -> None:
+        key, table = r.randrange(self._keys), self._table
+        there = {row["id"] for row in self._db._rows[self._db.id(table)]}
+        new = r.randrange(self._keys)
+        match r.randrange(4):
+            case 0 if key in there:
+                t.delete(table, {"id": key})
+            case 1 if key in there and new not in there:
+                t.update(table, {"id": key}, {"id": new, "n": r.randrange(10**6)})
+            case _ if key in there:
+                t.update(table, {"id": key}, {"n": r.randrange(10**6)})
+            case _:
+                t.insert(table, {"id": key, "n": r.randrange(10**6), "note": "new"})
+
+
+@pytest.fixture
+def at_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], object]], None]:
+    """Have something done right after the n-th chunk was read, before the stream has come to its place."""
+    todo: dict[int, Callable[[], object]] = {}
+    read, count = MemoryChunks.read, [0]
+
+    def watched(self: MemoryChunks, *args: Any) -> Any:
+        found = read(self, *args)
+        count[0] += 1
+        if (act := todo.get(count[0])) is not None:
+            act()
+        return found
+
+    monkeypatch.setattr(MemoryChunks, "read", watched)
+    return lambda n, act: todo.update({n: act})
+
+
+# beside the stream
+
+
+def test_rows_that_change_while_they_are_read_are_never_out_of_date(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
+) -> None:
+    connector = partial(db, tmp_path, incremental_snapshot_chunk_size=7, **form)
+    number = snapshot(connector, "shop.a")
+    with Busy(db) as busy:
+        connector.capture()
+    connector.capture()
+    equal(connector, db, "shop.a")
+    assert busy.changes > 100
+    assert connector.replay.operations["r"] > 300
+    assert fate(connector, number) == ("done", "")
+
+
+def test_a_change_between_reading_and_writing_a_chunk_wins(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+) -> None:
+    connector = partial(db, tmp_path, **form)
+
+    def change() -> None:
+        with db.transaction() as t:
+            t.update("shop.a", {"id": 3}, {"n": 33})
+            t.delete("shop.a", {"id": 4})
+            t.update("shop.a", {"id": 5}, {"id": 5000})
+            t.insert("shop.a", {"id": 6000, "n": 1})
+
+    at_read(1, change)
+    snapshot(connector, "shop.a")
+    connector.capture()
+    equal(connector, db, "shop.a")
+    # 3, 4 and 5 were superseded; with positions, the window may be over before the change comes
+    assert connector.replay.operations["r"] in ({1000 - 3} if form else {1000 - 3, 1000})
+
+
+def test_a_table_that_is_captured_already_may_be_read_again(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
+) -> None:
+    connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50, **form)
+    connector.capture()
+    snapshot(connector, r"shop\.[ab]")
+    with Busy(db, "shop.b"):
+        connector.capture()
+    connector.capture()
+    equal(connector, db, "shop.a", "shop.b", "shop.c")
+    assert scans(connector) == {"shop.a": "SUCCEEDED", "shop.b": "SUCCEEDED"}
+
+
+def test_events_say_that_they_are_of_an_incremental_snapshot(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path)
+    snapshot(connector, "shop.a")
+    connector.capture()
+    (file,) = [f for m in connector.changelog.manifests("test") for f in m.files]
+    events = connector.changelog.read("test", file).to_pylist() if hasattr(connector.changelog, "read") else []
+    for event in events:
+        assert (event["op"], event["source"]["snapshot"], event["before"], event["transaction"]) == (
+            "r", "incremental", None, None,
+        )  # fmt: skip
+
+
+def test_values_that_the_log_does_not_have_are_taken_from_the_chunk(tmp_path: Path, at_read: Any) -> None:
+    db = MemoryDatabase("core-incremental-sparse")
+    db.create_table("shop.a", {"id": "int64!", "n": "int64", "large": "string"}, key=("id",), sparse=("large",))
+    with db.transaction() as t:
+        for i in range(10):
+            t.insert("shop.a", {"id": i, "n": i, "large": f"text {i}"})
+    connector = partial(db, tmp_path)
+
+    def change() -> None:
+        with db.transaction() as t:
+            t.update("shop.a", {"id": 3}, {"n": 33})
+            t.update("shop.a", {"id": 4}, {"large": "other", "n": 44})
+            t.update("shop.a", {"id": 5}, {"id": 50})
+
+    at_read(1, change)
+    snapshot(connector, "shop.a")
+    connector.capture()
+    rows = {row["id"]: row for row in connector.rows("shop.a")}
+    assert rows[3] == {"id": 3, "n": 33, "large": "text 3"}  # the event did not have the text
+    assert rows[4] == {"id": 4, "n": 44, "large": "other"}
+    assert 5 not in rows
+
+
+def test_the_signal_table_is_not_part_of_what_is_captured(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path, table_include_list=r"shop\..*", **FORMS["insert_insert"])
+    snapshot(connector, "shop.a")
+    connector.capture()
+    topics = {f.topic for m in connector.changelog.manifests("test") for f in m.files}
+    schemas = {topic for m in connector.changelog.manifests("test") for topic in m.schemas}
+    assert "test.shop.signals" not in topics | schemas
+    written = {row["type"] for row in db.rows("shop.signals")}
+    assert written == {"snapshot-window-open", "snapshot-window-close"}
+
+
+def test_insert_delete_leaves_nothing_in_the_signal_table(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path, **FORMS["insert_delete"])
+    snapshot(connector, "shop.a")
+    connector.capture()
+    assert db.rows("shop.signals") == []
+    assert connector.replay.advance().operations["r"] == 1000
+
+
+# going on after an end
+
+
+def test_a_run_that_ends_early_is_followed_by_one_that_goes_on_behind_the_last_row(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = partial(db, tmp_path, **form)
+    number = snapshot(connector, "shop.a", "shop.b")
+    read = MemoryChunks.read
+
+    def slow(self: MemoryChunks, *args: Any) -> Any:
+        time.sleep(0.02)
+        return read(self, *args)
+
+    monkeypatch.setattr(MemoryChunks, "read", slow)
+    connector.capture(run_for_s=0.3)
+    state = connector.store.load("test").offset
+    assert state is not None
+    first = state.incremental.scans[0]
+    assert first.after is not None
+    assert fate(connector, number)[0] == "running"
+    connector.capture()
+    connector.replay.advance()
+    equal(connector, db, "shop.a", "shop.b")
+    assert connector.replay.operations["r"] == 2000  # none twice
+    assert fate(connector, number) == ("done", "")
+
+
+def test_a_lost_connection_is_made_again(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], monkeypatch: Any
+) -> None:
+    connector = partial(db, tmp_path, **form)
+    for name in ("read", "write", "remove"):
+        inner, left = getattr(MemoryChunks, name), [3]
+
+        def flaky(self: MemoryChunks, *args: Any, inner: Any = inner, left: list[int] = left) -> Any:
+            left[0] += 1
+            if left[0] % 5 == 0:
+                raise TransientError("gone")
+            return inner(self, *args)
+
+        monkeypatch.setattr(MemoryChunks, name, flaky)
+    number = snapshot(connector, "shop.a")
+    with Busy(db):
+        connector.capture()
+    connector.capture()
+    equal(connector, db, "shop.a")
+    assert fate(connector, number) == ("done", "")
+
+
+# requests
+
+
+def test_pause_keeps_the_place_and_resume_goes_on(db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]) -> None:
+    connector = partial(db, tmp_path, **form)
+    asked = snapshot(connector, "shop.a", "shop.b")
+    paused = send(connector, "pause-snapshot")
+    connector.capture()  # comes to its end: what is paused is not waited for
+    assert fate(connector, paused)[0] == "done"
+    assert connector.replay.advance().operations["r"] == 0
+    send(connector, "resume-snapshot")
+    connector.capture()
+    equal(connector, db, "shop.a", "shop.b")
+    assert fate(connector, asked) == ("done", "")
+    assert [type_ for type_, _ in told(connector, "Incremental Snapshot")] == [
+        "STARTED", "PAUSED", "RESUMED", "TABLE_SCAN_COMPLETED", "TABLE_SCAN_COMPLETED", "COMPLETED",
+    ]  # fmt: skip
+
+
+def test_one_table_of_three_is_stopped(db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]) -> None:
+    connector = partial(db, tmp_path, **form)
+    asked = snapshot(connector, "shop.a", "shop.b", "shop.c")
+    stopped = send(connector, "stop-snapshot", {"type": "INCREMENTAL", "data-collections": ["shop.b"]}, id_="enough")
+    connector.capture()
+    equal(connector, db, "shop.a", "shop.c")
+    assert connector.rows("shop.b") == []
+    assert fate(connector, stopped) == ("done", "stopped shop.b")
+    assert fate(connector, asked) == ("failed", "shop.b stopped by signal enough")
+
+
+def test_a_whole_snapshot_is_stopped(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path)
+    asked = snapshot(connector, "shop.a", "shop.b")
+    send(connector, "stop-snapshot", {"type": "incremental"}, id_="enough")
+    connector.capture()
+    assert fate(connector, asked) == ("failed", "shop.a, shop.b stopped by signal enough")
+    assert ("ABORTED", {"connector_name": "test", "data_collections": "shop.a, shop.b"}) in told(connector)
+    assert connector.replay.advance().operations["r"] == 0
+
+
+def test_two_requests_are_carried_out_one_after_the_other(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
+) -> None:
+    connector = partial(db, tmp_path, **form)
+    first = snapshot(connector, "shop.a", id_="one")
+    second = snapshot(connector, "shop.b", "shop.a", id_="two")
+    with Busy(db):
+        connector.capture()
+    connector.capture()
+    equal(connector, db, "shop.a", "shop.b")
+    assert (fate(connector, first), fate(connector, second)) == (("done", ""), ("done", ""))
+
+
+def test_a_filter_reads_the_rows_that_fulfil_it(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path)
+    conditions = [{"data-collection": "shop.a", "filter": "n < 10"}]
+    snapshot(connector, "shop.a", "shop.b", additional_conditions=conditions)
+    connector.capture()
+    assert [row["id"] for row in connector.rows("shop.a")] == list(range(10))
+    equal(connector, db, "shop.b")
+
+
+def test_a_filter_for_all_tables_is_a_single_text(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path)
+    snapshot(connector, "shop.a", "shop.b", additional_condition="n < 10")
+    connector.capture()
+    assert len(connector.rows("shop.a")) == len(connector.rows("shop.b")) == 10
+
+
+def test_a_filter_that_matches_nothing_reads_nothing(db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]) -> None:
+    connector = partial(db, tmp_path, **form)
+    number = snapshot(connector, "shop.a", additional_condition="n < 0")
+    connector.capture()
+    assert connector.rows("shop.a") == []
+    assert (scans(connector), fate(connector, number)) == ({"shop.a": "EMPTY"}, ("done", ""))
+
+
+def test_a_filter_that_is_bad_sql_fails_its_table_and_no_other(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
+) -> None:
+    connector = partial(db, tmp_path, **form)
+    conditions = [{"data-collection": "shop.a", "filter": "n <> <>"}]
+    number = snapshot(connector, "shop.a", "shop.b", additional_conditions=conditions)
+    connector.capture()
+    state, message = fate(connector, number)
+    assert state == "failed"
+    assert "shop.a: The database does not understand the condition: n <> <>" in message
+    assert scans(connector) == {"shop.a": "SQL_EXCEPTION", "shop.b": "SUCCEEDED"}
+    equal(connector, db, "shop.b")
+    fill(db, "shop.c", range(2000, 2003))
+    assert connector.capture().events == 3  # capture is unharmed
+
+
+@pytest.mark.parametrize(("rows", "status"), [(0, "EMPTY"), (1, "SUCCEEDED"), (50, "SUCCEEDED"), (51, "SUCCEEDED")])
+def test_tables_of_few_rows(tmp_path: Path, form: dict[str, Any], rows: int, status: str) -> None:
+    db = MemoryDatabase(f"core-few-{rows}-{len(form)}")
+    db.create_table("shop.a", COLUMNS, key=("id",))
+    db.create_table("shop.signals", {"id": "string!", "type": "string", "data": "string"}, key=("id",))
+    fill(db, "shop.a", range(rows))
+    connector = partial(db, tmp_path, **form)
+    number = snapshot(connector, "shop.a")
+    connector.capture()
+    equal(connector, db, "shop.a")
+    assert (scans(connector), fate(connector, number)) == ({"shop.a": status}, ("done", ""))
+
+
+def test_a_table_truncated_in_the_middle_stays_empty_but_for_what_comes_later(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+) -> None:
+    connector = partial(db, tmp_path, **form)
+
+    def empty() -> None:
+        db.truncate("shop.a")
+        fill(db, "shop.a", range(500, 520))
+
+    at_read(2, empty)
+    number = snapshot(connector, "shop.a")
+    connector.capture()
+    equal(connector, db, "shop.a")
+    assert len(connector.rows("shop.a")) == 20
+    assert fate(connector, number) == ("done", "")
+
+
+def test_a_column_added_in_the_middle_is_read_with_the_rows_after_it(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+) -> None:
+    connector = partial(db, tmp_path, **form)
+    at_read(3, lambda: db.add_column("shop.a", "late", "int32", 7))
+    number = snapshot(connector, "shop.a")
+    with Busy(db):
+        connector.capture()
+    connector.capture()
+    equal(connector, db, "shop.a")
+    assert fate(connector, number) == ("done", "")
+
+
+def test_a_column_dropped_and_one_renamed_in_the_middle(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+) -> None:
+    connector = partial(db, tmp_path, **form)
+    at_read(2, lambda: db.drop_column("shop.a", "note"))
+    at_read(5, lambda: db.rename_column("shop.a", "n", "number"))
+    snapshot(connector, "shop.a")
+    connector.capture()
+    equal(connector, db, "shop.a")
+
+
+def test_a_table_that_a_statement_changes_beyond_the_log_is_read_whole_in_between(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+) -> None:
+    connector = memory_connector(
+        db,
+        tmp_path,
+        table_include_list="shop.[a-z]",
+        signal_poll_interval_ms=50,
+        incremental_snapshot_chunk_size=50,
+        **form,
+    )
+    connector.capture()
+    at_read(3, lambda: db.change_column("shop.a", "n", "string", str))
+    number = snapshot(connector, "shop.a", "shop.b")
+    connector.capture()
+    connector.capture()
+    equal(connector, db, "shop.a", "shop.b")
+    assert fate(connector, number) == ("done", "")
+
+
+def test_a_table_dropped_in_the_middle_is_given_up_by_name(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+) -> None:
+    connector = partial(db, tmp_path, **form)
+    at_read(2, lambda: db.drop_table("shop.a"))
+    number = snapshot(connector, "shop.a", "shop.b")
+    connector.capture()
+    assert scans(connector) == {"shop.a": "UNKNOWN_SCHEMA", "shop.b": "SUCCEEDED"}
+    state, message = fate(connector, number)
+    assert (state, "there is no table shop.a any more" in message) == ("failed", True)
+
+
+def test_a_table_without_a_key_is_refused_by_name(db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]) -> None:
+    db.create_table("shop.k", COLUMNS)
+    connector = partial(db, tmp_path, **form)
+    number = snapshot(connector, "shop.k", "shop.b")
+    connector.capture()
+    assert scans(connector) == {"shop.k": "NO_PRIMARY_KEY", "shop.b": "SUCCEEDED"}
+    state, message = fate(connector, number)
+    assert state == "failed"
+    assert "message.key.columns=shop.k:<columns>" in message
+
+
+def test_a_key_of_ones_own_and_a_surrogate_key_cut_chunks(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
+) -> None:
+    db.create_table("shop.k", {"id": "int64!", "turn": "int64!", "note": "string"})
+    with db.transaction() as t:
+        for i in range(300):
+            t.insert("shop.k", {"id": i, "turn": i % 3})
+    connector = partial(db, tmp_path, message_key_columns="shop.k:id", **form)
+    number = snapshot(connector, "shop.k", surrogate_key="turn")
+    connector.capture()
+    assert (fate(connector, number), len(connector.rows("shop.k"))) == (("done", ""), 300)
+
+
+def test_a_surrogate_key_that_may_be_null_or_is_missing_is_refused(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path)
+    nullable = snapshot(connector, "shop.a", surrogate_key="n")
+    missing = snapshot(connector, "shop.a", surrogate_key="nix")
+    connector.capture()
+    assert "column n of shop.a may be NULL" in fate(connector, nullable)[1]
+    assert "shop.a has no column nix, the surrogate key" in fate(connector, missing)[1]
+
+
+def test_rows_that_are_gone_disappear_when_a_table_is_replaced(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
+) -> None:
+    connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50, **form)
+    connector.capture()
+    db._rows[db.id("shop.a")] = [
+        row for row in db._rows[db.id("shop.a")] if row["id"] % 2
+    ]  # the log knows nothing of it
+    connector.replay.partial = True  # of rows that are not read again yet, there may be changes
+    number = snapshot(connector, "shop.b", "shop.a", replace=True)
+    with Busy(db, "shop.b"):
+        connector.capture()
+    connector.capture()
+    equal(connector, db, "shop.a", "shop.b", "shop.c")
+    assert fate(connector, number) == ("done", "")
+
+
+# answers
+
+
+@pytest.mark.parametrize(
+    ("type_", "data", "said"),
+    [
+        ("execute-snapshot", {"data-collections": ["shop.orders"]}, "no captured table is called shop.orders"),
+        ("execute-snapshot", {"data-collections": ["shop.aa"]}, "did you mean shop.a?"),
+        ("execute-snapshot", {"data-collections": ["shop.signals2"]}, "captured are shop.a, shop.b, shop.c"),
+        ("execute-snapshot", "{not json", "its data is not JSON"),
+        ("execute-snapshot", {"data-collections": ["shop.a"], "type": "sideways"}, "valid values are"),
+        ("execute-snapshot", "x" * ((1 << 20) + 1), "1,048,577 characters"),
+        ("stop-snapshot", {"data-collections": ["shop.a"]}, "missing"),
+        ("exekute-snapshot", {}, "did you mean execute-snapshot?"),
+        ("log", {}, "message"),
+    ],
+)
+def test_a_signal_that_cannot_be_carried_out_is_answered_and_harms_nothing(
+    db: MemoryDatabase, tmp_path: Path, type_: str, data: Any, said: str
+) -> None:
+    connector = partial(db, tmp_path)
+    number = send(connector, type_, data, id_="wrong")
+    fill(db, "shop.a", range(5000, 5003))
+    assert connector.capture().events == 3
+    state, message = fate(connector, number)
+    assert state == "refused"
+    assert said in message
+    ((kind, told_data),) = told(connector, "Signal")
+    assert kind == "REFUSED"
+    assert "wrong" in told_data["message"]
+
+
+def test_an_empty_list_of_tables_is_no_action(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path)
+    number = snapshot(connector)
+    connector.capture()
+    assert fate(connector, number) == ("done", "it names no table: nothing to do")
+
+
+def test_a_table_that_is_unknown_among_others_fails_the_request_but_not_the_others(
+    db: MemoryDatabase, tmp_path: Path
+) -> None:
+    connector = partial(db, tmp_path)
+    number = snapshot(connector, "shop.a", "shop.nix")
+    connector.capture()
+    equal(connector, db, "shop.a")
+    state, message = fate(connector, number)
+    assert (state, "shop.nix" in message) == ("failed", True)
+
+
+def test_a_log_signal_tells_the_position(db: MemoryDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    connector = partial(db, tmp_path)
+    number = send(connector, "log", {"message": "now at {}"})
+    with caplog.at_level("INFO"):
+        connector.capture()
+    assert "now at entry 7" in caplog.text
+    assert fate(connector, number) == ("done", "now at entry 7")
+
+
+def test_a_signal_row_is_taken_from_the_log_once(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path, **FORMS["insert_insert"])
+    with db.transaction() as t:
+        t.insert(
+            "shop.signals", {"id": "row-1", "type": "execute-snapshot", "data": '{"data-collections": ["shop.a"]}'}
+        )
+    connector.capture()
+    connector.capture()
+    equal(connector, db, "shop.a")
+    (signal,) = connector.store.signals_of("test", limit=10)
+    assert (signal["id"], signal["channel"], signal["state"]) == ("row-1", "source", "done")
+    assert connector.replay.operations["r"] == 1000
+
+
+def test_a_channel_that_is_not_enabled_is_refused(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path, signal_enabled_channels="source")
+    number = snapshot(connector, "shop.a")
+    connector.capture()
+    assert fate(connector, number) == ("refused", "the channel airflow is not among signal.enabled.channels")
+
+
+def test_the_position_is_set_by_a_signal(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path)
+    fill(db, "shop.a", range(5000, 5003))  # skipped
+    fill(db, "shop.b", range(5000, 5003))
+    number = send(connector, "set-memory-position", {"entry": 8})
+    connector.capture()
+    assert connector.rows("shop.a") == []
+    assert len(connector.rows("shop.b")) == 3
+    assert fate(connector, number) == ("done", "goes on from entry 8 instead of entry 7")
+    wrong = send(connector, "set-memory-position", {"entry": 800})
+    connector.capture()
+    assert fate(connector, wrong)[0] == "refused"
+
+
+# whole tables at run time
+
+
+def test_a_blocking_snapshot_reads_whole_tables_and_goes_on(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path)
+    number = snapshot(connector, "shop.a", "shop.b", type="blocking")
+    with Busy(db):
+        connector.capture()
+    connector.capture()
+    equal(connector, db, "shop.a", "shop.b")
+    assert fate(connector, number) == ("done", "read shop.a, shop.b")
+    kinds = [type_ for type_, _ in told(connector, "Blocking Snapshot")]
+    assert kinds == ["STARTED", "TABLE_SCAN_COMPLETED", "TABLE_SCAN_COMPLETED", "COMPLETED"]
+
+
+def test_a_blocking_snapshot_with_a_select_leaves_other_rows_as_they_are(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50)
+    connector.capture()
+    db._rows[db.id("shop.a")] = [{**row, "note": "changed"} for row in db._rows[db.id("shop.a")]]  # unlogged
+    snapshot(
+        connector, "shop.a", type="blocking", additional_conditions=[{"data-collection": "shop.a", "filter": "id < 5"}]
+    )
+    connector.capture()
+    topics = [f.counts for m in connector.changelog.manifests("test") for f in m.files if f.topic == "test.shop.a"]
+    assert topics[-1] == {"r": 5}
+
+
+def test_a_blocking_snapshot_that_fails_leaves_no_gap(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path)
+    number = snapshot(
+        connector,
+        "shop.a",
+        type="blocking",
+        additional_conditions=[{"data-collection": "shop.a", "filter": "id is bad"}],
+    )
+    fill(db, "shop.b", range(5000, 5003))
+    connector.capture()
+    state, message = fate(connector, number)
+    assert (state, "id is bad" in message) == ("failed", True)
+    assert len(connector.rows("shop.b")) == 3
+    fill(db, "shop.b", range(6000, 6003))
+    connector.capture()
+    assert len(connector.rows("shop.b")) == 6
+
+
+def test_a_blocking_snapshot_cancels_chunks_that_are_older_than_it(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+) -> None:
+    connector = memory_connector(
+        db,
+        tmp_path,
+        table_include_list="shop.[a-z]",
+        signal_poll_interval_ms=50,
+        incremental_snapshot_chunk_size=50,
+        **form,
+    )
+    connector.capture()
+    at_read(3, lambda: snapshot(connector, "shop.a", type="blocking", id_="whole"))
+    snapshot(connector, "shop.a")
+    with Busy(db):
+        connector.capture()
+    connector.capture()
+    equal(connector, db, "shop.a", "shop.b", "shop.c")
+
+
+# the connector's life
+
+
+def test_a_paused_connector_ends_within_seconds_and_starts_no_more(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path)
+    timer = threading.Timer(0.3, lambda: connector.store.set_control("test", Wanted.PAUSED, "ann", "maintenance"))
+    timer.start()
+    began = time.monotonic()
+    connector.capture(run_for_s=30)
+    assert time.monotonic() - began < 5
+    with pytest.raises(ConnectorHalted, match=r"paused since .*, by ann: maintenance"):
+        connector.capture()
+    connector.store.set_control("test", Wanted.RUNNING, "ann", "")
+    fill(db, "shop.b", range(5000, 5003))
+    assert connector.capture().events == 3
+
+
+def test_a_lost_position_is_repaired_beside_the_stream(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
+) -> None:
+    connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50, **form)
+    connector.capture()
+    connector.replay.partial = True
+    with db.transaction() as t:
+        t.delete("shop.a", {"id": 1})
+        t.update("shop.b", {"id": 2}, {"n": -2})
+    db.purge()
+    fill(db, "shop.c", range(5000, 5003))
+    connector.capture({"position.lost.mode": "incremental"})
+    equal(connector, db, "shop.a", "shop.b", "shop.c")
+    (signal,) = connector.store.signals_of("test", limit=10)
+    assert (signal["channel"], signal["state"]) == ("repair", "done")
+    assert connector.store.load("test").offset.incremental.scans == []  # type: ignore[union-attr]

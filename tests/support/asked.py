@@ -1,0 +1,43 @@
+"""Asking a connector for snapshots, and looking at what became of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from airflow_provider_cdc.core.signals import SentSignal
+from tests.support.connectors import Connector
+
+
+def send(connector: Connector, type_: str, data: Any = None, *, id_: str = "ask", channel: str = "airflow") -> int:
+    """Send a signal; returns its number."""
+    text = data if data is None or isinstance(data, str) else json.dumps(data)
+    return connector.store.send(connector.name, SentSignal(id_, type_, text, channel))
+
+
+def snapshot(connector: Connector, *tables: str, id_: str = "ask", **more: Any) -> int:
+    """Send ``execute-snapshot``; keywords with underscores for hyphens."""
+    data = {"data-collections": list(tables)} | {name.replace("_", "-"): value for name, value in more.items()}
+    return send(connector, "execute-snapshot", data, id_=id_)
+
+
+def fate(connector: Connector, number: int) -> tuple[str, str]:
+    """State and message of a signal."""
+    found = connector.store.signals_of(connector.name, limit=1, number=number)[0]
+    return found["state"], found["message"] or ""
+
+
+def told(connector: Connector, kind: str | None = None) -> list[tuple[str, dict[str, str]]]:
+    """Types and data of the notifications, oldest first; without progress."""
+    found = connector.store.notifications(connector.name, after=0, limit=10_000)
+    return [
+        (n["type"], n["additional_data"])
+        for n in found
+        if kind in (None, n["aggregate_type"]) and n["type"] != "IN_PROGRESS"
+    ]
+
+
+def scans(connector: Connector) -> dict[str, str]:
+    """Table → how its scan has ended, of incremental snapshots."""
+    ended = [data for type_, data in told(connector, "Incremental Snapshot") if type_ == "TABLE_SCAN_COMPLETED"]
+    return {data["scanned_collection"]: data["status"] for data in ended}

@@ -1,0 +1,37 @@
+"""For tests of triggers: as a triggerer makes and runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.support.face import Shop
+
+
+def revived(trigger: Any) -> Any:
+    """The trigger that another triggerer makes from what was serialized."""
+    path, arguments = trigger.serialize()
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)(**json.loads(json.dumps(arguments)))
+
+
+async def first(trigger: Any, *, within: float = 20) -> Any:
+    """The first event, ``None`` when there is none in time."""
+    events = trigger.run()
+    try:
+        return (await asyncio.wait_for(anext(events), within)).payload
+    except TimeoutError:
+        return None
+    finally:
+        await events.aclose()
+
+
+def report(shop: Shop, last: int, lagging: dict[str, int] | None = None, failed: dict[str, str] | None = None) -> None:
+    """What ``spark_jobs.apply_changes`` writes beside the change log at the end of a run; a stand-in for it."""
+    folder = Path(shop.definition.changelog) / "shop" / "applied"
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {"target": "delta", "last_batch": last, "lagging": lagging or {}, "failed": failed or {}, "seconds": 1}
+    (folder / "delta.json").write_text(json.dumps(document))
