@@ -68,6 +68,11 @@ class ChangeLog:
             self.storage.delete(self.storage.path(*folder, name))
         return len(garbage)
 
+    def delete(self, connector: str) -> None:
+        """Delete everything of a connector; manifests first, as nothing reads files that none of them names."""
+        for folder in (("manifests",), ()):
+            self.storage.delete_folder(self.storage.path(connector, *folder))
+
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def connectors(self) -> list[str]:

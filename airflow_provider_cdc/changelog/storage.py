@@ -134,6 +134,12 @@ class Storage:
         with self._errors(path), contextlib.suppress(FileNotFoundError):
             self._fs.rm_file(path)
 
+    def delete_folder(self, path: str) -> None:
+        """Delete a folder with all that is in it; it may be gone already."""
+        with self._errors(path), contextlib.suppress(FileNotFoundError):
+            self._fs.invalidate_cache(path)
+            self._fs.rm(path, recursive=True)
+
     @contextlib.contextmanager
     def _errors(self, path: str, *, absent: bool = False) -> Iterator[None]:
         """Errors of the filesystem, in the words of this project. ``FileExistsError`` passes.

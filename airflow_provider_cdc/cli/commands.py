@@ -1,19 +1,15 @@
-"""What the commands under ``airflow cdc`` do."""
+"""The commands ``setup``, ``check`` and ``events``."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import functools
 import json
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from airflow.utils.cli import suppress_logs_and_warning
-
+from airflow_provider_cdc.cli.common import POLL_S, command, open_store, print_json
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks import overview
 from airflow_provider_cdc.hooks.connector import ConnectorAccess, storage_options
@@ -25,32 +21,9 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.debezium import Renderer
     from airflow_provider_cdc.changelog.log import ChangeLog
     from airflow_provider_cdc.core.source import Finding
-    from airflow_provider_cdc.state.store import StateStore
-
-_POLL_S = 1.0
-Command = Callable[[argparse.Namespace], None]
 
 
-def _command(function: Command) -> Command:
-    """Errors of ours end a command with a text instead of a traceback; logs do not mix with output."""
-
-    @functools.wraps(function)
-    def run(args: argparse.Namespace) -> None:
-        # as Airflow's own commands that look up connections do: read them from the metadata DB
-        os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
-        try:
-            function(args)
-        except CdcError as e:
-            raise SystemExit(f"{e}") from None
-        except BrokenPipeError:  # whoever read the output has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        except KeyboardInterrupt:
-            raise SystemExit(130) from None
-
-    return suppress_logs_and_warning(run)
-
-
-@_command
+@command
 def setup(args: argparse.Namespace) -> None:
     """Make the connection to the state tables."""
     from airflow import settings
@@ -90,13 +63,13 @@ def setup(args: argparse.Namespace) -> None:
         raise SystemExit(1)
 
 
-@_command
+@command
 def check(args: argparse.Namespace) -> None:
     """Ask the source about its prerequisites, and where the connector stands in its log."""
     access: ConnectorAccess | None = None
     where: dict[str, Any] = {}
     if args.connector is not None and args.conn_id is None:
-        with _store(args) as store:
+        with open_store(args) as store:
             access = overview.access_of(overview.find(store, args.connector), args.state_conn_id)
     if access is None and args.conn_id is None:
         raise ConfigError(
@@ -109,7 +82,7 @@ def check(args: argparse.Namespace) -> None:
     ready = not any(f.fatal for f in findings)
     if args.output == "json":
         found = [{"what": f.what, "fix": f.fix, "fatal": f.fatal} for f in findings]
-        _print_json({"ready": ready, "findings": found, **where})
+        print_json({"ready": ready, "findings": found, **where})
     else:
         for line in _told(findings, where):
             print(line)
@@ -139,73 +112,7 @@ def _told(findings: list[Finding], where: dict[str, Any]) -> Iterator[str]:
         yield f"Something is to be captured: {where['waiting']}." if where["waiting"] else "Everything is captured."
 
 
-@_command
-def connectors(args: argparse.Namespace) -> None:
-    """One line for each connector."""
-    with _store(args) as store:
-        rows = store.connectors()
-    if args.output == "json":
-        _print_json([overview.summary(row) for row in rows])
-        return
-    _print_table(
-        ("connector", "source", "batch", "seq", "offset moved", "pending tables", "captured by", "change log"),
-        [
-            (
-                s["connector"], s["source"] or "", s["batch"], f"{s['seq']:,}", overview.age(row["updated_at"]),
-                len(s["pending_tables"]) or "", s["captured_by"] or "", s["changelog"] or "",
-            )
-            for row in rows
-            for s in [overview.summary(row)]
-        ],
-        "No connector has run yet.",
-    )  # fmt: skip
-
-
-@_command
-def offsets(args: argparse.Namespace) -> None:
-    """Offsets in full."""
-    with _store(args) as store:
-        rows = [overview.find(store, args.connector)] if args.connector else store.connectors()
-    if args.output == "json":
-        _print_json([{"connector": r["connector"], **(r["offset"] or {})} for r in rows])
-        return
-    _print_table(
-        ("connector", "position", "seq", "batch", "offset moved", "pending tables"),
-        [
-            (
-                s["connector"], overview.position_text(s["position"]), f"{s['seq']:,}", s["batch"],
-                overview.age(row["updated_at"]), ", ".join(s["pending_tables"]),
-            )
-            for row in rows
-            for s in [overview.summary(row)]
-        ],
-        "No connector has run yet.",
-    )  # fmt: skip
-
-
-@_command
-def batches(args: argparse.Namespace) -> None:
-    """Batches, newest first."""
-    with _store(args) as store:
-        overview.find(store, args.connector)
-        rows = store.batches(args.connector, limit=args.limit)
-    if args.output == "json":
-        _print_json([{**row, "created_at": row["created_at"].isoformat()} for row in rows])
-        return
-    _print_table(
-        ("batch", "committed", "events", "bytes", "seq", "topics", "position"),
-        [
-            (
-                row["batch"], row["created_at"].isoformat(timespec="seconds"), f"{row['events']:,}", f"{row['bytes']:,}",
-                f"{row['first_seq']:,} to {row['last_seq']:,}", len(row["topics"]), overview.position_text(row["position"]),
-            )
-            for row in rows
-        ],
-        f"Connector {args.connector} has no batch yet.",
-    )  # fmt: skip
-
-
-@_command
+@command
 def events(args: argparse.Namespace) -> None:
     """The change log as Debezium JSON."""
     import orjson
@@ -244,7 +151,7 @@ def _manifests(changelog: ChangeLog, connector: str, first: int, *, follow: bool
             yield manifest
         if not follow:
             return
-        time.sleep(_POLL_S)
+        time.sleep(POLL_S)
 
 
 def _changelog(args: argparse.Namespace) -> tuple[ChangeLog, str | None]:
@@ -261,7 +168,7 @@ def _changelog(args: argparse.Namespace) -> tuple[ChangeLog, str | None]:
                 where=f"{args.changelog}: {', '.join(names) or 'empty'}",
             )
         return changelog, None
-    with _store(args) as store:
+    with open_store(args) as store:
         access = overview.access_of(overview.find(store, args.connector), args.state_conn_id)
     if access is None:
         raise CdcError(
@@ -269,27 +176,3 @@ def _changelog(args: argparse.Namespace) -> tuple[ChangeLog, str | None]:
             remedy=f"airflow cdc events {args.connector} --changelog <folder or prefix>",
         )
     return access.changelog(), access.definition.source
-
-
-@contextlib.contextmanager
-def _store(args: argparse.Namespace) -> Iterator[StateStore]:
-    store = CdcStateHook(args.state_conn_id).get_conn(patience_s=5)
-    try:
-        store.verify()
-        yield store
-    finally:
-        store.close()
-
-
-def _print_json(document: Any) -> None:
-    print(json.dumps(document, indent=2, default=str))
-
-
-def _print_table(columns: tuple[str, ...], rows: list[tuple[Any, ...]], nothing: str) -> None:
-    from airflow.cli.simple_table import AirflowConsole
-
-    if not rows:
-        print(nothing)
-        return
-    data = [dict(zip(columns, map(str, row), strict=True)) for row in rows]
-    AirflowConsole().print_as_table(data)

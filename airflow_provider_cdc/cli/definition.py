@@ -17,6 +17,10 @@ _STATE = _arg(
     "--state-conn-id", default="cdc_state_default", help="connection to the state tables (default: %(default)s)"
 )
 _OUTPUT = _arg("-o", "--output", choices=("table", "json"), default="table", help="form of the output (default: table)")
+_LIMIT = _arg("--limit", type=int, default=20, help="how many, newest first (default: %(default)s)")
+_WAIT = _arg("--wait", action="store_true", help="wait until it is over; exit status 0 done, 1 not done")
+_DRY = _arg("--dry-run", action="store_true", help="only tell what it would do; without --confirm this is the default")
+_CONFIRM = _arg("--confirm", metavar="NAME", help="carry it out; NAME is the connector's name")
 _CHANGELOG = _arg(
     "--changelog",
     metavar="URL",
@@ -26,17 +30,16 @@ _CHANGELOG = _arg(
 
 def commands() -> list[GroupCommand]:
     """What Airflow adds to its command line."""
-    return [
-        GroupCommand(
-            name="cdc",
-            help="Change data capture: connectors, their offsets, batches and change events",
-            subcommands=[_setup(), _check(), *_lists(), _events()],
-        )
-    ]
+    commands = [_setup(), _check(), *_lists(), _events(), *_steering(), _delete(), _offset(), _gap(), *_signals()]
+    help_ = "Change data capture: connectors, their life, their offsets, batches, signals and change events"
+    return [GroupCommand(name="cdc", help=help_, subcommands=commands)]
 
 
-def _command(name: str, help_: str, *args: Arg, description: str | None = None) -> ActionCommand:
-    func = lazy_load_command(f"airflow_provider_cdc.cli.commands.{name}")
+def _command(
+    name: str, help_: str, *args: Arg, description: str | None = None, where: str | None = None
+) -> ActionCommand:
+    """:param where: module and function, where they are not ``commands`` and the name"""
+    func = lazy_load_command(f"airflow_provider_cdc.cli.{where or f'commands.{name}'}")
     return ActionCommand(name=name, help=help_, description=description, func=func, args=(*args, ARG_VERBOSE))
 
 
@@ -64,11 +67,12 @@ def _check() -> ActionCommand:
 
 
 def _lists() -> list[ActionCommand]:
-    limit = _arg("--limit", type=int, default=20, help="how many, newest first (default: %(default)s)")
     return [
-        _command("connectors", "List connectors and how they stand", _STATE, _OUTPUT),
-        _command("offsets", "Show the offsets in full", _SOME_CONNECTOR, _STATE, _OUTPUT),
-        _command("batches", "List the batches of a connector", _CONNECTOR, limit, _STATE, _OUTPUT),
+        _command("connectors", "List connectors and how they stand", _STATE, _OUTPUT, where="lists.connectors"),
+        _command("offsets", "Show the offsets in full", _SOME_CONNECTOR, _STATE, _OUTPUT, where="lists.offsets"),
+        _command(
+            "batches", "List the batches of a connector", _CONNECTOR, _LIMIT, _STATE, _OUTPUT, where="lists.batches"
+        ),
     ]
 
 
@@ -95,3 +99,124 @@ def _events() -> ActionCommand:
         _STATE,
         description="Records have topic, key, value and headers; a delete is followed by its tombstone, whose value is null.",
     )
+
+
+def _steering() -> list[ActionCommand]:
+    reason = _arg("--reason", default="", help="shown to people who wonder")
+    wait = _arg("--wait", action="store_true", help="wait until the run that is alive has ended")
+    return [
+        _command(
+            "status", "Show how a connector stands: state, offset, last error, what is under way", _CONNECTOR, _STATE,
+            _OUTPUT, where="lifecycle.status", description="Exit status: 0, or 1 when the last run failed.",
+        ),
+        _command(
+            "pause", "Have a connector pause: its run ends within seconds, new ones are skipped", _CONNECTOR, reason, wait,
+            _STATE, where="lifecycle.pause",
+        ),
+        _command("resume", "Let a connector go on", _CONNECTOR, reason, _STATE, where="lifecycle.resume"),
+        _command(
+            "stop", "Have a connector stop for good, until it is resumed", _CONNECTOR, reason, wait, _STATE,
+            where="lifecycle.stop",
+        ),
+        _command(
+            "restart", "Have the run that is alive end, so that another one begins", _CONNECTOR, reason, _STATE,
+            where="lifecycle.restart",
+        ),
+    ]  # fmt: skip
+
+
+def _delete() -> ActionCommand:
+    return _command(
+        "delete",
+        "Delete what is kept of a connector",
+        _CONNECTOR,
+        _arg("--yes-delete", metavar="NAME", help="carry it out; NAME is the connector's name"),
+        _arg("--with-changelog", action="store_true", help="delete its change log too"),
+        _STATE,
+        where="lifecycle.delete",
+        description="Tables that were written from it are not touched. Without --yes-delete nothing is deleted.",
+    )
+
+
+def _offset() -> GroupCommand:
+    change = (_CONFIRM, _DRY, _STATE)
+    return GroupCommand(
+        name="offset",
+        help="Show, move, forget and restore the offset of a connector",
+        subcommands=[
+            _command("show", "Show the offset as it is stored", _CONNECTOR, _STATE, where="lifecycle.offset_show"),
+            _command(
+                "history", "List the offsets that a connector has had", _CONNECTOR, _LIMIT, _STATE, _OUTPUT,
+                where="lifecycle.offset_history",
+            ),
+            _command(
+                "set", "Go on from another place of the log",
+                _arg("--to", metavar="JSON", required=True, help="position, as 'offset show' has it"), _CONNECTOR, *change,
+                where="lifecycle.offset_set", description=_TELLS,
+            ),
+            _command(
+                "reset", "Forget the position: the next run reads all tables again", _CONNECTOR, *change,
+                where="lifecycle.offset_reset", description=_TELLS,
+            ),
+            _command(
+                "restore", "Go back to an offset that the connector has had",
+                _arg("version", type=int, help="as 'offset history' has it"), _CONNECTOR, *change,
+                where="lifecycle.offset_restore", description=_TELLS,
+            ),
+        ],
+    )  # fmt: skip
+
+
+_TELLS = "Tells what would be skipped or repeated. Only with --confirm and the connector's name it is done."
+
+
+def _gap() -> ActionCommand:
+    return _command(
+        "gap",
+        "Ask whether the source's log still holds a connector's position, and repair it if not",
+        _CONNECTOR,
+        _arg(
+            "--repair",
+            choices=("snapshot", "incremental", "skip"),
+            help="read all tables again first; or beside the stream; or accept the loss",
+        ),
+        _CONFIRM,
+        _DRY,
+        _STATE,
+        _OUTPUT,
+        where="lifecycle.gap",
+        description="Exit status: 0 no gap, or repaired; 1 there is a gap. With --repair, only --confirm carries it out.",
+    )
+
+
+def _signals() -> list[ActionCommand]:
+    id_ = _arg("--id", help="what the signal is called; by default a random one")
+    return [
+        _command(
+            "signal", "Send a signal to a connector", _CONNECTOR,
+            _arg("type", help="execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot, log, …"),
+            _arg("--data", metavar="JSON", help="what the signal says; @FILE reads it from a file"), id_, _WAIT, _STATE,
+            where="signals.signal",
+        ),
+        _command(
+            "snapshot", "Have tables read again beside the running capture", _CONNECTOR,
+            _arg("table", nargs="+", help="<database>.<table>, or a regular expression"),
+            _arg("--type", choices=("incremental", "blocking"), default="incremental", help="(default: %(default)s)"),
+            _arg(
+                "--filter", action="append", metavar="TABLE=SQL",
+                help="read only some rows: a condition (incremental), or a SELECT (blocking); may be repeated",
+            ),
+            _arg("--surrogate-key", metavar="COLUMN", help="column to cut chunks by, in place of the key"),
+            _arg("--replace", action="store_true", help="empty the tables in the targets first, so that rows that are gone disappear"),
+            id_, _WAIT, _STATE, where="signals.snapshot",
+        ),
+        _command(
+            "signals", "List the signals of a connector and what became of them", _CONNECTOR, _LIMIT,
+            _arg("--number", type=int, help="only this one"), _STATE, _OUTPUT, where="signals.signals",
+        ),
+        _command(
+            "notifications", "Print what a connector has told of its snapshots and signals", _CONNECTOR, _LIMIT,
+            _arg("--follow", "-f", action="store_true", help="go on with new ones until interrupted"), _STATE, _OUTPUT,
+            where="signals.notifications", description="With -o json, one object per line.",
+        ),
+    ]  # fmt: skip

@@ -7,12 +7,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.standing import state_of
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.hooks.wording import progress_text
 from airflow_provider_cdc.runtime import ConnectorDefinition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.core.standing import Status
     from airflow_provider_cdc.state.store import StateStore
 
 
@@ -80,10 +85,51 @@ def summary(row: dict[str, Any]) -> dict[str, Any]:
         "batch": row["batch"] or 0,
         "pending_tables": sorted(offset.get("snapshot", {}).get("pending", {})),
         "moved_at": None if moved is None else moved.isoformat(timespec="seconds"),
+        "state": state_of(row)[0].value,
         "captured_by": row["owner"],
         "lease_s": round(row["lease_s"], 1),
         "changelog": row["changelog"],
     }
+
+
+def state_text(status: Status) -> str:
+    """The state of a connector in a line.
+
+    >>> state_text(status)
+    'paused for 2 min, by ada: upgrade of the database'
+    """
+    text: str = status.state.value
+    if status.since is not None:
+        text += f" for {age(status.since).removesuffix(' ago')}"
+    if status.owner is not None:
+        text += f", by {status.owner}"
+    if status.wanted != "running":
+        asked = f"by {status.asked_by}" + (f": {status.reason}" if status.reason else "")
+        text += f", {asked}" if status.owner is None else f"; to be {status.wanted.value}, {asked}"
+    return text
+
+
+def status_lines(status: Status) -> Iterator[str]:
+    """How a connector stands, for people."""
+    yield f"{status.connector} ({status.source or 'of unknown source'}): {state_text(status)}"
+    moved = f"offset moved {age(status.moved_at)}"
+    yield f"  Position:   {position_text(status.position)}; batch {status.batch}, seq {status.seq:,}; {moved}"
+    if status.run_ended_at is not None:
+        yield f"  Last run:   ended {age(status.run_ended_at)}"
+    if status.last_error is not None:
+        first, *more = status.last_error.splitlines() or [""]
+        yield f"  Last error: {age(status.last_error_at)}: {first}"
+        yield from (f"              {line}" for line in more)
+    if status.pending:
+        yield f"  To be read: {', '.join(status.pending)}"
+    if status.waiting:
+        yield f"  Read ahead: {', '.join(status.waiting)}"
+    if status.scans:
+        scans = ", ".join(f"{table} ({rows:,} rows so far)" for table, rows in status.scans.items())
+        yield f"  Incremental snapshot{' (paused)' if status.scans_paused else ''}: {scans}"
+    for signal in status.signals:
+        parts = (signal["state"], signal["message"], progress_text(signal["progress"]))
+        yield f"  Signal {signal['number']}: {signal['type']} (id {signal['id']}), {', '.join(filter(None, parts))}"
 
 
 def applied(changelog: ChangeLog, connector: str) -> list[dict[str, Any]]:

@@ -191,3 +191,16 @@ def test_a_data_file_that_is_missing_or_of_another_size_is_damage(
     with pytest.raises(ChangeLogDamaged, match=what) as caught:
         changelog.open("c", m.files[0])
     assert (caught.value.where or "").endswith(m.files[0].path)
+
+
+def test_deleting_a_connector_leaves_nothing_of_it_and_everything_of_the_others(changelog: ChangeLog) -> None:
+    for name in ("c", "d"):
+        for path in (("manifests", "1.json"), ("data", "1", "f.parquet"), ("applied", "x.json")):
+            changelog.storage.replace(changelog.storage.path(name, *path), b"x")
+    changelog.delete("c")
+    changelog.delete("c")
+    changelog.delete("never")
+    assert changelog.connectors() == ["d"]
+    for path in (("manifests", "1.json"), ("data", "1", "f.parquet"), ("applied", "x.json")):
+        assert changelog.storage.read(changelog.storage.path("c", *path)) is None
+        assert changelog.storage.read(changelog.storage.path("d", *path)) == b"x"

@@ -2,55 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.cli.definition import commands
-from airflow_provider_cdc.operators.capture import CaptureOperator
-from tests.support.face import Shop, context, make_shop
-
-
-@pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
-    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")  # commands set it; it is put back afterwards
-    shop = make_shop(monkeypatch, tmp_path, "cli")
-    yield shop
-    shop.store.close()
-
-
-def capture(shop: Shop) -> None:
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
-
-
-def run(*line: str) -> None:
-    """``run("offsets", "shop")`` is ``airflow cdc offsets shop``."""
-    parser = argparse.ArgumentParser()
-    below = parser.add_subparsers(dest="command")
-    (group,) = commands()
-    for command in group.subcommands:
-        own = below.add_parser(command.name)
-        for argument in command.args:
-            argument.add_to_parser(own)
-        own.set_defaults(func=command.func)
-    args = parser.parse_args(line)
-    args.func(args)
+from tests.cli.conftest import capture, clean, run
+from tests.support.face import Shop
 
 
 def records(text: str) -> list[dict[str, Any]]:
     """The records among the lines: captures of this process log to the same place. A process of its own prints only records."""
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-
-
-def clean(captured: Any) -> None:
-    """Forget what captures have logged."""
-    captured.readouterr()
 
 
 def test_connectors_that_never_ran_are_not_invented(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:

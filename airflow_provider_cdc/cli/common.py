@@ -1,0 +1,83 @@
+"""What the commands have in common: errors, the state tables, output."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import getpass
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.utils.cli import suppress_logs_and_warning
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.hooks.state import CdcStateHook
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.state.store import StateStore
+
+POLL_S = 1.0
+Command = Callable[[argparse.Namespace], None]
+
+
+def command(function: Command) -> Command:
+    """Errors of ours end a command with a text instead of a traceback; logs do not mix with output."""
+
+    @functools.wraps(function)
+    def run(args: argparse.Namespace) -> None:
+        # as Airflow's own commands that look up connections do: read them from the metadata DB
+        os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
+        try:
+            function(args)
+        except CdcError as e:
+            raise SystemExit(f"{e}") from None
+        except BrokenPipeError:  # whoever read the output has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
+
+    return suppress_logs_and_warning(run)
+
+
+@contextlib.contextmanager
+def open_store(args: argparse.Namespace) -> Iterator[StateStore]:
+    """The state tables that the command line names."""
+    with CdcStateHook(args.state_conn_id).opened(patience_s=5) as store:
+        yield store
+
+
+def print_json(document: Any) -> None:
+    """A document for programs; moments are written as ISO 8601 has them."""
+    print(json.dumps(document, indent=2, default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def print_table(columns: tuple[str, ...], rows: list[tuple[Any, ...]], nothing: str) -> None:
+    """A table for people.
+
+    :param nothing: what to say when it has no row
+    """
+    from airflow.cli.simple_table import AirflowConsole
+
+    if not rows:
+        print(nothing)
+        return
+    data = [dict(zip(columns, map(str, row), strict=True)) for row in rows]
+    AirflowConsole().print_as_table(data)
+
+
+def who() -> str:
+    """The person at the command line, for those who wonder later."""
+    try:
+        return f"{getpass.getuser()} on {socket.gethostname()}"
+    except (OSError, KeyError):  # a container without a name for the user
+        return f"somebody on {socket.gethostname()}"

@@ -1,0 +1,264 @@
+"""Commands that steer a connector: ``status``, ``pause``, ``resume``, ``stop``, ``restart``, ``delete``, ``offset``, ``gap``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.cli.common import POLL_S, command, open_store, print_json, print_table, who
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.hooks import overview
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.offset_plan import OffsetPlan
+
+
+@command
+def status(args: argparse.Namespace) -> None:
+    """How a connector stands."""
+    with _steering(args) as lifecycle:
+        found = lifecycle.status()
+    if args.output == "json":
+        print_json(found.document())
+    else:
+        for line in overview.status_lines(found):
+            print(line)
+    if found.state == "failed":
+        raise SystemExit(1)
+
+
+@command
+def pause(args: argparse.Namespace) -> None:
+    """Have a connector pause."""
+    with _steering(args) as lifecycle:
+        lifecycle.pause(who(), args.reason)
+        _asked(args, lifecycle, f"airflow cdc resume {args.connector}")
+
+
+@command
+def stop(args: argparse.Namespace) -> None:
+    """Have a connector stop."""
+    with _steering(args) as lifecycle:
+        lifecycle.stop(who(), args.reason)
+        _asked(args, lifecycle, f"airflow cdc resume {args.connector}")
+
+
+@command
+def resume(args: argparse.Namespace) -> None:
+    """Let a connector go on."""
+    with _steering(args) as lifecycle:
+        lifecycle.resume(who(), args.reason)
+        print(f"Connector {args.connector} goes on with its next run.")
+
+
+@command
+def restart(args: argparse.Namespace) -> None:
+    """Have the run that is alive end, so that another one begins."""
+    with _steering(args) as lifecycle:
+        control = lifecycle.restart(who(), args.reason)
+        owner = lifecycle.status().owner
+    print(
+        f"The run {owner} ends at the next transaction."
+        if owner
+        else "No run is alive; the next one begins anew anyway."
+    )
+    if control.wanted != "running":
+        print(f"The connector stays {control.wanted}: airflow cdc resume {args.connector}")
+
+
+@command
+def delete(args: argparse.Namespace) -> None:
+    """Delete a connector."""
+    with open_store(args) as store:
+        row = overview.find(store, args.connector)
+    too = "its change log with all batches" if args.with_changelog else None
+    print(
+        f"State of {args.connector}: offset, history, schema history, signals, notifications, {row['batch'] or 0} batches."
+    )
+    if too:
+        print(f"Change log: {row['changelog'] or 'it is not recorded where it is'}, everything of {args.connector}.")
+    print(
+        "Tables that were written from it are not touched; they remember the last batch they have, so give a new connector a new name."
+    )
+    if args.yes_delete is None:
+        raise SystemExit(f"Nothing was deleted. To delete it: add --yes-delete {args.connector}")
+    with _steering(args, changelog=args.with_changelog) as lifecycle:
+        lifecycle.delete(args.yes_delete, with_changelog=args.with_changelog)
+    print(f"Connector {args.connector} was deleted{', with ' + too if too else '; its change log stays'}.")
+
+
+# -- the offset -------------------------------------------------------------------------------------------------------
+
+
+@command
+def offset_show(args: argparse.Namespace) -> None:
+    """The offset as it is stored."""
+    with open_store(args) as store:
+        row = overview.find(store, args.connector)
+    moved = None if row["updated_at"] is None else row["updated_at"].isoformat(timespec="seconds")
+    print_json({"connector": args.connector, "version": row["version"], "moved_at": moved, "offset": row["offset"]})
+
+
+@command
+def offset_history(args: argparse.Namespace) -> None:
+    """The offsets that a connector has had."""
+    with open_store(args) as store:
+        overview.find(store, args.connector)
+        rows = store.offset_history(args.connector, args.limit)
+    if args.output == "json":
+        print_json(rows)
+        return
+    print_table(
+        ("version", "moved", "position", "seq", "batch", "why"),
+        [
+            (
+                row["version"], row["created_at"].isoformat(timespec="seconds"),
+                overview.position_text(row["offset"].get("position")), f"{row['offset'].get('seq', 0):,}",
+                row["offset"].get("batch", 0), row["reason"],
+            )
+            for row in rows
+        ],
+        f"Connector {args.connector} has had no offset.",
+    )  # fmt: skip
+
+
+@command
+def offset_set(args: argparse.Namespace) -> None:
+    """Go on from another place."""
+    try:
+        place = json.loads(args.to)
+    except ValueError as e:
+        raise ConfigError(
+            f"--to is not JSON: {e}", remedy="give a position as airflow cdc offset show has it"
+        ) from None
+    if not isinstance(place, dict) or not place:
+        raise ConfigError("--to is not a JSON object.", remedy="give a position as airflow cdc offset show has it")
+    with _sourced(args) as lifecycle:
+        assert lifecycle.source is not None
+        _carry_out(args, lifecycle, lifecycle.plan_offset(lifecycle.source.position_of(place)))
+
+
+@command
+def offset_reset(args: argparse.Namespace) -> None:
+    """Forget the offset."""
+    with _sourced(args) as lifecycle:
+        _carry_out(args, lifecycle, lifecycle.plan_offset(None))
+
+
+@command
+def offset_restore(args: argparse.Namespace) -> None:
+    """Go back to an earlier offset."""
+    with _sourced(args) as lifecycle:
+        _carry_out(args, lifecycle, lifecycle.plan_restore(args.version))
+
+
+def _carry_out(args: argparse.Namespace, lifecycle: Lifecycle, plan: OffsetPlan) -> None:
+    print(f"Connector {plan.connector}: from {plan.now} to {plan.target} ({plan.effect.value}).")
+    for line in plan.told:
+        print(f"  {line}")
+    if plan.problems:
+        raise SystemExit("\n".join(["This cannot be done; nothing was changed.", *(f"  {p}" for p in plan.problems)]))
+    if _dry(args):
+        return
+    stored = lifecycle.apply_offset(plan, args.confirm, who())
+    print(f"Done: the offset has version {stored.version} now; the one before stays in the history.")
+
+
+# -- gaps -------------------------------------------------------------------------------------------------------------
+
+
+@command
+def gap(args: argparse.Namespace) -> None:
+    """Whether the log still holds the position, and how to go on if it does not."""
+    from airflow_provider_cdc.core.gap import Repair
+
+    with _sourced(args) as lifecycle:
+        found = lifecycle.gap()
+        if args.output == "json" and args.repair is None:
+            print_json({"gap": None if found is None else found.document()})
+        else:
+            print(found or f"There is no gap: the log holds the position of {args.connector}.")
+        if found is None:
+            return
+        if args.repair is None:
+            if args.output != "json":
+                print(_WAYS.format(name=args.connector))
+            raise SystemExit(1)
+        print(_REPAIRS[args.repair])
+        if _dry(args):
+            return
+        done = lifecycle.repair(Repair(args.repair), args.confirm, who())
+    print(
+        f"Done by {done.how.value}." + (f" Signal {done.signal} reads the tables." if done.signal is not None else "")
+    )
+
+
+_REPAIRS = {
+    "snapshot": "The next run reads every captured table again before it streams.",
+    "incremental": "Streaming goes on from the oldest place there is; every captured table is read again beside it.",
+    "skip": "Streaming goes on from the oldest place there is. What was in between is LOST FOR GOOD.",
+}
+_WAYS = """Ways to go on:
+  airflow cdc gap {name} --repair snapshot     the next run reads every captured table again before it streams
+  airflow cdc gap {name} --repair incremental  streaming goes on at once, tables are read again beside it
+  airflow cdc gap {name} --repair skip         streaming goes on at once, what was in between is lost for good"""
+
+
+# -- plumbing ---------------------------------------------------------------------------------------------------------
+
+
+def _dry(args: argparse.Namespace) -> bool:
+    """Whether the command only tells; if so, says how it would do."""
+    if args.confirm is not None and not args.dry_run:
+        return False
+    print(f"Nothing was changed. To carry it out: add --confirm {args.connector}")
+    return True
+
+
+def _asked(args: argparse.Namespace, lifecycle: Lifecycle, back: str) -> None:
+    """Tell of a pause or a stop; with ``--wait`` when the run that was alive has ended."""
+    owner = lifecycle.status().owner
+    if owner is not None:
+        print(f"The run {owner} ends at the next transaction.")
+    while args.wait and lifecycle.status().owner is not None:
+        time.sleep(POLL_S)
+    print(f"Connector {args.connector}: {overview.state_text(lifecycle.status())}. It goes on after: {back}")
+
+
+@contextlib.contextmanager
+def _steering(args: argparse.Namespace, *, changelog: bool = False) -> Iterator[Lifecycle]:
+    """The connector without its source.
+
+    :param changelog: with its change log
+    """
+    from airflow_provider_cdc.core.lifecycle import Lifecycle
+
+    with open_store(args) as store:
+        row = overview.find(store, args.connector)
+        access = overview.access_of(row, args.state_conn_id) if changelog else None
+        if changelog and access is None:
+            raise CdcError(
+                f"It is not recorded where the change log of {args.connector} is.", safe="Nothing was changed."
+            )
+        log: Any = None if access is None else access.changelog()
+        yield Lifecycle(args.connector, store, log)
+
+
+@contextlib.contextmanager
+def _sourced(args: argparse.Namespace) -> Iterator[Lifecycle]:
+    """The connector with its source, as its last run reached it. What the connection says now counts."""
+    with open_store(args) as store:
+        access = overview.access_of(overview.find(store, args.connector), args.state_conn_id)
+    if access is None:
+        raise CdcError(
+            f"It is not recorded how {args.connector} reaches its source.",
+            safe="Nothing was changed.",
+            remedy="run its capture once with this release",
+        )
+    with access.current().lifecycle() as lifecycle:
+        yield lifecycle

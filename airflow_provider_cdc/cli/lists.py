@@ -1,0 +1,74 @@
+"""Commands that list connectors, offsets and batches."""
+
+from __future__ import annotations
+
+import argparse
+
+from airflow_provider_cdc.cli.common import command, open_store, print_json, print_table
+from airflow_provider_cdc.hooks import overview
+
+
+@command
+def connectors(args: argparse.Namespace) -> None:
+    """One line for each connector."""
+    with open_store(args) as store:
+        rows = store.connectors()
+    if args.output == "json":
+        print_json([overview.summary(row) for row in rows])
+        return
+    print_table(
+        ("connector", "source", "state", "batch", "seq", "offset moved", "pending tables", "captured by", "change log"),
+        [
+            (
+                s["connector"], s["source"] or "", s["state"], s["batch"], f"{s['seq']:,}", overview.age(row["updated_at"]),
+                len(s["pending_tables"]) or "", s["captured_by"] or "", s["changelog"] or "",
+            )
+            for row in rows
+            for s in [overview.summary(row)]
+        ],
+        "No connector has run yet.",
+    )  # fmt: skip
+
+
+@command
+def offsets(args: argparse.Namespace) -> None:
+    """Offsets in full."""
+    with open_store(args) as store:
+        rows = [overview.find(store, args.connector)] if args.connector else store.connectors()
+    if args.output == "json":
+        print_json([{"connector": r["connector"], **(r["offset"] or {})} for r in rows])
+        return
+    print_table(
+        ("connector", "position", "seq", "batch", "offset moved", "pending tables"),
+        [
+            (
+                s["connector"], overview.position_text(s["position"]), f"{s['seq']:,}", s["batch"],
+                overview.age(row["updated_at"]), ", ".join(s["pending_tables"]),
+            )
+            for row in rows
+            for s in [overview.summary(row)]
+        ],
+        "No connector has run yet.",
+    )  # fmt: skip
+
+
+@command
+def batches(args: argparse.Namespace) -> None:
+    """Batches, newest first."""
+    with open_store(args) as store:
+        overview.find(store, args.connector)
+        rows = store.batches(args.connector, limit=args.limit)
+    if args.output == "json":
+        print_json([{**row, "created_at": row["created_at"].isoformat()} for row in rows])
+        return
+    print_table(
+        ("batch", "committed", "events", "bytes", "seq", "topics", "position"),
+        [
+            (
+                row["batch"], row["created_at"].isoformat(timespec="seconds"), f"{row['events']:,}", f"{row['bytes']:,}",
+                f"{row['first_seq']:,} to {row['last_seq']:,}", len(row["topics"]), overview.position_text(row["position"]),
+            )
+            for row in rows
+        ],
+        f"Connector {args.connector} has no batch yet.",
+    )  # fmt: skip

@@ -1,0 +1,145 @@
+"""Commands that send signals and show what became of them: ``signal``, ``snapshot``, ``signals``, ``notifications``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.cli.common import POLL_S, command, open_store, print_json, print_table, who
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.hooks import overview
+from airflow_provider_cdc.hooks.wording import progress_text, standstill
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.state.store import StateStore
+
+
+@command
+def signal(args: argparse.Namespace) -> None:
+    """Send a signal."""
+    _send(args, args.type, _data(args.data))
+
+
+@command
+def snapshot(args: argparse.Namespace) -> None:
+    """Send ``execute-snapshot``."""
+    data: dict[str, Any] = {"type": args.type, "data-collections": args.table}
+    if args.filter:
+        data["additional-conditions"] = [_condition(text) for text in args.filter]
+    if args.surrogate_key:
+        data["surrogate-key"] = args.surrogate_key
+    if args.replace:
+        data["replace"] = True
+    _send(args, "execute-snapshot", json.dumps(data))
+
+
+def _condition(text: str) -> dict[str, str]:
+    table, equals, condition = text.partition("=")
+    if not equals or not table.strip() or not condition.strip():
+        raise ConfigError(f"--filter {text!r} is not of the form TABLE=SQL.", remedy="--filter 'shop.orders=id > 1000'")
+    return {"data-collection": table.strip(), "filter": condition.strip()}
+
+
+def _data(text: str | None) -> str | None:
+    if text is None or not text.startswith("@"):
+        return text
+    try:
+        with open(text[1:], encoding="utf-8") as f:
+            return f.read()
+    except (OSError, ValueError) as e:
+        raise ConfigError(f"--data {text}: the file cannot be read: {e}", safe="Nothing was sent.") from None
+
+
+def _send(args: argparse.Namespace, type_: str, data: str | None) -> None:
+    from airflow_provider_cdc.core.signals import Refused, SentSignal, Signal, parse
+
+    id_ = args.id or str(uuid.uuid4())
+    try:
+        parse(Signal(0, id_, type_, data))
+    except Refused as e:
+        raise ConfigError(f"The signal would be refused: {e}.", safe="Nothing was sent.") from None
+    with open_store(args) as store:
+        overview.find(store, args.connector)
+        number = store.send(args.connector, SentSignal(id_, type_, data, "airflow", None, who()))
+        print(f"Signal {number} ({type_}, id {id_}) was sent to {args.connector}.", flush=True)
+        if args.wait:
+            _wait(store, args.connector, number)
+
+
+def _wait(store: StateStore, connector: str, number: int) -> None:
+    """Print a line whenever something has changed, until the fate is final; exit status 1 unless it is ``done``."""
+    from airflow_provider_cdc.core.signals import Fate
+
+    shown = ""
+    while True:
+        found = store.signals_of(connector, 1, number=number)
+        if not found:
+            raise CdcError(f"Signal {number} is gone: connector {connector} was deleted.")
+        row = found[0]
+        line = ": ".join(filter(None, (row["state"], row["message"], progress_text(row["progress"]))))
+        if Fate(row["state"]).final:
+            print(line)
+            if row["state"] != Fate.DONE:
+                raise SystemExit(1)
+            return
+        why = standstill(store.connectors(connector), connector)
+        line += f" ({why})" if why else ""
+        if line != shown:
+            print(line, flush=True)
+            shown = line
+        time.sleep(POLL_S)
+
+
+@command
+def signals(args: argparse.Namespace) -> None:
+    """Signals and their fates, newest first."""
+    with open_store(args) as store:
+        overview.find(store, args.connector)
+        rows = store.signals_of(args.connector, args.limit, number=args.number)
+    if args.output == "json":
+        print_json(rows)
+        return
+    print_table(
+        ("number", "id", "type", "channel", "by", "received", "fate", "ended", "message"),
+        [
+            (
+                row["number"], row["id"], row["type"], row["channel"], row["sent_by"] or "",
+                row["received_at"].isoformat(timespec="seconds"), row["state"],
+                row["ended_at"].isoformat(timespec="seconds") if row["ended_at"] else "",
+                row["message"] or ("" if row["ended_at"] else progress_text(row["progress"])),
+            )
+            for row in rows
+        ],
+        f"No signal was sent to {args.connector}.",
+    )  # fmt: skip
+
+
+@command
+def notifications(args: argparse.Namespace) -> None:
+    """What a connector has told."""
+    with open_store(args) as store:
+        overview.find(store, args.connector)
+        rows = store.notifications(args.connector, limit=args.limit)
+        if not rows and not args.follow and args.output != "json":
+            print(f"Connector {args.connector} has told nothing yet.")
+        after = 0
+        while True:
+            for row in rows:
+                print(_notification(row, args.output), flush=True)
+                after = row["number"]
+            if not args.follow:
+                return
+            if not rows:
+                time.sleep(POLL_S)
+            rows = store.notifications(args.connector, after=after, limit=1000)
+
+
+def _notification(row: dict[str, Any], output: str) -> str:
+    when = row["created_at"].isoformat(timespec="seconds")
+    if output == "json":
+        return json.dumps({**row, "created_at": row["created_at"].isoformat(timespec="milliseconds")})
+    details = ", ".join(f"{k}={v}" for k, v in row["additional_data"].items() if k != "connector_name")
+    return f"{when}  {row['aggregate_type']}: {row['type']}" + (f" ({details})" if details else "")

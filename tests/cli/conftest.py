@@ -1,0 +1,53 @@
+"""The command line inside this process, and a connector to use it on."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.cli.cli_config import GroupCommand
+
+from airflow_provider_cdc.cli.definition import commands
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from tests.support.face import Shop, context, make_shop
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")  # commands set it; it is put back afterwards
+    shop = make_shop(monkeypatch, tmp_path, "cli")
+    yield shop
+    shop.store.close()
+
+
+def capture(shop: Shop, **options: Any) -> None:
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop", **options).execute(context())
+
+
+def run(*line: str) -> None:
+    """``run("offsets", "shop")`` is ``airflow cdc offsets shop``."""
+    parser = argparse.ArgumentParser()
+    (group,) = commands()
+    _add(parser, group.subcommands)
+    args = parser.parse_args(line)
+    args.func(args)
+
+
+def _add(parser: argparse.ArgumentParser, found: Iterable[Any]) -> None:
+    below = parser.add_subparsers(required=True)
+    for command in found:
+        own = below.add_parser(command.name)
+        if isinstance(command, GroupCommand):
+            _add(own, command.subcommands)
+            continue
+        for argument in command.args:
+            argument.add_to_parser(own)
+        own.set_defaults(func=command.func)
+
+
+def clean(captured: Any) -> None:
+    """Forget what captures have logged."""
+    captured.readouterr()

@@ -1,0 +1,303 @@
+"""Commands that steer a connector. What they change is shown by what the next capture does, or by what is left."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.signals import SentSignal
+from tests.cli.conftest import capture, clean, run
+from tests.support.face import Shop
+
+
+@pytest.fixture
+def captured(shop: Shop, capsys: pytest.CaptureFixture[str]) -> Shop:
+    """A shop whose three orders are captured: entry 4, seq 4, batch 3."""
+    shop.order(1)
+    capture(shop)
+    for key in (2, 3):
+        shop.order(key)
+        capture(shop)
+    clean(capsys)
+    return shop
+
+
+def keys(shop: Shop) -> list[Any]:
+    """Keys of the events in the change log, in their order."""
+    import pyarrow.parquet as pq
+
+    from airflow_provider_cdc.changelog.log import ChangeLog
+
+    log = ChangeLog(shop.definition.changelog)
+    files = [f for m in log.manifests("shop") for f in m.files]
+    return [e["key"] and e["key"]["id"] for f in files for e in pq.read_table(log.open("shop", f)).to_pylist()]
+
+
+def refused(*line: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        run(*line)
+    return str(ended.value)
+
+
+# status, pause, resume, stop, restart
+
+
+def test_status_says_in_words_how_a_connector_stands(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    captured.store.send("shop", SentSignal("ad-hoc", "execute-snapshot", "{}"))
+    run("status", "shop")
+    told = capsys.readouterr().out
+    assert told.startswith("shop (memory): unassigned")
+    assert "Position:   entry 4; batch 3, seq 4; offset moved " in told
+    assert "Signal 1: execute-snapshot (id ad-hoc), received" in told
+    run("status", "shop", "-o", "json")
+    document = json.loads(capsys.readouterr().out)
+    assert (document["state"], document["position"], document["signals"][0]["number"]) == (
+        "unassigned",
+        {"entry": 4},
+        1,
+    )
+
+
+def test_status_of_a_failed_connector_shows_the_error_and_ends_with_1(
+    captured: Shop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    captured.store.ended("shop", "The log is gone.\n  Repair: look")
+    assert refused("status", "shop") == "1"
+    told = capsys.readouterr().out
+    assert told.startswith("shop (memory): failed for ")
+    assert "ago: The log is gone.\n                Repair: look\n" in told
+    run("connectors")
+    assert "failed" in capsys.readouterr().out
+
+
+def test_pause_and_stop_hold_until_resume(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    for command, state in (("pause", "paused"), ("stop", "stopped")):
+        run(command, "shop", "--reason", "upgrade")
+        assert "It goes on after: airflow cdc resume shop" in capsys.readouterr().out
+        control = captured.store.control("shop")
+        assert (control.wanted, control.reason) == (state, "upgrade")
+        assert " on " in control.by
+        run("status", "shop")
+        assert f"shop (memory): {state} for " in capsys.readouterr().out
+        run("resume", "shop")
+        assert captured.store.control("shop").wanted == "running"
+        clean(capsys)
+
+
+def test_pause_waits_for_the_run_that_is_alive(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    ended = threading.Event()
+    with captured.store.lease("shop", "worker-1", wait_s=0):
+        waiting = threading.Thread(target=lambda: (run("pause", "shop", "--wait"), ended.set()))
+        waiting.start()
+        time.sleep(1.5)
+        assert not ended.is_set()
+        assert captured.store.control("shop").wanted == "paused"
+    waiting.join(30)
+    assert ended.is_set()
+    told = capsys.readouterr().out
+    assert "The run worker-1 ends at the next transaction." in told
+    assert "Connector shop: paused" in told
+
+
+def test_restart_counts_and_tells_that_a_paused_connector_stays_so(
+    captured: Shop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("restart", "shop")
+    assert capsys.readouterr().out == "No run is alive; the next one begins anew anyway.\n"
+    run("pause", "shop")
+    with captured.store.lease("shop", "worker-1", wait_s=0):
+        run("restart", "shop")
+    told = capsys.readouterr().out
+    assert "The run worker-1 ends at the next transaction." in told
+    assert "The connector stays paused: airflow cdc resume shop" in told
+    assert captured.store.control("shop").restarts == 2
+
+
+def test_an_unknown_connector_is_not_steered(captured: Shop) -> None:
+    for line in (
+        ["pause"],
+        ["status"],
+        ["delete", "--yes-delete", "shpo"],
+        ["offset", "reset", "--confirm", "shpo"],
+        ["gap"],
+    ):
+        assert "No connector 'shpo' has run yet." in refused(*line, "shpo")
+    assert captured.store.control("shpo").since is None
+    assert captured.store.load("shop").version > 0
+
+
+# the offset
+
+
+def test_the_offset_is_shown_with_its_version_and_history(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    run("offset", "show", "shop")
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["offset"]["position"] == {"entry": 4}
+    run("offset", "history", "shop", "-o", "json", "--limit", "2")
+    newest, before = json.loads(capsys.readouterr().out)
+    assert newest["version"] == shown["version"] == before["version"] + 1
+    run("offset", "history", "shop")
+    assert "entry 4" in capsys.readouterr().out
+
+
+CHANGES = [
+    (
+        ["offset", "set", "--to", '{"entry": 2}', "shop"],
+        "REPEATED: everything that was committed after entry 2 up to entry 4",
+    ),
+    (["offset", "reset", "shop"], "The next run reads every captured table again"),
+    (["offset", "restore", "1", "shop"], "from entry 4 to entry 2 (repeat)"),
+]
+
+
+@pytest.mark.parametrize(("line", "words"), CHANGES, ids=["set", "reset", "restore"])
+@pytest.mark.parametrize("more", [[], ["--dry-run"], ["--confirm", "shop", "--dry-run"]], ids=" ".join)
+def test_without_a_confirmation_a_change_is_only_told(
+    captured: Shop, capsys: pytest.CaptureFixture[str], line: list[str], words: str, more: list[str]
+) -> None:
+    before = captured.store.load("shop")
+    run(*line, *more)
+    told = capsys.readouterr().out
+    assert words in told
+    assert told.endswith("Nothing was changed. To carry it out: add --confirm shop\n")
+    assert "Nothing was changed." in refused(*line, "--confirm", "yes")
+    assert captured.store.load("shop") == before
+
+
+def test_an_offset_that_is_set_repeats_what_was_told(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    run("offset", "set", "--to", '{"entry": 2}', "shop", "--confirm", "shop")
+    assert "the one before stays in the history" in capsys.readouterr().out
+    assert "set to entry 2, by " in captured.store.offset_history("shop", 1)[0]["reason"]
+    capture(captured)
+    assert keys(captured) == [1, 2, 3, 2, 3]
+
+
+def test_an_offset_that_is_reset_reads_all_again_and_can_be_restored(captured: Shop) -> None:
+    version = captured.store.load("shop").version
+    run("offset", "reset", "shop", "--confirm", "shop")
+    run("offset", "restore", str(version), "shop", "--confirm", "shop")
+    capture(captured)
+    assert keys(captured) == [1, 2, 3]
+    run("offset", "reset", "shop", "--confirm", "shop")
+    capture(captured)
+    assert keys(captured) == [1, 2, 3, None, 1, 2, 3]
+
+
+def test_places_that_cannot_be_used_are_refused(captured: Shop) -> None:
+    before = captured.store.load("shop")
+    for to, words in (
+        ("here", "--to is not JSON"), ("[1]", "--to is not a JSON object"), ("{}", "--to is not a JSON object"),
+        ('{"pos": 3}', "is not a position"), ('{"entry": 99}', "This cannot be done; nothing was changed."),
+    ):  # fmt: skip
+        assert words in refused("offset", "set", "--to", to, "shop", "--confirm", "shop")
+    assert "no offset of version 77" in refused("offset", "restore", "77", "shop", "--confirm", "shop")
+    assert captured.store.load("shop") == before
+
+
+def test_while_a_run_is_alive_the_offset_stays(captured: Shop) -> None:
+    before = captured.store.load("shop")
+    with captured.store.lease("shop", "worker-1", wait_s=0):
+        told = refused("offset", "reset", "shop", "--confirm", "shop")
+    assert "being captured by worker-1" in told
+    assert "airflow cdc pause shop" in told
+    assert captured.store.load("shop") == before
+
+
+# gaps
+
+
+@pytest.fixture
+def gap(captured: Shop) -> Shop:
+    """Order 4 is lost, order 5 is not."""
+    captured.order(4)
+    captured.order(5)
+    captured.database.purge(5)
+    return captured
+
+
+def test_no_gap_ends_with_0(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    for more in ([], ["--repair", "skip", "--confirm", "shop"]):
+        run("gap", "shop", *more)
+        assert capsys.readouterr().out == "There is no gap: the log holds the position of shop.\n"
+    run("gap", "shop", "-o", "json")
+    assert json.loads(capsys.readouterr().out) == {"gap": None}
+
+
+def test_a_gap_is_told_exactly_with_the_ways_out_and_ends_with_1(gap: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    assert refused("gap", "shop") == "1"
+    told = capsys.readouterr().out
+    assert told.startswith("Lost: everything that was committed after entry 4 (")
+    assert " and before entry 5, the oldest place that can be read.\n" in told
+    for how in ("snapshot", "incremental", "skip"):
+        assert f"airflow cdc gap shop --repair {how}" in told
+    assert refused("gap", "shop", "-o", "json") == "1"
+    assert json.loads(capsys.readouterr().out)["gap"]["oldest"] == {"entry": 5}
+
+
+@pytest.mark.parametrize("how", ["snapshot", "incremental", "skip"])
+def test_a_gap_is_not_repaired_without_a_confirmation(gap: Shop, capsys: pytest.CaptureFixture[str], how: str) -> None:
+    before = gap.store.load("shop")
+    run("gap", "shop", "--repair", how)
+    assert capsys.readouterr().out.endswith("Nothing was changed. To carry it out: add --confirm shop\n")
+    assert "Nothing was changed." in refused("gap", "shop", "--repair", how, "--confirm", "no")
+    assert gap.store.load("shop") == before
+    assert gap.store.signals("shop", 0) == []
+
+
+def test_a_gap_is_repaired_as_asked(gap: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    run("gap", "shop", "--repair", "snapshot", "--confirm", "shop")
+    assert capsys.readouterr().out.endswith("Done by snapshot.\n")
+    capture(gap)
+    assert keys(gap) == [1, 2, 3, None, 1, 2, 3, 4, 5]
+
+
+def test_a_gap_that_is_skipped_is_lost(gap: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    run("gap", "shop", "--repair", "skip", "--confirm", "shop")
+    assert "LOST FOR GOOD" in capsys.readouterr().out
+    capture(gap)
+    assert keys(gap) == [1, 2, 3, 5]
+
+
+def test_a_gap_is_repaired_beside_the_stream(gap: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    run("gap", "shop", "--repair", "incremental", "--confirm", "shop")
+    (signal,) = gap.store.signals("shop", 0)
+    assert f"Signal {signal.number} reads the tables." in capsys.readouterr().out
+    offset = gap.store.load("shop").offset
+    assert offset is not None
+    assert offset.position == {"entry": 5}
+
+
+# deleting
+
+
+def test_nothing_is_deleted_without_the_connectors_name(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    for more in ([], ["--with-changelog"], ["--yes-delete", "yes"], ["--yes-delete", "yes", "--with-changelog"]):
+        assert "Nothing was" in refused("delete", "shop", *more)
+    told = capsys.readouterr().out
+    assert "3 batches" in told
+    assert f"Change log: {captured.definition.changelog}" in told
+    assert len(captured.store.connectors("shop")) == 1
+    assert keys(captured) == [1, 2, 3]
+
+
+def test_a_connector_is_deleted_with_its_change_log_only_if_that_is_said(
+    captured: Shop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("delete", "shop", "--yes-delete", "shop")
+    assert "Connector shop was deleted; its change log stays." in capsys.readouterr().out
+    assert captured.store.connectors() == []
+    assert keys(captured) == [1, 2, 3]
+    capture(captured)
+    run("delete", "shop", "--yes-delete", "shop", "--with-changelog")
+    assert keys(captured) == []
+
+
+def test_a_connector_that_is_alive_is_not_deleted(captured: Shop) -> None:
+    with captured.store.lease("shop", "worker-1", wait_s=0):
+        assert "worker-1" in refused("delete", "shop", "--yes-delete", "shop", "--with-changelog")
+    assert len(captured.store.connectors("shop")) == 1
+    assert keys(captured) == [1, 2, 3]

@@ -1,0 +1,215 @@
+"""Commands that send signals and show what became of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from airflow_provider_cdc.core.notifications import Notification
+from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.signals import Fate, SentSignal
+from airflow_provider_cdc.hooks.wording import progress_text
+from tests.cli.conftest import capture, clean, run
+from tests.support.face import Shop
+
+
+@pytest.fixture
+def captured(shop: Shop, capsys: pytest.CaptureFixture[str]) -> Shop:
+    shop.order(1)
+    capture(shop)
+    clean(capsys)
+    return shop
+
+
+def refused(*line: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        run(*line)
+    return str(ended.value)
+
+
+def tell(shop: Shop, *notifications: Notification) -> None:
+    with shop.store.lease("shop", "a test", wait_s=0) as lease:
+        stored = shop.store.load("shop")
+        shop.store.advance(lease, stored, stored.offset or Offset(), notifications)
+
+
+def test_a_signal_is_recorded_with_who_sent_it(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    run("signal", "shop", "log", "--data", '{"message": "hello at {}"}', "--id", "greeting")
+    assert re.fullmatch(r"Signal \d+ \(log, id greeting\) was sent to shop\.\n", capsys.readouterr().out)
+    (signal,) = captured.store.signals_of("shop")
+    assert (signal["id"], signal["type"], signal["data"], signal["channel"]) == (
+        "greeting", "log", '{"message": "hello at {}"}', "airflow",
+    )  # fmt: skip
+    assert " on " in signal["sent_by"]
+
+
+def test_data_can_be_in_a_file(captured: Shop, tmp_path: Path) -> None:
+    (tmp_path / "data.json").write_text('{"message": "ä"}', encoding="utf-8")
+    run("signal", "shop", "log", "--data", f"@{tmp_path}/data.json")
+    assert captured.store.signals("shop", 0)[0].data == '{"message": "ä"}'
+    assert "cannot be read" in refused("signal", "shop", "log", "--data", f"@{tmp_path}/nothing.json")
+
+
+def test_each_signal_has_an_id_of_its_own(captured: Shop) -> None:
+    for _ in range(2):
+        run("signal", "shop", "pause-snapshot")
+    assert len({s.id for s in captured.store.signals("shop", 0)}) == 2
+
+
+def test_what_would_be_refused_is_not_sent(captured: Shop) -> None:
+    for line, words in (
+        (["signal", "shop", "log"], "it has no data"),
+        (["signal", "shop", "execute-snapshot", "--data", "{"], "its data is not JSON"),
+        (["snapshot", "shop", "shop.["], "not a regular expression"),
+        (["snapshot", "shop", "a.b", "--filter", "id > 3"], "not of the form TABLE=SQL"),
+        (["signal", "shpo", "pause-snapshot"], "No connector 'shpo' has run yet"),
+    ):
+        assert words in refused(*line)
+    assert captured.store.signals("shop", 0) == []
+    assert captured.store.signals("shpo", 0) == []
+
+
+def test_a_snapshot_is_asked_for_in_the_documented_form(captured: Shop) -> None:
+    run(
+        "snapshot", "shop", "inventory.orders", "inventory.l.*", "--type", "blocking", "--filter",
+        "inventory.orders=SELECT * FROM orders WHERE note = 'x'", "--surrogate-key", "id",
+    )  # fmt: skip
+    run("snapshot", "shop", "inventory.orders", "--replace")
+    first, second = captured.store.signals("shop", 0)
+    assert (first.type, json.loads(first.data or "")) == (
+        "execute-snapshot",
+        {
+            "type": "blocking",
+            "data-collections": ["inventory.orders", "inventory.l.*"],
+            "additional-conditions": [
+                {"data-collection": "inventory.orders", "filter": "SELECT * FROM orders WHERE note = 'x'"}
+            ],
+            "surrogate-key": "id",
+        },
+    )
+    assert json.loads(second.data or "") == {
+        "type": "incremental", "data-collections": ["inventory.orders"], "replace": True,
+    }  # fmt: skip
+
+
+def _play(shop: Shop, *steps: Callable[[int], None]) -> threading.Thread:
+    """What a run does with the first signal, a step every second and a half."""
+
+    def play() -> None:
+        while not (found := shop.store.signals("shop", 0)):
+            time.sleep(0.05)
+        for step in steps:
+            time.sleep(1.5)
+            step(found[0].number)
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    return thread
+
+
+def test_waiting_shows_how_it_comes_on_and_ends_with_its_fate(
+    captured: Shop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = captured.store
+    progress = {"tables": 2, "left": 1, "table": "inventory.orders", "rows": 120000, "rows_per_s": 81000}
+    playing = _play(
+        captured,
+        lambda n: store.fate("shop", n, Fate.RUNNING, progress=progress),
+        lambda n: store.fate("shop", n, Fate.DONE, "120,001 rows", {"tables": 2, "left": 0}),
+    )
+    run("snapshot", "shop", "inventory.*", "--wait")
+    playing.join(30)
+    sent, received, running, done = capsys.readouterr().out.splitlines()
+    assert sent.startswith("Signal ")
+    assert received == "received (no run of its capture is alive; the next one goes on with it)"
+    assert "120,000 rows" in running
+    assert running.startswith(f"running: {progress_text(progress)} (")
+    assert done == f"done: 120,001 rows: {progress_text({'tables': 2, 'left': 0})}"
+
+
+@pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.FAILED])
+def test_waiting_for_what_is_not_done_ends_with_1(
+    captured: Shop, capsys: pytest.CaptureFixture[str], fate: Fate
+) -> None:
+    playing = _play(captured, lambda n: captured.store.fate("shop", n, fate, "there is no table x"))
+    assert refused("snapshot", "shop", "x", "--wait") == "1"
+    playing.join(30)
+    assert capsys.readouterr().out.splitlines()[-1] == f"{fate.value}: there is no table x"
+
+
+def test_waiting_says_why_nothing_moves(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    run("pause", "shop", "--reason", "upgrade")
+    clean(capsys)
+    playing = _play(captured, lambda n: captured.store.fate("shop", n, Fate.DONE))
+    run("signal", "shop", "resume-snapshot", "--wait")
+    playing.join(30)
+    assert "the connector is paused" in capsys.readouterr().out.splitlines()[1]
+
+
+def test_signals_are_listed_with_their_fates(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    run("signals", "shop")
+    assert capsys.readouterr().out == "No signal was sent to shop.\n"
+    first = captured.store.send("shop", SentSignal("one", "log", '{"message": 1}'))
+    captured.store.send("shop", SentSignal("two", "pause-snapshot"))
+    captured.store.fate("shop", first, Fate.REFUSED, "no text")
+    run("signals", "shop", "-o", "json")
+    newest, oldest = json.loads(capsys.readouterr().out)
+    assert (newest["id"], newest["state"], oldest["state"], oldest["message"]) == (
+        "two",
+        "received",
+        "refused",
+        "no text",
+    )
+    run("signals", "shop", "-o", "json", "--number", str(first))
+    assert [s["id"] for s in json.loads(capsys.readouterr().out)] == ["one"]
+    run("signals", "shop")
+    assert "refused" in capsys.readouterr().out
+
+
+def test_notifications_are_printed_oldest_first_and_followed(
+    shop: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.store.register(
+        {"connector": "shop", "source": "memory", "changelog": "x", "changelog_options": {}, "properties": {}, "connections": {}}
+    )  # fmt: skip
+    run("notifications", "shop")
+    assert capsys.readouterr().out == "Connector shop has told nothing yet.\n"
+    data = {"connector_name": "shop", "scanned_collection": "inventory.orders"}
+    tell(shop, Notification(aggregate_type="Initial Snapshot", type="STARTED"))
+    tell(shop, Notification(aggregate_type="Initial Snapshot", type="IN_PROGRESS", additional_data=data, ts_ms=0))
+    run("notifications", "shop")
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("  Initial Snapshot: STARTED")
+    assert second == "1970-01-01T00:00:00+00:00  Initial Snapshot: IN_PROGRESS (scanned_collection=inventory.orders)"
+
+    shown: list[str] = []
+
+    class Enough(Exception):
+        """The reader has seen enough."""
+
+    def sleep(seconds: float) -> None:
+        if len(shown) >= 2:
+            raise Enough
+        time.sleep(0.05)
+
+    monkeypatch.setattr("airflow_provider_cdc.cli.signals.time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("airflow_provider_cdc.cli.signals.print", lambda line, **_: shown.append(line), raising=False)
+
+    def follow() -> None:
+        with pytest.raises(Enough):
+            run("notifications", "shop", "--follow", "--limit", "1", "-o", "json")
+
+    following = threading.Thread(target=follow)
+    following.start()
+    while not shown and following.is_alive():
+        time.sleep(0.05)
+    tell(shop, Notification(aggregate_type="Initial Snapshot", type="COMPLETED"))
+    following.join(30)
+    assert [json.loads(line)["type"] for line in shown] == ["IN_PROGRESS", "COMPLETED"]
