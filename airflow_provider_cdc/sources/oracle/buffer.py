@@ -42,6 +42,8 @@ _MERGED_ROWS = 262_144
 """Segments are not merged beyond this."""
 _FILE_ROWS = 4_096
 """Rows that are read from a file at a time: a small transaction is one such piece."""
+_THREADS = False
+"""Each of Arrow's threads would keep memory for itself: with 32 of them, 200 MB more than with one."""
 
 
 class Segment:
@@ -136,7 +138,8 @@ class _File:
     def __init__(self, rows: pa.Table, folder: str | None) -> None:
         try:
             self._file = tempfile.TemporaryFile(prefix="cdc-oracle-", dir=folder)  # noqa: SIM115 - closed by close()
-            with pa.ipc.new_file(self._sink("w"), ROWS, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+            options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=_THREADS)
+            with pa.ipc.new_file(self._sink("w"), ROWS, options=options) as writer:
                 writer.write_table(rows, max_chunksize=_FILE_ROWS)
             self._file.flush()
         except OSError as e:
@@ -155,7 +158,8 @@ class _File:
         self._file.seek(0)
         numbers = [ROWS.get_field_index(c) for c in columns] if columns else None
         parts = []
-        with pa.ipc.open_file(self._sink("r"), options=pa.ipc.IpcReadOptions(included_fields=numbers)) as reader:
+        options = pa.ipc.IpcReadOptions(included_fields=numbers, use_threads=_THREADS)
+        with pa.ipc.open_file(self._sink("r"), options=options) as reader:
             piece = index // _FILE_ROWS
             for number in np.unique(piece):
                 batch = reader.get_batch(int(number))
@@ -203,8 +207,8 @@ class Buffer:
         for serial, count in zip(segment.serials.tolist(), np.diff(segment.starts).tolist(), strict=True):
             self.counts[serial] = self.counts.get(serial, 0) + count
         self._segments.append(segment)
+        self._spill()  # first: what goes to a file need not be copied before
         self._merge()
-        self._spill()
 
     def read(self, serials: Sequence[int], columns: list[str] | None = None) -> pa.Table:
         """The rows of some transactions, in the order of ``serials`` and in log order within each; they stay here."""
@@ -264,6 +268,8 @@ class Buffer:
         while len(self._segments) > 1:
             older, newer = self._segments[-2:]
             together = older.live_rows + newer.live_rows
+            if older.nbytes + newer.nbytes > self._max_bytes // 2:  # for a moment they are in memory twice
+                return
             if not (older.in_memory and newer.in_memory) or together > _MERGED_ROWS or older.rows > 2 * newer.rows:
                 return
             self._segments[-2:] = [Segment(pa.concat_tables([older.waiting(), newer.waiting()]))]

@@ -250,17 +250,18 @@ class Taker:
     def _give_large(self, commit: Commit, low: int) -> Iterator[LogItem]:
         """A transaction that is larger than a block, as several."""
         keep = self._left(commit)
-        at, waiting = 0, None
+        at, left = 0, int(keep.sum())
         for piece in _between_changes(self.buffer.pieces(commit.serial, BLOCK_ROWS)):
             self._began = time.monotonic()
-            part = piece.filter(pa.array(keep[at : at + piece.num_rows]))
+            of_piece = keep[at : at + piece.num_rows]
             at += piece.num_rows
-            if part.num_rows:
-                if waiting is not None:
-                    yield from self._block(waiting, [commit], self.position, open_=True)
-                waiting = part.combine_chunks()
-        if waiting is not None:
-            yield from self._block(waiting, [commit], after(self.position, [commit], low))
+            count = int(of_piece.sum())
+            if not count:
+                continue
+            left -= count
+            rows = (piece if of_piece.all() else piece.filter(pa.array(of_piece))).combine_chunks()
+            position = self.position if left else after(self.position, [commit], low)
+            yield from self._block(rows, [commit], position, open_=left > 0)
         self.buffer.drop([commit.serial])
 
     def _left(self, commit: Commit) -> npt.NDArray[np.bool_]:

@@ -20,7 +20,7 @@ from tests.support.large import capture_apart
 
 pytestmark = pytest.mark.slow
 
-BOUND_MB = 700
+BOUND_MB = 600
 """A run that captures one row takes half of it."""
 SPILL_BYTES = 32 << 20
 
