@@ -83,6 +83,14 @@ class MySqlAdapter(Adapter):
         with patch.object(wire, "BUFFER", 1 << 14):
             yield {}
 
+    def signals(self) -> str:
+        self._db.sql("CREATE TABLE signals (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT)")
+        account, table = f"'{self._server.user}'@'%'", f"{self.namespace}.signals"
+        self._server.sql(f"GRANT SELECT, INSERT, DELETE ON {table} TO {account}")
+        # a right to a table outlives the table
+        self._stack.callback(self._server.sql, f"REVOKE SELECT, INSERT, DELETE ON {table} FROM {account}")
+        return table
+
     @contextlib.contextmanager
     def spoil(self) -> Iterator[str]:  # type: ignore[override]
         self._server.sql("SET GLOBAL binlog_row_image = 'MINIMAL'")

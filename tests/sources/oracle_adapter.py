@@ -136,6 +136,20 @@ class OracleAdapter(Adapter):
             f'ALTER TABLE "{table} new" RENAME TO "{table}"',
         )
 
+    def signals(self) -> str:
+        self.sql(
+            'CREATE TABLE "signals" ("id" VARCHAR2(64) PRIMARY KEY, "type" VARCHAR2(32) NOT NULL, "data" VARCHAR2(4000))',
+            _LOGGED.format(table="signals"),
+            f'GRANT SELECT, INSERT, DELETE ON "signals" TO {self.server.user}',
+        )
+        return f'{self.namespace}."signals"'
+
+    def condition(self, column: str, operator: str, value: int) -> str:
+        return f'"{column}" {operator} {value}'
+
+    def select(self, table: str, condition: str) -> str:
+        return f'SELECT * FROM "{self.namespace}"."{table}" WHERE {condition}'
+
     def rename_table(self, old: str, new: str) -> None:
         self.sql(f'ALTER TABLE "{old}" RENAME TO "{new}"')
 

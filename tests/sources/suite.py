@@ -128,6 +128,23 @@ class Adapter(abc.ABC):
         """
         return False
 
+    def signals(self) -> str:
+        """Create a signal table that the connector may write to; gives ``signal.data.collection``."""
+        raise NotImplementedError
+
+    def insert_signal(self, id_: str, type_: str, data: str) -> None:
+        """A row of the signal table."""
+        with self.transaction() as t:
+            t.insert("signals", {"id": id_, "type": type_, "data": data})
+
+    def condition(self, column: str, operator: str, value: int) -> str:
+        """A condition in the database's SQL."""
+        return f"{column} {operator} {value}"
+
+    def select(self, table: str, condition: str) -> str:
+        """A statement that gives the rows of a table that fulfil a condition."""
+        return f"SELECT * FROM {self.namespace}.{table} WHERE {condition}"
+
     def spoil(self) -> AbstractContextManager[str] | None:
         """Break a prerequisite and mend it at the end; gives what the finding's fix must name. ``None``: there is none."""
         return None

@@ -10,9 +10,10 @@ import pytest
 
 from tests.sources.mysql_adapter import MySqlAdapter
 from tests.sources.suite import SourceSuite
+from tests.sources.suite_incremental import IncrementalSuite
 
 
-class TestMariaDb(SourceSuite):
+class TestMariaDb(SourceSuite, IncrementalSuite):
     @pytest.fixture
     def db(self, mariadb: Any) -> Iterator[MySqlAdapter]:
         with ExitStack() as stack:

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase, Transaction
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, SourceSuite, Undo
+from tests.sources.suite_incremental import IncrementalSuite
 from tests.support.connectors import Connector, memory_connector
 
 KINDS = {INT: "int32", LONG: "int64", TEXT: "string"}
@@ -75,6 +76,13 @@ class MemoryAdapter(Adapter):
     def small_blocks(self) -> Iterator[dict[str, Any]]:
         yield {"memory_block_rows": 400}
 
+    def signals(self) -> str:
+        self._db.create_table(self._name("signals"), {"id": "string!", "type": "string", "data": "string"}, ("id",))
+        return self._name("signals")
+
+    def select(self, table: str, condition: str) -> str:
+        return condition
+
     def _name(self, table: str) -> str:
         return f"{self.namespace}.{table}"
 
@@ -94,7 +102,7 @@ class _Changes(Changes):
         self._transaction.delete(self._adapter._name(table), where)
 
 
-class TestMemory(SourceSuite):
+class TestMemory(SourceSuite, IncrementalSuite):
     @pytest.fixture
     def db(self, request: pytest.FixtureRequest) -> MemoryAdapter:
         return MemoryAdapter(MemoryDatabase(request.node.nodeid))

@@ -16,6 +16,7 @@ from airflow_provider_cdc.core.errors import SchemaConflict
 from dev.servers import Oracle
 from tests.sources.oracle_adapter import OracleAdapter
 from tests.sources.suite import INT, TEXT, Adapter, SourceSuite, equal, started
+from tests.sources.suite_incremental import IncrementalSuite
 from tests.support.shop import operations
 
 
@@ -58,6 +59,15 @@ class TestRedoLogCatalog(SourceSuite):
     def db(self, container: Oracle) -> Iterator[OracleAdapter]:
         with ExitStack() as stack:
             yield OracleAdapter(container, stack, log_mining_strategy="redo_log_catalog")
+
+
+class TestIncremental(IncrementalSuite):
+    """A database without containers, two instances, and the hybrid strategy."""
+
+    @pytest.fixture
+    def db(self, cluster: Oracle) -> Iterator[OracleAdapter]:
+        with ExitStack() as stack:
+            yield OracleAdapter(cluster, stack, traceable=True, log_mining_strategy="hybrid")
 
 
 class TestHybridOnCluster(SourceSuite):

@@ -1,0 +1,285 @@
+"""What snapshots on demand must do on every source, once for all of them; beside :mod:`tests.sources.suite`, with the same adapters.
+
+The replay of the change log looks at every event: a row of a chunk that is out of date, or of a row that is gone, is an error there.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.chunking import ChunkThread
+from tests.sources.suite import INT, TEXT, Adapter, equal
+from tests.support.asked import fate, scans, send, snapshot
+from tests.support.connectors import Connector
+
+FORMS = ("read", "insert_insert", "insert_delete")
+ROWS, CHUNK = 120, 20
+AtRead = Callable[[int, Callable[[], object]], None]
+
+
+class Writer:
+    """Changes rows of one table all over its keys until the end of its block."""
+
+    def __init__(self, db: Adapter, table: str) -> None:
+        self._db, self._table = db, table
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+        self._error: BaseException | None = None
+        self.changes = 0
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _write(self) -> None:
+        r, there = random.Random(3), {row["id"] for row in self._db.rows(self._table)}
+        try:
+            while not self._end.is_set():
+                with self._db.transaction() as t:
+                    for _ in range(r.randrange(1, 5)):
+                        self._change(t, r, there)
+                time.sleep(0.01)
+        except BaseException as e:  # shown by whoever has started it
+            self._error = e
+
+    def _change(self, t: Any, r: random.Random, there: set[int]) -> None:
+        key, new = r.randrange(ROWS), r.randrange(ROWS)
+        self.changes += 1
+        if key not in there:
+            t.insert(self._table, {"id": key, "n": self.changes, "note": "new"})
+            there.add(key)
+        elif r.random() < 0.25:
+            t.delete(self._table, {"id": key})
+            there.remove(key)
+        elif r.random() < 0.25 and new not in there:
+            t.update(self._table, {"id": key}, {"id": new})
+            there.symmetric_difference_update({key, new})
+        else:
+            t.update(self._table, {"id": key}, {"n": self.changes})
+
+
+class IncrementalSuite:
+    """See the module. Subclasses give the fixture ``db``."""
+
+    @pytest.fixture(params=FORMS)
+    def form(self, request: pytest.FixtureRequest, db: Adapter) -> dict[str, Any]:
+        """How watermarks come about."""
+        if request.param == "read":
+            return {"read_only": True}
+        return {
+            "signal_data_collection": db.signals(),
+            "incremental_snapshot_watermarking_strategy": request.param,
+        }
+
+    @pytest.fixture
+    def at_read(self, monkeypatch: pytest.MonkeyPatch) -> AtRead:
+        """Have something done when the n-th chunk has been read and is not handed over yet."""
+        todo: dict[int, Callable[[], object]] = {}
+        adapt, count = ChunkThread._adapt, [0]
+
+        def watched(thread: ChunkThread, rows: int, seconds: float) -> None:
+            adapt(thread, rows, seconds)
+            count[0] += 1
+            if (act := todo.get(count[0])) is not None:
+                act()
+
+        monkeypatch.setattr(ChunkThread, "_adapt", watched)
+        return lambda n, act: todo.update({n: act})
+
+    @pytest.fixture
+    def three(self, db: Adapter) -> Adapter:
+        """Three tables with a key and some rows."""
+        for table in ("a", "b", "c"):
+            db.create(table, {"id": INT, "n": INT, "note": TEXT}, key=("id",))
+            with db.transaction() as t:
+                t.insert(table, *({"id": i, "n": i, "note": f"ä{i}"} for i in range(ROWS)))
+        return db
+
+    def test_rows_that_change_while_they_are_read_are_never_out_of_date(
+        self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
+    ) -> None:
+        connector = streaming(three, tmp_path, **form)
+        for n in range(1, 20):
+            at_read(n, lambda: time.sleep(0.05))
+        number = ask(connector, three, "a")
+        with Writer(three, "a") as writer:
+            connector.capture()
+        connector.capture()
+        equal(connector, three, "a")
+        assert writer.changes > 10
+        assert fate(connector, number) == ("done", "")
+        assert connector.replay.operations["r"] > 0
+
+    def test_a_statement_in_the_middle_changes_what_is_read_from_there(
+        self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
+    ) -> None:
+        connector = streaming(three, tmp_path, **form)
+        at_read(2, lambda: three.add_column("a", "late", INT, 7))
+        number = ask(connector, three, "a")
+        connector.capture()
+        connector.capture()
+        equal(connector, three, "a")
+        assert fate(connector, number) == ("done", "")
+
+    def test_a_table_emptied_in_the_middle_stays_so(
+        self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
+    ) -> None:
+        connector = streaming(three, tmp_path, **form)
+
+        def empty() -> None:
+            three.truncate("a")
+            with three.transaction() as t:
+                t.insert("a", {"id": 50, "n": 1, "note": "after"})
+
+        at_read(2, empty)
+        number = ask(connector, three, "a")
+        connector.capture()
+        connector.capture()
+        equal(connector, three, "a")
+        assert fate(connector, number) == ("done", "")
+
+    def test_pause_resume_and_stop_of_one_table_of_three(
+        self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
+    ) -> None:
+        connector = streaming(three, tmp_path, **form)
+        at_read(2, lambda: send(connector, "pause-snapshot", id_="pause"))
+        number = ask(connector, three, "a", "b", "c")
+        connector.capture()
+        assert fate(connector, number)[0] == "running"
+        send(connector, "stop-snapshot", {"type": "incremental", "data-collections": [name(three, "b")]}, id_="enough")
+        send(connector, "resume-snapshot")
+        with Writer(three, "c"):
+            connector.capture()
+        connector.capture()
+        equal(connector, three, "a", "c")
+        assert connector.rows(f"{three.namespace}.b") == []
+        assert fate(connector, number) == ("failed", f"{three.namespace}.b stopped by signal enough")
+
+    def test_two_requests_at_once(self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead) -> None:
+        connector = streaming(three, tmp_path, **form)
+        later: list[int] = []
+        at_read(2, lambda: later.append(ask(connector, three, "a", "b")))
+        first = ask(connector, three, "a")
+        with Writer(three, "a"):
+            connector.capture()
+        connector.capture()
+        equal(connector, three, "a", "b")
+        assert [fate(connector, number) for number in (first, *later)] == [("done", ""), ("done", "")]
+
+    def test_tables_of_few_rows_and_filters_that_match_little(
+        self, db: Adapter, tmp_path: Path, form: dict[str, Any]
+    ) -> None:
+        for table, rows in (("a", 0), ("b", 1), ("c", CHUNK), ("d", 30)):
+            db.create(table, {"id": INT, "n": INT, "note": TEXT}, key=("id",))
+            with db.transaction() as t:
+                for i in range(rows):
+                    t.insert(table, {"id": i, "n": i, "note": "x"})
+        connector = streaming(db, tmp_path, **form)
+        filters = [{"data-collection": name(db, "d"), "filter": db.condition("n", "<", 0)}]
+        number = ask(connector, db, "a", "b", "c", "d", additional_conditions=filters)
+        connector.capture()
+        equal(connector, db, "a", "b", "c")
+        assert connector.rows(f"{db.namespace}.d") == []
+        ended = {table.rpartition(".")[2]: status for table, status in scans(connector).items()}
+        assert ended == {"a": "EMPTY", "b": "SUCCEEDED", "c": "SUCCEEDED", "d": "EMPTY"}
+        assert fate(connector, number) == ("done", "")
+
+    def test_a_filter_that_is_bad_sql_harms_neither_other_tables_nor_the_capture(
+        self, three: Adapter, tmp_path: Path, form: dict[str, Any]
+    ) -> None:
+        connector = streaming(three, tmp_path, **form)
+        filters = [{"data-collection": name(three, "a"), "filter": "this is <> not SQL"}]
+        number = ask(connector, three, "a", "b", additional_conditions=filters)
+        connector.capture()
+        state, message = fate(connector, number)
+        assert state == "failed"
+        assert f"{three.namespace}.a" in message
+        assert scans(connector)[f"{three.namespace}.a"] == "SQL_EXCEPTION"
+        equal(connector, three, "b")
+        with three.transaction() as t:
+            t.insert("c", {"id": 5000, "n": 1, "note": "x"})
+        assert connector.capture().events == 1
+
+    def test_a_filter_and_a_composite_key(self, db: Adapter, tmp_path: Path, form: dict[str, Any]) -> None:
+        db.create("a", {"x": TEXT, "y": INT, "n": INT}, key=("x", "y"))
+        with db.transaction() as t:
+            for x in ("a", "B", "b b", "é", "z'z"):
+                t.insert("a", *({"x": x, "y": y, "n": y} for y in range(-5, 20)))
+        connector = streaming(db, tmp_path, **form)
+        filters = [{"data-collection": name(db, "a"), "filter": db.condition("n", "<", 10)}]
+        ask(connector, db, "a", additional_conditions=filters)
+        connector.capture()
+        assert connector.rows(f"{db.namespace}.a") == [row for row in db.rows("a") if row["n"] < 10]
+        ask(connector, db, "a")
+        connector.capture()
+        equal(connector, db, "a")
+
+    def test_a_blocking_snapshot_beside_a_writer(self, three: Adapter, tmp_path: Path) -> None:
+        connector = streaming(three, tmp_path)
+        number = ask(connector, three, "a", "b", type="blocking")
+        with Writer(three, "a"):
+            connector.capture()
+        connector.capture()
+        equal(connector, three, "a", "b")
+        assert fate(connector, number)[0] == "done"
+
+    def test_a_blocking_snapshot_with_a_select_and_one_that_is_bad_sql(self, three: Adapter, tmp_path: Path) -> None:
+        connector = streaming(three, tmp_path)
+        select = {"data-collection": name(three, "a"), "filter": three.select("a", three.condition("n", "<", 10))}
+        good = ask(connector, three, "a", type="blocking", additional_conditions=[select])
+        connector.capture()
+        assert fate(connector, good)[0] == "done"
+        assert sorted(row["id"] for row in connector.rows(f"{three.namespace}.a")) == list(range(10))
+        bad = ask(
+            connector,
+            three,
+            "b",
+            type="blocking",
+            additional_conditions=[{**select, "data-collection": name(three, "b"), "filter": "this is <> not SQL"}],
+        )
+        with three.transaction() as t:
+            t.insert("c", {"id": 5000, "n": 1, "note": "x"})
+        connector.capture()
+        assert fate(connector, bad)[0] == "failed"
+        assert len(connector.rows(f"{three.namespace}.c")) == 1
+
+    def test_a_row_of_the_signal_table_asks_for_a_snapshot(self, three: Adapter, tmp_path: Path) -> None:
+        table = three.signals()
+        connector = streaming(three, tmp_path, signal_data_collection=table)
+        three.insert_signal("row", "execute-snapshot", f'{{"data-collections": ["{name(three, "a")}"]}}')
+        connector.capture()
+        connector.capture()
+        equal(connector, three, "a")
+        (signal,) = connector.store.signals_of("test", limit=5)
+        assert (signal["id"], signal["channel"], signal["state"]) == ("row", "source", "done")
+
+
+def streaming(db: Adapter, folder: Path, **properties: Any) -> Connector:
+    """A connector that streams and has read no row."""
+    connector = db.connector(
+        folder, snapshot_mode="no_data", incremental_snapshot_chunk_size=CHUNK, signal_poll_interval_ms=50, **properties
+    )  # fmt: skip
+    connector.replay.partial = True
+    connector.capture()
+    return connector
+
+
+def name(db: Adapter, table: str) -> str:
+    return f"{db.namespace}.{table}"
+
+
+def ask(connector: Connector, db: Adapter, *tables: str, **more: Any) -> int:
+    return snapshot(connector, *(name(db, table) for table in tables), **more)
