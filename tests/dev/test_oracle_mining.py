@@ -12,35 +12,10 @@ import oracledb
 import pytest
 
 from dev.servers.oracle import Oracle
-from tests.support.oracle_server import NLS, ONLINE, add_logs, drop_all, mine, rows, run
+from tests.support.oracle_server import NLS, ONLINE, add_logs, code, mine, rows, run
+from tests.support.oracle_sessions import its_capture, its_owner, own_server  # noqa: F401 - fixtures
 
 EMPTY_ROW_ID = "AAAAAAAAAAAAAAAAAA"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Oracle]:
-    with Oracle() as server:
-        server.admin("ALTER DATABASE ADD SUPPLEMENTAL LOG DATA")
-        yield server
-
-
-@pytest.fixture
-def owner(server: Oracle) -> Iterator[oracledb.Connection]:
-    with closing(server.connect()) as connection:
-        yield connection
-        connection.rollback()
-        drop_all(server)
-
-
-@pytest.fixture
-def capture(server: Oracle) -> Iterator[oracledb.Connection]:
-    with closing(server.capture()) as connection:
-        connection.cursor().execute(NLS)
-        yield connection
-
-
-def code(error: pytest.ExceptionInfo[oracledb.Error]) -> int:
-    return int(error.value.args[0].code)
 
 
 # mining

@@ -2,7 +2,6 @@
 
 import datetime
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
 from typing import Any
@@ -11,34 +10,8 @@ import oracledb
 import pytest
 
 from dev.servers.oracle import CAPTURE_GRANTS, Oracle, OracleError
-from tests.support.oracle_server import NLS, drop_all, rows, run
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Oracle]:
-    with Oracle() as server:
-        server.admin("ALTER DATABASE ADD SUPPLEMENTAL LOG DATA")
-        yield server
-
-
-@pytest.fixture
-def owner(server: Oracle) -> Iterator[oracledb.Connection]:
-    with closing(server.connect()) as connection:
-        yield connection
-        connection.rollback()
-        drop_all(server)
-
-
-@pytest.fixture
-def capture(server: Oracle) -> Iterator[oracledb.Connection]:
-    with closing(server.capture()) as connection:
-        connection.cursor().execute(NLS)
-        yield connection
-
-
-def code(error: pytest.ExceptionInfo[oracledb.Error]) -> int:
-    return int(error.value.args[0].code)
-
+from tests.support.oracle_server import NLS, code, rows, run
+from tests.support.oracle_sessions import its_capture, its_owner, own_server  # noqa: F401 - fixtures
 
 # logon
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import oracledb
+import pytest
 
 from dev.servers.oracle import Oracle
 
@@ -27,6 +28,11 @@ def run(connection: oracledb.Connection, *statements: str) -> None:
     with connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
+
+
+def code(error: pytest.ExceptionInfo[oracledb.Error]) -> int:
+    """The number of ``ORA-`` in an expected error."""
+    return int(error.value.args[0].code)
 
 
 def add_logs(connection: oracledb.Connection, start: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 import resource
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -37,7 +36,8 @@ from tests.sources.oracle.lob_texts import (
     xml,
 )  # fmt: skip
 from tests.sources.oracle.redo_tables import config, images
-from tests.support.oracle_server import NLS, drop_all, mine, run
+from tests.support.oracle_server import NLS, mine, run
+from tests.support.oracle_sessions import its_owner, own_server  # noqa: F401 - fixtures
 
 R1, R2 = "AAAS1pAAMAAAACXAAA", "AAAS1pAAMAAAACXAAB"
 ONE = {"ID": 1, "V": "x"}
@@ -442,21 +442,6 @@ def test_ten_thousand_appends_to_one_value_are_not_copied_each_time() -> None:
 
 
 # -- the test server --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Oracle]:
-    with Oracle() as server:
-        server.admin("ALTER DATABASE ADD SUPPLEMENTAL LOG DATA")
-        yield server
-
-
-@pytest.fixture
-def owner(server: Oracle) -> Iterator[oracledb.Connection]:
-    with closing(server.connect()) as connection:
-        yield connection
-        connection.rollback()
-        drop_all(server)
 
 
 DDL = (

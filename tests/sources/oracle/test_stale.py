@@ -18,13 +18,14 @@ from airflow_provider_cdc.sources.oracle.connect import connect, database_of
 from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
 from airflow_provider_cdc.sources.oracle.lookups import DictionaryLookups, NoLookups, Stored
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.query import BATCH
 from airflow_provider_cdc.sources.oracle.source import OracleSource
 from airflow_provider_cdc.sources.oracle.stream import LogMinerStream
 from airflow_provider_cdc.sources.oracle.taking import Taker
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import settings
 from tests.sources.oracle.redo_tables import config
-from tests.sources.oracle.test_taking import CONTENTS, batches, row, schema_of
+from tests.sources.oracle.test_taking import batches, row, schema_of
 
 NAMED = {"hybrid", "redo_log_catalog"}
 ALL_LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
@@ -469,4 +470,4 @@ def test_what_was_captured_before_may_be_unreadable_now() -> None:
 
 
 def test_the_columns_of_a_batch_are_those_of_the_session() -> None:
-    assert set(row(1, 1, 1)) == set(CONTENTS.names)
+    assert set(row(1, 1, 1)) == set(BATCH.names)

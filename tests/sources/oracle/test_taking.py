@@ -19,17 +19,11 @@ from airflow_provider_cdc.core.schema import Column, TableChange, TableId, Table
 from airflow_provider_cdc.sources.oracle import taking
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.query import BATCH
 from airflow_provider_cdc.sources.oracle.taking import Taker
 from airflow_provider_cdc.sources.oracle.types import ColumnType, make_column
 from tests.sources.oracle.redo_tables import config
 
-CONTENTS = pa.schema([
-    ("scn", pa.int64()), ("code", pa.int16()), ("sql", pa.large_string()), ("csf", pa.bool_()), ("xid", pa.binary()),
-    ("owner", pa.large_string()), ("table", pa.large_string()), ("row_id", pa.large_string()), ("rollback", pa.bool_()),
-    ("info", pa.large_string()), ("ssn", pa.int64()), ("thread", pa.int32()), ("object", pa.int64()),
-    ("object_version", pa.int64()), ("rs_id", pa.large_string()), ("user", pa.large_string()),
-    ("client_id", pa.large_string()), ("ts_us", pa.int64()), ("status", pa.int32()),
-])  # fmt: skip
 Event = tuple[str, str, int, int | None, int | None]
 """Transaction, operation, id, value before, value after."""
 
@@ -91,7 +85,7 @@ def batches(rows: list[dict[str, Any]], sizes: Iterator[int]) -> Iterator[pa.Tab
     at = 0
     while at < len(rows):
         size = next(sizes)
-        yield pa.Table.from_pylist(rows[at : at + size], CONTENTS)
+        yield pa.Table.from_pylist(rows[at : at + size], BATCH)
         at += size
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from contextlib import closing
 
 import oracledb
@@ -13,7 +12,8 @@ from airflow_provider_cdc.sources.oracle.ddl import Unknown, read
 from airflow_provider_cdc.sources.oracle.types import ColumnType
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.ddl.world import World
-from tests.support.oracle_server import drop_all, mine, rows, run
+from tests.support.oracle_server import mine, rows, run
+from tests.support.oracle_sessions import its_owner, own_server  # noqa: F401 - fixtures
 
 COLUMNS = (
     "SELECT column_name, data_type, CASE WHEN char_length > 0 THEN char_length ELSE data_length END, data_precision, data_scale,"
@@ -24,21 +24,6 @@ PRIMARY = (
     " k.constraint_name = c.constraint_name AND k.table_name = c.table_name WHERE c.owner = 'APP' AND c.table_name = :1"
     " AND c.constraint_type = 'P' ORDER BY k.position"
 )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Oracle]:
-    with Oracle() as server:
-        server.admin("ALTER DATABASE ADD SUPPLEMENTAL LOG DATA")
-        yield server
-
-
-@pytest.fixture
-def owner(server: Oracle) -> Iterator[oracledb.Connection]:
-    with closing(server.connect()) as connection:
-        yield connection
-        connection.rollback()
-        drop_all(server)
 
 
 def compare(owner: oracledb.Connection, world: World, name: str, history: list[str]) -> None:
