@@ -62,6 +62,8 @@ class Cells:
         self._reads: list[ColumnRead | None] = []
         self.expressions: list[str] = []
         """What to select, in this order."""
+        self.place: dict[str, int] = {}
+        """Column → number of its first expression."""
         self.lobs = False
         for column in schema.columns:
             base = ColumnType.of(column).base
@@ -69,6 +71,7 @@ class Cells:
                 self._reads.append(None)
                 continue
             self._reads.append(column_read(column, f"{schema.id}.{column.name}", config))
+            self.place[column.name] = len(self.expressions)
             self.expressions += _expressions(base, f'{alias}."{column.name}"')
             self.lobs |= base in LOBS
         if not self.expressions:

@@ -16,7 +16,7 @@ from oracledb import Connection
 from airflow_provider_cdc.core.config import SnapshotMode
 from airflow_provider_cdc.core.errors import CdcError, TransientError
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.oracle.config import LockingMode, MiningStrategy, OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import (
@@ -30,6 +30,7 @@ from airflow_provider_cdc.sources.oracle.connect import (
     translated,
 )
 from airflow_provider_cdc.sources.oracle.dictionary import Dictionary, quoted
+from airflow_provider_cdc.sources.oracle.signal_checks import signal_findings
 
 LONGEST_NAME: Final = 30
 """Bytes. LogMiner has no rows of tables with longer names, or with columns that have longer names."""
@@ -77,7 +78,7 @@ def _check(connection: Connection, config: OracleConfig) -> list[Finding]:
     database = database_of(connection)
     found += [*_modes(database), *_standby(connection, database, config), *_names(connection, database, config)]
     found += [*_server_rights(connection, database, config, grant), *_destination(connection, config)]
-    found += _advice(connection, config)
+    found += _advice(connection, database, config)
     if any(f.fatal and "database.pdb.name" in f"{f.what} {f.fix}" for f in found):
         return found
     try:
@@ -217,8 +218,15 @@ def _destination(connection: Connection, config: OracleConfig) -> Iterator[Findi
         )
 
 
-def _advice(connection: Connection, config: OracleConfig) -> Iterator[Finding]:
+def _advice(connection: Connection, database: Database, config: OracleConfig) -> Iterator[Finding]:
     """What may go wrong later."""
+    if database.cdb and config.heartbeat_interval_ms and not config.heartbeat_action_query:
+        yield Finding(
+            "heartbeat.interval.ms is set without heartbeat.action.query: while the pluggable database is quiet and others are "
+            "not, the position does not move on, and the logs that it needs may be deleted.",
+            "set heartbeat.action.query to a statement that changes a captured table, as UPDATE <schema>.<table> SET TS = SYSTIMESTAMP",
+            fatal=False,
+        )
     ((retention,),) = _asked(connection, _RETENTION) or ((None,),)
     if retention is not None and int(retention) < SHORT_UNDO and config.snapshot_mode is not SnapshotMode.NEVER:
         yield Finding(
@@ -325,6 +333,14 @@ def _tables(connection: Connection, database: Database, config: OracleConfig, gr
             fatal=False,
         )
     yield from _table_rights(captured, config, rights, grant)
+
+    def may(action: str, table: TableId) -> bool:
+        return rights.any(f"{action} ANY TABLE") or _may(rights, [action], table, config)
+
+    findings, signals = signal_findings(Dictionary(connection, config), config, may, grant)
+    yield from findings
+    if signals is not None and not filters.table(signals.id):
+        captured.append(signals)
     yield from _logging(connection, database, captured)
     for schema in captured:
         names = [name for name in (schema.id.name, *schema.names) if len(name.encode()) > LONGEST_NAME]
@@ -349,7 +365,7 @@ def _table_rights(
     for privilege, actions, why, used in needed:
         if not used or rights.any(privilege):
             continue
-        without = [s for s in captured if not _may(rights, actions, s, config)]
+        without = [s for s in captured if not _may(rights, actions, s.id, config)]
         if without or not captured:
             yield Finding(f"The account lacks {privilege}, {why}{_shown(without)}.", grant(privilege))
     if reads and not rights.any("SELECT ANY TRANSACTION"):
@@ -360,9 +376,10 @@ def _table_rights(
         )
 
 
-def _may(rights: _Rights, actions: Iterable[str], schema: TableSchema, config: OracleConfig) -> bool:
-    owner = schema.id.namespace
-    return owner == config.database_user.upper() or any(rights.on(a, owner, schema.id.name) for a in actions)
+def _may(rights: _Rights, actions: Iterable[str], table: TableId, config: OracleConfig) -> bool:
+    return table.namespace == config.database_user.upper() or any(
+        rights.on(a, table.namespace, table.name) for a in actions
+    )
 
 
 def _shown(tables: list[TableSchema]) -> str:

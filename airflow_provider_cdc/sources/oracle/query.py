@@ -20,6 +20,7 @@ from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig, QueryFilter
 from airflow_provider_cdc.sources.oracle.dictionary import SYSTEM_SCHEMAS, is_system
+from airflow_provider_cdc.sources.oracle.named import signal_table
 from airflow_provider_cdc.sources.oracle.operations import (
     COMMIT,
     DDL,
@@ -145,6 +146,9 @@ def _data(config: OracleConfig) -> str:
         ]
         wanted += [text for expression, dots, *pair in lists for text in _lists(literal, expression, dots, *pair)]
     known = " AND ".join(wanted)
+    if mode is not QueryFilter.NONE and config.signal_data_collection is not None:
+        signals = signal_table(config.signal_data_collection, config)
+        known = f"({known}) OR (SEG_OWNER = {_literal(signals.namespace)} AND TABLE_NAME = {_literal(signals.name)})"
     users = _users(config) if mode is not QueryFilter.NONE else ""
     unresolved = (
         f"SEG_OWNER IS NULL OR TABLE_NAME IS NULL OR SEG_OWNER = '{UNKNOWN}' OR TABLE_NAME LIKE 'OBJ# %'"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-_DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _MOST_FILES = 1024
 """In a bigfile tablespace there is one file, whose number here is this."""
 
@@ -21,7 +21,7 @@ def row_id(data_object: int, file: int, block: int, row: int = 0) -> str:
     'AAAR0pAAHAAAACAAAA'
     """
     parts = ((data_object, 6), (file % _MOST_FILES, 3), (block, 6), (row, 3))
-    return "".join(_DIGITS[(number >> 6 * place) & 63] for number, width in parts for place in reversed(range(width)))
+    return "".join(DIGITS[(number >> 6 * place) & 63] for number, width in parts for place in reversed(range(width)))
 
 
 def cuts(extents: Sequence[tuple[int, int, int, int]], blocks: int) -> list[str]:

@@ -20,20 +20,19 @@ log brings all of them to one place (:class:`airflow_provider_cdc.core.position.
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import logging
 import queue
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
-import numpy as np
 import oracledb
 import pyarrow as pa
 
-from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.core.events import READ, RowBlock
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, TransientError
+from airflow_provider_cdc.core.events import RowBlock
+from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.oracle import rowids
 from airflow_provider_cdc.sources.oracle.cells import Cells
@@ -45,50 +44,45 @@ from airflow_provider_cdc.sources.oracle.connect import (
     current_scn,
     database_of,
     enter_container,
-    rows,
     scalar,
     translated,
 )
 from airflow_provider_cdc.sources.oracle.dictionary import Dictionary, quoted
-from airflow_provider_cdc.sources.oracle.errors import SNAPSHOT_TOO_OLD, TABLE_CHANGED
+from airflow_provider_cdc.sources.oracle.errors import SNAPSHOT_TOO_OLD, TABLE_CHANGED, translate
 from airflow_provider_cdc.sources.oracle.overrides import as_of, override_of
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.reading import LOB_ROWS, extents, now_us, parts, read_block, refused
 
 log = logging.getLogger(__name__)
 
 CHUNK_BLOCKS: Final = 16_384
 """Blocks of a chunk, 128 MB with the usual size."""
 LOCK_SECONDS: Final = 60
-LOB_ROWS: Final = 200
-"""Rows that are fetched at a time where they have LOBs, each of which comes whole."""
-MAX_BYTES: Final = 64 << 20
-"""A batch of results that is larger is handed over in parts."""
 _ROWS_IN_BLOCK: Final = 50
 """A guess, for tables without statistics."""
 
 _TRANSACTIONS = "SELECT MIN(START_SCN) FROM V$TRANSACTION WHERE START_SCN > 0"
-_NOW = "SELECT TO_CHAR(SYS_EXTRACT_UTC(SYSTIMESTAMP), 'YYYY-MM-DD HH24:MI:SS.FF6') FROM DUAL"
-_EXTENTS = """
-SELECT o.DATA_OBJECT_ID, e.RELATIVE_FNO, e.BLOCK_ID, e.BLOCKS
-FROM DBA_EXTENTS e
-JOIN DBA_OBJECTS o
-  ON o.OWNER = e.OWNER AND o.OBJECT_NAME = e.SEGMENT_NAME AND NVL(o.SUBOBJECT_NAME, ' ') = NVL(e.PARTITION_NAME, ' ')
-WHERE e.OWNER = :owner AND e.SEGMENT_NAME = :name AND o.OBJECT_TYPE LIKE 'TABLE%' AND o.DATA_OBJECT_ID IS NOT NULL
-ORDER BY o.DATA_OBJECT_ID, e.RELATIVE_FNO, e.BLOCK_ID"""
 _NO_RIGHTS: Final = {942, 1031}
 
 
 class OracleSnapshot(SnapshotSession):
     """See :class:`airflow_provider_cdc.core.source.SnapshotSession`.
 
+    :param selects: table → statement that gives its rows, as a signal asks for them
     :raises PrerequisiteError: a privilege is missing that the snapshot needs
     :raises SourceUnavailable: no server answers, or a lock is not to be had
     """
 
     position: OraclePosition
 
-    def __init__(self, config: OracleConfig, tables: Sequence[TableId], readers: int) -> None:
-        self._config, self._readers = config, readers
+    def __init__(
+        self,
+        config: OracleConfig,
+        tables: Sequence[TableId],
+        readers: int,
+        selects: Mapping[TableId, str] = MappingProxyType({}),
+    ) -> None:
+        self._config, self._readers, self._selects = config, readers, selects
         self._connections: list[Connection] = []
         self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
         try:
@@ -108,7 +102,7 @@ class OracleSnapshot(SnapshotSession):
             _lock(main, tables)
         oldest = self._oldest_change(main)
         self.scn = current_scn(main)
-        self.ts_us = _micros(str(scalar(main, _NOW)))
+        self.ts_us = now_us(main)
         self.schemas = dictionary.tables(tables)
         main.rollback()
         log.info("The snapshot is of SCN %d; its locks were held for %.2f s.", self.scn, time.monotonic() - began)
@@ -161,8 +155,7 @@ class OracleSnapshot(SnapshotSession):
 
     def chunks(self, table: TableId) -> list[Chunk]:
         count, blocks = self._sizes.get(table, (0, 0))
-        overridden = override_of(table, self._config.snapshot_select_statement_overrides) is not None
-        if self._readers < 2 or 0 < blocks <= CHUNK_BLOCKS or overridden:
+        if self._readers < 2 or 0 < blocks <= CHUNK_BLOCKS or self._statement(table) is not None:
             return [Chunk(table, None, count or blocks * _ROWS_IN_BLOCK)]
         extents = self._extents(table)
         blocks = sum(extent[3] for extent in extents)
@@ -176,13 +169,12 @@ class OracleSnapshot(SnapshotSession):
         connection = self._idle.get()
         try:
             with translated(self._config, str(table)):
-                found = rows(connection, _EXTENTS, owner=table.namespace, name=table.name)
+                return extents(connection, table)
         except PrerequisiteError as e:
             log.info("%s is read by one reader, as its extents cannot be seen: %s", table, e.what)
-            found = []
+            return []
         finally:
             self._idle.put(connection)
-        return [(int(a), int(b), int(c), int(d)) for a, b, c, d in found]
 
     def read(self, chunk: Chunk) -> Iterator[RowBlock]:
         connection = self._idle.get()
@@ -197,41 +189,51 @@ class OracleSnapshot(SnapshotSession):
                     return
                 except (oracledb.Error, OSError) as e:
                     if handed_over or not left or code_of(e) not in SNAPSHOT_TOO_OLD | TABLE_CHANGED:
+                        self._refused(e, chunk.table)
                         with translated(self._config, f"{chunk.table} as of SCN {self.scn}"):
                             raise
                     log.warning("%s as of SCN %d is read again: %s", chunk.table, self.scn, e)
         finally:
             self._idle.put(connection)
 
+    def _statement(self, table: TableId) -> str | None:
+        """The statement that gives a table's rows, where there is one."""
+        return self._selects.get(table) or override_of(table, self._config.snapshot_select_statement_overrides)
+
+    def _refused(self, e: Exception, table: TableId) -> None:
+        """Whether it is a signal's statement that the database does not accept.
+
+        :raises QueryRefused: it is
+        """
+        if table not in self._selects:
+            return
+        meaning = translate(e, self._config)
+        if not isinstance(meaning, TransientError):
+            raise refused(f"The database refuses the statement for {table}", meaning.what, self._selects[table]) from e
+
+    def _source(self, table: TableId) -> str:
+        """What rows are selected from."""
+        statement = self._statement(table)
+        if statement is None:
+            return f"{quoted(table)} AS OF SCN {self.scn}"
+        try:
+            return f"({as_of(statement, table, self.scn, self._config.database_user)}\n)"
+        except ConfigError as e:
+            if table not in self._selects:
+                raise
+            raise refused(f"The statement for {table} cannot be used", e.what, statement) from None
+
     def _blocks(self, connection: Connection, chunk: Chunk) -> Iterator[RowBlock]:
         schema = self.schemas[chunk.table]
         cells = Cells(schema, self._config)
-        override = override_of(chunk.table, self._config.snapshot_select_statement_overrides)
-        source = f"{quoted(chunk.table)} AS OF SCN {self.scn}"
-        if override is not None:
-            source = f"({as_of(override, chunk.table, self.scn, self._config.database_user)})"
+        source = self._source(chunk.table)
         sql = f"SELECT {', '.join(cells.expressions)} FROM {source} t"
         sql += f" WHERE {chunk.condition}" if chunk.condition else ""
         size = self._config.snapshot_fetch_size
         frames = connection.fetch_df_batches(sql, size=min(size, LOB_ROWS) if cells.lobs else size)
         for frame in frames:
-            for part in _parts(pa.table(frame)):
-                yield self._block(schema, cells, part)
-
-    def _block(self, schema: TableSchema, cells: Cells, part: pa.Table) -> RowBlock:
-        n = len(part)
-        scn = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([str(self.scn)]))
-        return RowBlock(
-            table=schema,
-            op=np.full(n, READ, np.int8),
-            before=None,
-            after=cells.read(part),
-            order=np.arange(n),
-            transaction=None,
-            ts_us=np.full(n, self.ts_us, np.int64),
-            source={"scn": scn, "ssn": pa.array(np.zeros(n, np.int64))},
-            unavailable_after=cells.unavailable(n),
-        )
+            for part in parts(pa.table(frame)):
+                yield read_block(cells, part, self.scn, self.ts_us)
 
     def close(self) -> None:
         for connection in self._connections:
@@ -250,19 +252,3 @@ def _lock(connection: Connection, tables: list[TableId]) -> None:
                 if code_of(e) != 942:
                     raise
                 log.info("%s is not locked: it does not exist any more, or may not be seen.", table)
-
-
-def _micros(text: str) -> int:
-    """Microseconds since the epoch of a time in UTC."""
-    moment = dt.datetime.fromisoformat(text.strip()).replace(tzinfo=dt.UTC)
-    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
-
-
-def _parts(batch: pa.Table) -> Iterator[pa.Table]:
-    """A batch in parts of bounded size."""
-    n = len(batch)
-    if n > 1 and batch.nbytes > MAX_BYTES:
-        yield from _parts(batch.slice(0, n // 2))
-        yield from _parts(batch.slice(n // 2))
-    elif n:
-        yield batch

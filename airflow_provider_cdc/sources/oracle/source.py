@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 import oracledb
 import pyarrow as pa
 
+from airflow_provider_cdc.core.chunks import ChunkReader
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
 from airflow_provider_cdc.core.events import LogItem
 from airflow_provider_cdc.core.forms import EventForm
 from airflow_provider_cdc.core.metrics import Value
 from airflow_provider_cdc.core.position import Position
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.oracle.assemble import SOURCE_FIELDS
 from airflow_provider_cdc.sources.oracle.checks import check
+from airflow_provider_cdc.sources.oracle.chunks import OracleChunks
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import (
     Connection,
@@ -30,9 +33,11 @@ from airflow_provider_cdc.sources.oracle.connect import (
 )
 from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
 from airflow_provider_cdc.sources.oracle.forms import XSTREAM
+from airflow_provider_cdc.sources.oracle.keys import ROWID
 from airflow_provider_cdc.sources.oracle.logs import LogCollector
 from airflow_provider_cdc.sources.oracle.lookups import DictionaryLookups
 from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
+from airflow_provider_cdc.sources.oracle.named import signal_table, table_of
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.snapshot import OracleSnapshot
 from airflow_provider_cdc.sources.oracle.stream import LogMinerStream, verified
@@ -44,6 +49,7 @@ class OracleSource(Source):
     """Oracle Database 12.1 and newer, read with LogMiner."""
 
     Config: ClassVar[type[ConnectorConfig]] = OracleConfig
+    PSEUDO_COLUMNS: ClassVar[frozenset[str]] = frozenset({ROWID})
     FORMS: ClassVar[Mapping[str, EventForm]] = {XSTREAM.name: XSTREAM}
     connector = "oracle"
 
@@ -97,15 +103,33 @@ class OracleSource(Source):
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def snapshot(self, tables: Sequence[TableId], *, readers: int) -> SnapshotSession:
-        return OracleSnapshot(self._config, tables, readers)
+    def snapshot(
+        self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
+    ) -> SnapshotSession:
+        return OracleSnapshot(self._config, tables, readers, selects)
 
-    def stream(self, start: Position, tables: Tables, *, until: Position | None) -> Iterator[LogItem]:
+    def chunks(self, *, signals: TableId | None) -> ChunkReader:
+        return OracleChunks(self._config, signals)
+
+    def signal_table(self, text: str) -> TableId:
+        return signal_table(text, self._config)
+
+    def table_of(self, document: Mapping[str, Any], database: str, schema: str | None) -> TableChange:
+        return table_of(document, database, schema, self._config)
+
+    def stream(
+        self,
+        start: Position,
+        tables: Tables,
+        *,
+        until: Position | None,
+        patience: Callable[[], float] | None = None,
+    ) -> Iterator[LogItem]:
         assert isinstance(start, OraclePosition)
         assert until is None or isinstance(until, OraclePosition)
         lookups = DictionaryLookups(self._asked)
         stream = LogMinerStream(
-            self._config, self.database, start, until, tables, self._present, lookups, self._metrics
+            self._config, self.database, start, until, tables, self._present, lookups, self._metrics, patience
         )
         self._metrics = stream.metrics
         yield from stream.items()

@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 
 TAKEN_ROWS = 32_768
 """Rows that are taken at a time: many small fetches would make many small blocks."""
+SHORTEST = 0.05
+"""Seconds between two looks at the log when it is waited for; more where a look takes longer, so that half of the time is left to
+the database."""
 
 
 class LogMinerStream:
@@ -40,6 +43,7 @@ class LogMinerStream:
     :param dictionary: reads a table's present structure
     :param lookups: answers about tables that LogMiner does not name
     :param earlier: metrics of the stream before it in the same run
+    :param patience: see :meth:`airflow_provider_cdc.core.source.Source.stream`
     """
 
     def __init__(
@@ -52,7 +56,9 @@ class LogMinerStream:
         dictionary: Callable[[TableId], TableSchema | None],
         lookups: Lookups | None = None,
         earlier: StreamMetrics | None = None,
+        patience: Callable[[], float] | None = None,
     ) -> None:
+        self._patience = patience or (lambda: config.poll_interval_ms / 1000)
         self._config, self._until = config, until
         # nothing beyond: a table that was read at ``until`` joins there
         self._last = max(until.read_scn, *(c.scn for c in until.commits.values()), 0) if until else FOREVER
@@ -66,6 +72,7 @@ class LogMinerStream:
         self.metrics = StreamMetrics(config, self._taker, self._session, self._windows, self._schemas, earlier)
         self._read = start.scn
         self._first = True
+        self._took = 0.0
 
     def items(self) -> Iterator[LogItem]:
         """See :meth:`airflow_provider_cdc.core.source.Source.stream`."""
@@ -98,7 +105,7 @@ class LogMinerStream:
         self._retention()  # before the place is told, which is behind what was given up
         self._taker.end(end)
         self._read, self._first = end, False
-        seconds = time.monotonic() - began
+        seconds = self._took = time.monotonic() - began
         windows.done(rows, seconds, session.begin_seconds)
         self.metrics.stepped(end, current, rows, seconds)
 
@@ -112,9 +119,15 @@ class LogMinerStream:
         """Wait for new redo; whoever reads gets to look at the clock meanwhile."""
         if not self._windows.caught_up:
             return
-        until = time.monotonic() + self._windows.pause
-        while (left := until - time.monotonic()) > 0:
-            time.sleep(min(left, self._config.poll_interval_ms / 1000))
+        began = time.monotonic()
+        while True:
+            patience, pause = self._patience(), self._windows.pause
+            if patience < self._config.poll_interval_ms / 1000:  # the log is waited for, as by windows of a snapshot
+                least = self._config.log_mining_sleep_time_min_ms / 1000
+                pause = min(pause, max(self._took, least, SHORTEST))
+            if (left := began + pause - time.monotonic()) <= 0:
+                return
+            time.sleep(min(left, max(patience, 0.001)))
             yield Heartbeat(self._taker.position)
 
     def _ddl(self, text: str, owner: str, where: str) -> tuple[list[TableChange], list[TableId]]:

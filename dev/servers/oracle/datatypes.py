@@ -73,6 +73,11 @@ class DataType:
         exact = self.kind == "NUMBER" and self.precision is not None and self.precision <= EXACT_DIGITS
         return "NUMERIC" if exact else "BLOB"
 
+    @property
+    def ranked(self) -> bool:
+        """Whether kept values may not have their order: numbers of many digits, which are texts, and row ids in columns."""
+        return self.kind in ("NUMBER", "FLOAT", "ROWID") and self.affinity == "BLOB"
+
 
 NUMBER = DataType("NUMBER")
 INTEGER = DataType("NUMBER", 38, 0)

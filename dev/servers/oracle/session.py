@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from dev.servers.oracle.database import Database
 
 ROWS_AT_ONCE = 500
+STEPS = 500_000
+"""Of SQLite's machine, after which to look whether the client still wants the answer."""
 UNUSED_BINDS = re.compile(r"The current statement uses (\d+)")
 """SQLite wants as many binds as a statement has; parts of a statement are evaluated with the binds of all of it."""
 
@@ -54,6 +56,7 @@ class Session:
         self.read_only_scn: int | None = None
         self.logged_on = self.engine.now()
         self._failure: OraError | None = None
+        self._ended: Exception | None = None
         self._free: list[sqlite3.Connection] = []
         self._connections: list[sqlite3.Connection] = []
         self._allowed: frozenset[str] = frozenset()
@@ -117,8 +120,17 @@ class Session:
         self._allowed = functions.register(fresh, self)
         fresh.create_function("ORA_AS_OF", 2, self._guard(self._as_of), deterministic=True)
         fresh.create_function("ORA_AS_OF_TIME", 2, self._guard(self._as_of_time), deterministic=True)
+        fresh.set_progress_handler(self._is_ended, STEPS)
         self._connections.append(fresh)
         return fresh
+
+    def _is_ended(self) -> bool:
+        """Whether the client has sent a break, or is gone."""
+        try:
+            self.check()
+        except Exception as error:
+            self._ended = error
+        return self._ended is not None
 
     def _guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
@@ -307,7 +319,10 @@ class Session:
         except sqlite3.Error as error:
             raise self._translated(error) from None
 
-    def _translated(self, error: sqlite3.Error) -> OraError:
+    def _translated(self, error: sqlite3.Error) -> Exception:
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            return ended
         failure, self._failure = self._failure, None
         return failure or OraError(900, str(error))
 
@@ -355,6 +370,8 @@ class Session:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, float) and value != value:
+        return "nan"  # as it is kept; SQLite would make NULL of it
     return datatypes.number(value) if isinstance(value, Decimal | int) else value
 
 

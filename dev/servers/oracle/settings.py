@@ -9,6 +9,8 @@ from dev.servers.oracle.sql.lexer import Token, Tokens
 if TYPE_CHECKING:
     from dev.servers.oracle.session import Session
 
+ONLY_BINARY = ("NLS_SORT", "NLS_COMP")
+"""Texts are compared by their bytes here, and in no other way."""
 WITHOUT_EFFECT = ("STATISTICS_LEVEL", "WORKAREA_SIZE_POLICY", "SORT_AREA_SIZE", "OPTIMIZER_MODE", "EVENTS")
 """Settings of a session that change nothing that can be seen here."""
 
@@ -39,6 +41,8 @@ def _set(session: "Session", name: str, token: Token, sql: str) -> None:
         set_container(session, token.text.upper())
     elif name == "CURRENT_SCHEMA":
         set_schema(session, token.text)
+    elif name in ONLY_BINARY and token.text == "BINARY":
+        pass
     elif name not in WITHOUT_EFFECT:
         raise unknown(sql, name)
 

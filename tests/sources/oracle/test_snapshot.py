@@ -9,7 +9,7 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
-from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable, UnreadableValue
+from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceUnavailable, UnreadableValue
 from airflow_provider_cdc.core.events import READ, RowBlock
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.source import Chunk
@@ -366,3 +366,56 @@ def test_closing_twice_is_allowed(schema: Oracle) -> None:
     session = OracleSnapshot(settings(schema), [T1], 2)
     session.close()
     session.close()
+
+
+# -- statements of signals ----------------------------------------------------------------------------------------------
+
+
+def colors(server: Oracle) -> None:
+    make(server, {"ID": "NUMBER(9)", "V": "VARCHAR2(9)"}, [{"V": "'red'"}, {"V": "'blue'"}, {"V": "'blue'"}])
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "SELECT * FROM APP.T1 WHERE V = 'blue'",
+        "select v, id from app.t1 t where t.v = 'blue' -- those;",
+        'SELECT X.* FROM "APP"."T1" X JOIN (SELECT MAX(ID) M FROM APP.T1) Y ON X.ID > Y.M - 2',
+    ],
+)
+def test_a_statement_of_a_signal_gives_the_rows_as_of_the_scn(schema: Oracle, select: str) -> None:
+    colors(schema)
+    with OracleSnapshot(settings(schema), [T1], 2, {T1: select}) as session:
+        schema.sql("UPDATE T1 SET V = 'blue'", "INSERT INTO T1 VALUES (9, 'blue')")
+        assert len(session.chunks(T1)) == 1
+        found = images(read_all(session, T1)).to_pylist()
+    assert found == [{"ID": 1, "V": "blue"}, {"ID": 2, "V": "blue"}]
+
+
+def test_a_statement_of_a_signal_comes_before_that_of_the_configuration(schema: Oracle) -> None:
+    colors(schema)
+    name = "snapshot.select.statement.overrides"
+    config = settings(schema, **{name: "APP.T1", f"{name}.APP.T1": "SELECT * FROM APP.T1 WHERE ID = 0"})
+    with OracleSnapshot(config, [T1], 1) as session:
+        assert [row["ID"] for row in images(read_all(session, T1)).to_pylist()] == [0]
+    with OracleSnapshot(config, [T1], 1, {T1: "SELECT * FROM APP.T1 WHERE ID = 2"}) as session:
+        assert [row["ID"] for row in images(read_all(session, T1)).to_pylist()] == [2]
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "SELECT * FROM APP.T1 WHERE COLOR = 1",
+        "SELECT ID FROM APP.T1",
+        "SELECT * FROM APP.T1 WHERE",
+        "SELECT * FROM APP.T2",
+        "DELETE FROM APP.T1",
+        "SELECT * FROM APP.T1 WHERE V = 'x",
+        "SELECT * FROM APP.T1 JOIN APP.NOWHERE N ON N.ID = 1",
+    ],
+)
+def test_a_statement_of_a_signal_that_is_bad_sql_is_refused(schema: Oracle, select: str) -> None:
+    colors(schema)
+    with OracleSnapshot(settings(schema), [T1], 1, {T1: select}) as session, pytest.raises(QueryRefused) as e:
+        read_all(session, T1)
+    assert e.value.where == select

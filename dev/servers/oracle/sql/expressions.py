@@ -98,6 +98,9 @@ class Expressions(Inference):
         kind = self.infer(reader.tokens[start : reader.at], scope)
         if kind and kind.kind == "TIMESTAMP_TZ" and reader.word() in (*COMPARISONS, "NOT", "BETWEEN", "IN"):
             left = f"SYS_EXTRACT_UTC({left})"
+        if reader.word() in ("<", ">", "<=", ">=") and self.ranked(reader.tokens[start : reader.at], scope):
+            operator = reader.next().text
+            return f"ORA_RANK({left}) {operator} ORA_RANK({self._operand(reader, scope, kind)})"
         return f"{left} {self._comparison(reader, scope, kind)}"
 
     def _comparison(self, reader: Tokens, scope: Scope, kind: DataType | None) -> str:

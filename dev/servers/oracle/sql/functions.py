@@ -12,6 +12,9 @@ from dev.servers.oracle import datatypes, moments, rowids
 from dev.servers.oracle.datatypes import DataType
 from dev.servers.oracle.errors import OraError
 from dev.servers.oracle.moments import Moment, Nls
+from dev.servers.oracle.wire import codecs
+
+NUMERIC = re.compile(r"-?\d*(?:\.\d+)?")
 
 
 class Context(Protocol):
@@ -86,6 +89,7 @@ DETERMINISTIC = frozenset(
         "TO_TIMESTAMP",
         "TO_TIMESTAMP_TZ",
         "NVL",
+        "ORA_RANK",
         "ORA_ROWID",
         "CHARTOROWID",
         "HEXTORAW",
@@ -129,7 +133,7 @@ class Library:
             "TO_BLOB": lambda value: value, "TO_BINARY_DOUBLE": lambda value: None if value is None else float(value),
             "TO_BINARY_FLOAT": lambda value: None if value is None else moments.single(float(value)),
             "DBMS_LOB_SUBSTR": lambda value, size, start=1: None if value is None else value[start - 1 : start - 1 + size],
-            "ORA_ROWID": lambda object_id, row: rowids.make(object_id, row), "CHARTOROWID": _chartorowid,
+            "ORA_RANK": _rank, "ORA_ROWID": lambda object_id, row: rowids.make(object_id, row), "CHARTOROWID": _chartorowid,
             "ROWIDTOCHAR": lambda value: None if value is None else rowids.to_text(_chartorowid(value)),
             "DBMS_ROWID_ROWID_BLOCK_NUMBER": lambda value: rowids.parts(value)[2],
             "DBMS_ROWID_ROWID_CREATE": lambda kind, obj, file, block, slot: struct.pack(">IHIH", obj, file, block, slot),
@@ -314,6 +318,17 @@ def _regexp_like(value: Any, pattern: str, flags: str = "") -> int | None:
 def _regexp_substr(value: Any, pattern: str, *_: Any) -> str | None:
     match = re.search(pattern, _str(value)) if value is not None else None
     return match[0] if match else None
+
+
+def _rank(value: Any) -> bytes | None:
+    """What sorts as the number, or row id in a column, does that a kept value stands for."""
+    if value is None:
+        return None
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str) and len(value) == 18 and not NUMERIC.fullmatch(value):
+        return rowids.from_text(value)
+    return codecs.encode_number(value)
 
 
 def _chartorowid(value: Any) -> Any:

@@ -24,6 +24,8 @@ class Scope:
     tables: dict[str, list[tuple[str, DataType | None]]] = field(default_factory=dict)
     aliases: dict[str, DataType | None] = field(default_factory=dict)
     """Names given in the select list, for ORDER BY."""
+    stored: set[str] = field(default_factory=set)
+    """The aliases of tables, which have kept values as they are."""
     outer: "Scope | None" = None
 
     def find_column(self, path: Sequence[str]) -> tuple[str, str, DataType | None] | None:
@@ -88,6 +90,13 @@ class Inference:
         if first.word in ("DATE", "TIMESTAMP") and len(tokens) == 2 and tokens[1].kind == STRING:
             return datatypes.DATE if first.word == "DATE" else datatypes.TIMESTAMP
         return self._infer_name(Tokens(tokens, self.sql), scope) if first.is_identifier else None
+
+    def ranked(self, tokens: Sequence[Token], scope: Scope) -> bool:
+        """Whether this is a table's column whose kept values do not have the order of what they stand for."""
+        if not all(token.is_identifier or token.text == "." for token in tokens) or len(tokens) % 2 == 0:
+            return False
+        hit = scope.find_column([token.text for token in tokens[::2]])
+        return bool(hit and hit[0] in scope.stored and hit[1] != ROW_ID and hit[2] and hit[2].ranked)
 
     def _infer_name(self, reader: Tokens, scope: Scope) -> DataType | None:
         path = reader.names()

@@ -190,7 +190,12 @@ class Queries:
     def _order(self, tokens: list[Token], scope: Scope) -> str:
         parts = []
         for part in split(tokens):
+            ends = [i for i, token in enumerate(part) if token.word in ("ASC", "DESC", "NULLS")]
+            value = part[: ends[0]] if ends else part
             text = self.expressions.translate(part, scope)
+            if self.expressions.ranked(value, scope):
+                rest = " ".join(token.text for token in part[len(value) :])
+                text = f"ORA_RANK({self.expressions.translate(value, scope)}) {rest}"
             if "NULLS" not in [token.word for token in part]:
                 text += " NULLS FIRST" if part[-1].word == "DESC" else " NULLS LAST"
             parts.append(text)
@@ -253,6 +258,8 @@ class Queries:
         if alias in scope.tables:
             raise unknown(self.sql, f"two tables are called {alias}")
         scope.tables[alias] = source.columns
+        if source.table is not None:
+            scope.stored.add(alias)
         return f"{source.sql} AS {identifier(alias)}"
 
     def _as_of(self, reader: Tokens, scope: Scope) -> tuple[str | None, bool]:

@@ -1,0 +1,303 @@
+"""Chunks of tables for incremental snapshots, read over a connection to the pluggable database.
+
+Rows come by plain queries, without flashback, so that no undo is needed beyond the seconds that a chunk takes (Debezium Oracle
+connector, "Incremental snapshots"). What the watermarks promise holds because Oracle's queries see exactly what was committed up to
+an SCN, which is never lower than one that was asked for before:
+
+* *read*: ``low`` is the SCN before the rows are read, ``high`` the one afterwards. A chunk may be several queries; each lies between.
+* *written*: the row of the signal table is committed before the rows are read, and whatever was committed before it is visible.
+
+Each chunk is read under the structure that the dictionary had before and has afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Any, Final
+
+import oracledb
+
+from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
+from airflow_provider_cdc.core.errors import (
+    CdcError,
+    PrerequisiteError,
+    QueryRefused,
+    SourceUnavailable,
+    TransientError,
+    UnreadableValue,
+)
+from airflow_provider_cdc.core.events import RowBlock
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.sources.oracle.addresses import Addresses, plain
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.connect import connect, current_scn, database_of, rows, translated
+from airflow_provider_cdc.sources.oracle.dictionary import Dictionary, quoted, quoted_name
+from airflow_provider_cdc.sources.oracle.errors import translate
+from airflow_provider_cdc.sources.oracle.keys import KeyColumn, is_address
+from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.range_query import RangeQuery
+from airflow_provider_cdc.sources.oracle.reading import now_us, read_block, refused
+from airflow_provider_cdc.sources.oracle.signal_checks import DDL, hidden
+
+log = logging.getLogger(__name__)
+
+ORDER: Final = "ALTER SESSION SET NLS_SORT = BINARY NLS_COMP = BINARY"
+"""Rows are ordered and compared as indexes are, whatever the server's or a logon trigger's settings are."""
+_STRUCTURE = """
+SELECT t.COLUMN_NAME, t.DATA_TYPE, t.DATA_LENGTH, t.CHAR_LENGTH, t.DATA_PRECISION, t.DATA_SCALE, t.NULLABLE, t.COLUMN_ID,
+       t.HIDDEN_COLUMN, t.VIRTUAL_COLUMN
+FROM ALL_TAB_COLS t
+WHERE t.OWNER = :o AND t.TABLE_NAME = :n
+ORDER BY t.INTERNAL_COLUMN_ID"""
+_ATTEMPTS: Final = 5
+_SIGNAL_COLUMNS: Final = 3
+_Structure = tuple[tuple[Any, ...], ...]
+
+
+class OracleChunks(ChunkReader):
+    """See :class:`airflow_provider_cdc.core.chunks.ChunkReader`.
+
+    :param signals: the signal table, for written watermarks
+    :raises PrerequisiteError: there is no such signal table, or it cannot be written to
+    """
+
+    def __init__(self, config: OracleConfig, signals: TableId | None) -> None:
+        self._config, self._signals = config, signals
+        self._connection = connect(config, container=True)
+        self._closed = False
+        self._busy = 0
+        self._known: dict[TableId, tuple[TableSchema, _Structure]] = {}
+        self._addresses: dict[TableId, Addresses] = {}
+        self._conditions: set[tuple[TableId, str]] = set()
+        try:
+            with translated(config, "opening a reader of chunks"), self._connection.cursor() as cursor:
+                cursor.execute(ORDER)
+                self._database = database_of(self._connection)
+                self._marks = self._marking(signals) if signals is not None else ()
+        except BaseException:
+            self.close()
+            raise
+
+    # -- structures ---------------------------------------------------------------------------------------------------
+
+    def table(self, table: TableId) -> TableSchema | None:
+        with self._asking(str(table)):
+            for _ in range(_ATTEMPTS):
+                before = self._structure(table)
+                schema = Dictionary(self._connection, self._config).table(table)
+                if before == self._structure(table):
+                    break
+        if schema is None:
+            self._known.pop(table, None)
+        else:
+            self._known[table] = schema, before
+        return schema
+
+    def _structure(self, table: TableId) -> _Structure:
+        """What the dictionary says of the columns now, briefly."""
+        return tuple(rows(self._connection, _STRUCTURE, o=table.namespace, n=table.name))
+
+    def _expect(self, schema: TableSchema) -> None:
+        """:raises StructureChanged: it is not the structure that the table had when it was looked at last"""
+        known = self._known.get(schema.id)
+        if known is None or not known[0].same_structure(schema):
+            self._compare(schema)
+
+    def _unchanged(self, schema: TableSchema) -> None:
+        """:raises StructureChanged: the table has another structure now"""
+        with self._asking(str(schema.id)):
+            same = self._structure(schema.id) == self._known[schema.id][1]
+        if not same:  # or only columns that Oracle keeps for itself, as for an index
+            self._compare(schema)
+
+    def _compare(self, schema: TableSchema) -> None:
+        present = self.table(schema.id)
+        if present is None or not present.same_structure(schema):
+            raise StructureChanged(
+                f"{schema.id} {'does not exist' if present is None else 'has another structure'} now"
+            )
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def last(self, rows: KeyRange) -> Key | None:
+        self._expect(rows.table)
+        query = RangeQuery(rows, self._config, self._connection)
+        with self._reading(rows):
+            found = query.last()
+        self._unchanged(rows.table)
+        if found is None:
+            return None
+        return self._marked(rows, [c.to_json(value) for c, value in zip(query.key, found, strict=True)])
+
+    def read(self, rows: KeyRange, limit: int) -> ChunkRows:
+        self._expect(rows.table)
+        query = RangeQuery(rows, self._config, self._connection)
+        blocks: list[RowBlock] = []
+        last: Key | None = None
+        count = 0
+        with self._reading(rows):
+            low, ts_us = current_scn(self._connection), now_us(self._connection)
+            for condition, ordered in self._ranges(query):
+                for part in query.frames(condition, ordered, limit - count):
+                    blocks.append(read_block(query.cells, part, low, ts_us, count))
+                    last, count = query.key_of(part), count + len(part)
+                if count >= limit:
+                    break
+            high = current_scn(self._connection)
+        self._unchanged(rows.table)
+        if last is not None:
+            last = self._marked(rows, last)
+        if self._signals is not None:
+            return ChunkRows(blocks, last)
+        return ChunkRows(blocks, last, self._position(low), self._position(high))
+
+    def _ranges(self, query: RangeQuery) -> Iterator[tuple[str, tuple[KeyColumn, ...]]]:
+        """Conditions of parts that follow each other, and what each is ordered by."""
+        first = query.key[0]
+        for condition, ordered in query.ranges():
+            if not (first.address and ordered[0] is first):
+                yield condition, ordered
+                continue
+            after = plain(query.rows.after[0]) if query.rows.after else None
+            for low, high in self._addresses_of(query.rows.table.id).parts(after):
+                bounds = [f"{first.sql} >= CHARTOROWID('{low}')"] if low else [condition]
+                bounds += [f"{first.sql} < CHARTOROWID('{high}')"] if high else []
+                yield " AND ".join(filter(None, bounds)), ordered
+
+    def _position(self, scn: int) -> OraclePosition:
+        return OraclePosition(scn, scn, resetlogs=self._database.resetlogs, dbid=self._database.dbid)
+
+    # -- row ids as keys ----------------------------------------------------------------------------------------------
+
+    def _addresses_of(self, table: TableId) -> Addresses:
+        if table not in self._addresses:
+            self._addresses[table] = Addresses(self._connection, self._config, table)
+        return self._addresses[table]
+
+    def _marked(self, rows: KeyRange, key: Key) -> Key:
+        """A key; of a row id also what tells whether it is still valid."""
+        if not is_address(rows.table, rows.order[0]):
+            return key
+        origin = rows.after or rows.upto
+        with self._asking(str(rows.table.id)):
+            return [self._addresses_of(rows.table.id).mark(key[0], origin[0] if origin else None), *key[1:]]
+
+    # -- watermarks ---------------------------------------------------------------------------------------------------
+
+    def write(self, id_: str, type_: str, data: str | None = None) -> None:
+        names = ", ".join(self._marks)
+        self._change(f"INSERT INTO {{}} ({names}) VALUES (:1, :2, :3)", [id_, type_, data])
+
+    def remove(self, id_: str) -> None:
+        self._change(f"DELETE FROM {{}} WHERE {self._marks[0]} = :1", [id_])
+
+    def _change(self, statement: str, values: list[str | None]) -> None:
+        assert self._signals is not None, "opened for read watermarks"
+        try:
+            with self._asking(str(self._signals)), self._connection.cursor() as cursor:
+                try:
+                    cursor.execute(statement.format(quoted(self._signals)), values)
+                    self._connection.commit()
+                except oracledb.Error:
+                    with contextlib.suppress(oracledb.Error):
+                        self._connection.rollback()
+                    raise
+        except TransientError:
+            raise
+        except CdcError as e:
+            raise QueryRefused(
+                f"No watermark can be written into the signal table: {e.what}",
+                where=str(self._signals),
+                safe="None of the chunk's rows is captured; capture goes on.",
+                remedy=f"GRANT SELECT, INSERT, DELETE ON {quoted(self._signals)} TO {self._config.database_user}, give the table "
+                "the columns id VARCHAR2(42), type VARCHAR2(32) and data VARCHAR2(2048), or set read.only=true",
+            ) from e
+
+    def _marking(self, signals: TableId) -> tuple[str, ...]:
+        """The columns that watermarks are written to: the first three, whatever they are called."""
+        if not self._database.writable:
+            raise PrerequisiteError(
+                "Watermarks cannot be written: the database is open for reading only.",
+                where=str(signals),
+                safe="Nothing was read; capture goes on.",
+                remedy="set read.only=true, or database.hostname to the primary",
+            )
+        if reason := hidden(signals, self._config):
+            raise PrerequisiteError(
+                f"Watermarks would not come back in the log: {reason}.",
+                where=signals.full_name,
+                safe="Nothing was read; capture goes on.",
+                remedy="correct that, or set read.only=true",
+            )
+        schema = Dictionary(self._connection, self._config).table(signals)
+        if schema is None or len(schema.columns) < _SIGNAL_COLUMNS:
+            raise PrerequisiteError(
+                f"The signal table {signals} does not exist, cannot be seen, or has less than {_SIGNAL_COLUMNS} columns.",
+                where=signals.full_name,
+                safe="Nothing was read; capture goes on.",
+                remedy=f"{DDL.format(quoted(signals))}; GRANT SELECT, INSERT, DELETE ON {quoted(signals)} "
+                f"TO {self._config.database_user}; or set read.only=true",
+            )
+        return tuple(quoted_name(name) for name in schema.names[:_SIGNAL_COLUMNS])
+
+    # -- errors, and the end ------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _asking(self, where: str) -> Iterator[None]:
+        """The driver's errors as ours."""
+        self._busy += 1
+        try:
+            with translated(self._config, where):
+                yield
+        except CdcError as e:
+            if self._closed:
+                raise SourceUnavailable("The reader was closed.", where=where, safe="Nothing is lost.") from e
+            raise
+        finally:
+            self._busy -= 1
+
+    @contextlib.contextmanager
+    def _reading(self, rows: KeyRange) -> Iterator[None]:
+        """What the errors of a query mean: a lost connection, another structure, or a condition that is wrong."""
+        table = rows.table.id
+        try:
+            with self._asking(str(table)):
+                self._check_condition(rows)
+                if is_address(rows.table, rows.order[0]):
+                    for key in filter(None, (rows.after, rows.upto)):
+                        self._addresses_of(table).verify(key[0])
+                yield
+        except (TransientError, QueryRefused):
+            raise
+        except CdcError as e:
+            self._unchanged(rows.table)
+            if isinstance(e, UnreadableValue) and rows.condition is None:
+                raise
+            raise refused(f"The database refuses to read {table}", e.what, rows.condition or str(table)) from e
+
+    def _check_condition(self, rows: KeyRange) -> None:
+        """Ask for the condition by itself: it must not close a parenthesis that it has not opened."""
+        asked = (rows.table.id, rows.condition or "")
+        if rows.condition is None or asked in self._conditions:
+            return
+        with self._connection.cursor() as cursor:
+            try:
+                cursor.parse(f"SELECT 1 FROM {quoted(rows.table.id)} WHERE {rows.condition}\n")
+            except oracledb.Error as e:
+                meaning = translate(e, self._config)
+                if isinstance(meaning, TransientError):
+                    raise
+                self._unchanged(rows.table)
+                raise refused(
+                    f"The database refuses the condition for {rows.table.id}", meaning.what, rows.condition
+                ) from e
+        self._conditions.add(asked)
+
+    def close(self) -> None:
+        self._closed = True
+        with contextlib.suppress(oracledb.Error):  # gone already
+            if self._busy:
+                self._connection.cancel()
+            self._connection.close()

@@ -1,0 +1,88 @@
+"""The SQL of chunks: the first rows of a range in the order of a key, and the key of its last row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import oracledb
+import pyarrow as pa
+
+from airflow_provider_cdc.core.chunks import Key, KeyRange
+from airflow_provider_cdc.sources.oracle.addresses import plain
+from airflow_provider_cdc.sources.oracle.cells import Cells
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.dictionary import quoted, quoted_name
+from airflow_provider_cdc.sources.oracle.keys import KeyColumn, behind, binds, compared, key_columns
+from airflow_provider_cdc.sources.oracle.reading import LOB_ROWS, parts
+
+_HINT: Final = "/*+ FIRST_ROWS(1000) */"
+"""The key's index gives a chunk without reading and sorting all that is left of the table."""
+
+
+class RangeQuery:
+    """The queries on one range, by one reader."""
+
+    def __init__(self, rows: KeyRange, config: OracleConfig, connection: oracledb.Connection) -> None:
+        self.rows = rows
+        alias = quoted_name(rows.table.id.name)  # conditions may name columns with their table's name
+        self.cells = Cells(rows.table, config, alias)
+        self.key = key_columns(rows.table, rows.order, self.cells, alias)
+        self._config, self._connection = config, connection
+        self._selected = [*self.cells.expressions, *(c.shown for c in self.key if c.name not in self.cells.place)]
+
+    def ranges(self) -> list[tuple[str, tuple[KeyColumn, ...]]]:
+        if self.rows.after is None:
+            return [("", self.key)]
+        return [(condition, tuple(ordered)) for condition, ordered in behind("cdc_a", self.key)]
+
+    def frames(self, condition: str, ordered: tuple[KeyColumn, ...], limit: int) -> Iterator[pa.Table]:
+        """The first rows of a part of the range."""
+        selected = ", ".join(f"{expression} AS C{i}" for i, expression in enumerate(self._selected))
+        order = ", ".join(c.sql for c in ordered)
+        sql = (
+            f"SELECT {_HINT} * FROM (SELECT {selected} {self._from(condition)} ORDER BY {order}) WHERE ROWNUM <= :cdc_n"
+        )
+        size = min(limit, LOB_ROWS if self.cells.lobs else self._config.snapshot_fetch_size)
+        with self._connection.cursor() as cursor:
+            values = self._binds(cursor, sql) | {"cdc_n": limit}
+            for frame in self._connection.fetch_df_batches(sql, values, size=size):
+                yield from parts(pa.table(frame))
+
+    def key_of(self, part: pa.Table) -> Key:
+        """The key of the last row of some."""
+        extra = iter(range(len(self.cells.expressions), len(self._selected)))
+        places = [self.cells.place[c.name] if c.name in self.cells.place else next(extra) for c in self.key]
+        return [c.to_json(part.column(at)[-1].as_py()) for c, at in zip(self.key, places, strict=True)]
+
+    def last(self) -> tuple[Any, ...] | None:
+        """Values of the key of the range's last row."""
+        behind_ = compared("cdc_a", self.key, ">") if self.rows.after is not None else ""
+        shown = ", ".join(f"{c.shown} AS C{i}" for i, c in enumerate(self.key))
+        order = ", ".join(f"{c.sql} DESC" for c in self.key)
+        return self._first(
+            f"SELECT {_HINT} * FROM (SELECT {shown} {self._from(behind_)} ORDER BY {order}) WHERE ROWNUM <= 1"
+        )
+
+    def _first(self, sql: str) -> tuple[Any, ...] | None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql, self._binds(cursor, sql))
+            found: tuple[Any, ...] | None = cursor.fetchone()
+            return found
+
+    def _from(self, condition: str) -> str:
+        where = [condition] if condition else []
+        if self.rows.upto is not None:
+            where.append(compared("cdc_u", self.key, "<="))
+        if self.rows.condition is not None:
+            where.append(f"(\n{self.rows.condition}\n)")
+        return f"FROM {quoted(self.rows.table.id)}" + (f" WHERE {' AND '.join(where)}" if where else "")
+
+    def _binds(self, cursor: oracledb.Cursor, sql: str) -> dict[str, Any]:
+        """The bind variables that a statement names."""
+        values: dict[str, Any] = {}
+        for prefix, key in (("cdc_a", self.rows.after), ("cdc_u", self.rows.upto)):
+            if key is not None:
+                bare = [plain(v) if c.address else v for c, v in zip(self.key, key, strict=True)]
+                values |= binds(prefix, self.key, bare, cursor)
+        return {name: value for name, value in values.items() if f":{name}" in sql}

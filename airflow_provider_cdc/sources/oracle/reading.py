@@ -1,0 +1,87 @@
+"""What every way of reading a table by queries shares: blocks of rows, their sizes, the table's extents, refusals."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_cdc.core.errors import QueryRefused
+from airflow_provider_cdc.core.events import READ, RowBlock
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.sources.oracle.cells import Cells
+from airflow_provider_cdc.sources.oracle.connect import Connection, rows, scalar
+
+LOB_ROWS: Final = 200
+"""Rows that are fetched at a time where they have LOBs, each of which comes whole."""
+MAX_BYTES: Final = 64 << 20
+"""A batch of results that is larger is handed over in parts."""
+
+_NOW = "SELECT TO_CHAR(SYS_EXTRACT_UTC(SYSTIMESTAMP), 'YYYY-MM-DD HH24:MI:SS.FF6') FROM DUAL"
+_EXTENTS = """
+SELECT o.DATA_OBJECT_ID, e.RELATIVE_FNO, e.BLOCK_ID, e.BLOCKS
+FROM DBA_EXTENTS e
+JOIN DBA_OBJECTS o
+  ON o.OWNER = e.OWNER AND o.OBJECT_NAME = e.SEGMENT_NAME AND NVL(o.SUBOBJECT_NAME, ' ') = NVL(e.PARTITION_NAME, ' ')
+WHERE e.OWNER = :owner AND e.SEGMENT_NAME = :name AND o.OBJECT_TYPE LIKE 'TABLE%' AND o.DATA_OBJECT_ID IS NOT NULL
+ORDER BY o.DATA_OBJECT_ID, e.RELATIVE_FNO, e.BLOCK_ID"""
+
+
+def extents(connection: Connection, table: TableId) -> list[tuple[int, int, int, int]]:
+    """Object, file, first block and number of blocks of each part of a table, in the order of row ids."""
+    found = rows(connection, _EXTENTS, owner=table.namespace, name=table.name)
+    return [(int(a), int(b), int(c), int(d)) for a, b, c, d in found]
+
+
+def refused(what: str, why: str, statement: str) -> QueryRefused:
+    """The error for a statement, or a condition, that people gave.
+
+    :param why: the database's words
+    """
+    return QueryRefused(
+        f"{what}: {why}",
+        where=statement,
+        safe="None of its rows is captured; capture goes on.",
+        remedy="try the statement in a SQL client as the capture user, and send the signal again with the corrected one",
+    )
+
+
+def read_block(cells: Cells, part: pa.Table, scn: int, ts_us: int, first: int = 0) -> RowBlock:
+    """Rows of a query on a table as ``READ`` rows.
+
+    :param part: columns are those of ``cells.expressions``, more may follow
+    :param scn: for the source block
+    :param first: ``order`` of the first row
+    """
+    n = len(part)
+    scns = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([str(scn)]))
+    return RowBlock(
+        table=cells.schema,
+        op=np.full(n, READ, np.int8),
+        before=None,
+        after=cells.read(part),
+        order=np.arange(first, first + n),
+        transaction=None,
+        ts_us=np.full(n, ts_us, np.int64),
+        source={"scn": scns, "ssn": pa.array(np.zeros(n, np.int64))},
+        unavailable_after=cells.unavailable(n),
+    )
+
+
+def now_us(connection: Connection) -> int:
+    """The database's time, microseconds since the epoch."""
+    moment = dt.datetime.fromisoformat(str(scalar(connection, _NOW)).strip()).replace(tzinfo=dt.UTC)
+    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+
+
+def parts(batch: pa.Table) -> Iterator[pa.Table]:
+    """A batch in parts of bounded size."""
+    n = len(batch)
+    if n > 1 and batch.nbytes > MAX_BYTES:
+        yield from parts(batch.slice(0, n // 2))
+        yield from parts(batch.slice(n // 2))
+    elif n:
+        yield batch

@@ -1,0 +1,99 @@
+"""Prerequisites of the signal table: that it is there, is what signals and watermarks need, and that its rows come back in the log.
+
+Capture itself goes on without all this, so nothing here is fatal (Debezium Oracle connector, "Creating a signaling data collection";
+spec ORA-119 to 121).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from airflow_provider_cdc.core.config import WatermarkStrategy
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.source import Finding
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.dictionary import Dictionary, is_system, quoted
+from airflow_provider_cdc.sources.oracle.named import signal_table
+from airflow_provider_cdc.sources.oracle.types import ColumnType
+
+DDL: Final = "CREATE TABLE {} (id VARCHAR2(42) PRIMARY KEY, type VARCHAR2(32) NOT NULL, data VARCHAR2(2048))"
+_NEEDED: Final = (("ids", 42), ("types of signals", 32), ("the data of signals", 2048))
+_TEXTS: Final = {"CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2"}
+_CLOBS: Final = {"CLOB", "NCLOB"}
+
+
+def hidden(table: TableId, config: OracleConfig) -> str | None:
+    """Why rows of the signal table that this account writes do not come back in the log; ``None`` when they do."""
+    if is_system(table, config):
+        return f"{table} is a table of the database's own, which is never captured"
+    user = config.database_user.upper()
+    if user in {name.upper() for name in config.log_mining_username_exclude_list}:
+        return f"log.mining.username.exclude.list leaves out the changes of {user}, who writes the watermarks"
+    include = {name.upper() for name in config.log_mining_username_include_list}
+    if include and user not in include:
+        return f"log.mining.username.include.list lacks {user}, who writes the watermarks"
+    if config.log_mining_clientid_include_list:
+        return "log.mining.clientid.include.list leaves out changes without a client id, as watermarks are"
+    return None
+
+
+def signal_findings(
+    dictionary: Dictionary, config: OracleConfig, may: Callable[[str, TableId], bool], grant: Callable[[str], str]
+) -> tuple[list[Finding], TableSchema | None]:
+    """What is wrong with the signal table, and its structure. Nothing where there is none, or nothing uses it.
+
+    :param may: whether the account may do something with a table
+    """
+    writes = not config.read_only
+    if config.signal_data_collection is None or not (writes or "source" in config.signal_enabled_channels):
+        return [], None
+    try:
+        table = signal_table(config.signal_data_collection, config)
+    except ConfigError as e:
+        return [Finding(e.what, e.remedy or "", fatal=False)], None
+    found = []
+    if reason := hidden(table, config):
+        found.append(_advice(f"Signals and watermarks do not come back from the signal table: {reason}.", "correct it"))
+    schema = dictionary.tables([table]).get(table)
+    if schema is None:
+        what = f"The signal table {table.full_name} does not exist, or cannot be seen."
+        rights = grant(f"SELECT, INSERT, DELETE ON {quoted(table)}")
+        return [*found, _advice(what, f"{DDL.format(quoted(table))}; {rights}")], None
+    found += _columns(schema, config)
+    if writes:
+        found += _rights(table, config, may, grant)
+    return found, schema
+
+
+def _columns(schema: TableSchema, config: OracleConfig) -> Iterator[Finding]:
+    fix = DDL.format(quoted(schema.id))
+    if len(schema.columns) != len(_NEEDED):
+        yield _advice(f"The signal table {schema.id} has {len(schema.columns)} columns instead of three.", fix)
+        return
+    for i, (column, (what, width)) in enumerate(zip(schema.columns, _NEEDED, strict=True)):
+        kind = ColumnType.of(column)
+        if kind.base in _CLOBS and i == len(_NEEDED) - 1:
+            if not config.lob_enabled:
+                yield _advice(
+                    f"{schema.id}.{column.name} is a {kind.base}, whose values are not captured: signals have no data.",
+                    f"ALTER TABLE {quoted(schema.id)} with a column VARCHAR2(4000) in its place, or set lob.enabled=true",
+                )
+        elif kind.base not in _TEXTS or (kind.length or 0) < width:
+            yield _advice(f"{schema.id}.{column.name} is {kind.expression}, which does not hold {what}.", fix)
+
+
+def _rights(
+    table: TableId, config: OracleConfig, may: Callable[[str, TableId], bool], grant: Callable[[str], str]
+) -> Iterator[Finding]:
+    needed = ["INSERT"]
+    if config.incremental_snapshot_watermarking_strategy is WatermarkStrategy.INSERT_DELETE:
+        needed += ["SELECT", "DELETE"]  # Oracle wants both for a DELETE that has a WHERE (SQL92_SECURITY)
+    if missing := [action for action in needed if not may(action, table)]:
+        what = f"The account lacks {', '.join(missing)} on {table}, with which watermarks of incremental snapshots are written."
+        yield _advice(what, grant(f"{', '.join(missing)} ON {quoted(table)}") + ", or set read.only=true")
+
+
+def _advice(what: str, fix: str) -> Finding:
+    return Finding(what, fix, fatal=False)
