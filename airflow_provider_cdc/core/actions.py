@@ -81,6 +81,10 @@ def _execute(run: Run, signal: Signal, request: ExecuteSnapshot) -> str | None:
     if request.blocking:
         if missing:
             raise Refused(_nothing(missing, captured))
+        waiting = {name: number for name, number in run.offset.snapshot.requests.items() if name in names}
+        if waiting:
+            told = ", ".join(f"{name} (signal {number})" for name, number in waiting.items())
+            raise Refused(f"tables wait to be read whole already: {told}")
         selects = {name: conditions[name] for name in names if name in conditions}
         run.pend(tables, request=signal.number, selects=selects)
         return None

@@ -101,6 +101,7 @@ class ChunksSeen(Seen):
     """The chunks that incremental snapshots of a run have read."""
 
     number: int = 0
+    table: str = ""
     bounds: dict[str, str] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     began: float | None = None
@@ -109,10 +110,12 @@ class ChunksSeen(Seen):
 
     def chunk(self, number: int, table: str, rows: int, bounds: dict[str, str]) -> None:
         """
-        :param bounds: ``ChunkFrom``, ``ChunkTo``, ``TableFrom``, ``TableTo``
+        :param bounds: ``ChunkFrom``, ``ChunkTo``, ``TableTo``; of a table's first chunk, ``TableFrom`` too
         """
         self.began = self.began or time.monotonic()
-        self.number, self.bounds = number, bounds
+        # of a table that an earlier run has begun, the first key is not known
+        first = self.bounds.get("TableFrom", "") if table == self.table else ""
+        self.number, self.table, self.bounds = number, table, {"TableFrom": first} | bounds
         self.rows[table] = self.rows.get(table, 0) + rows
 
     def pause(self) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.changes import DATA_MODES, SchemaChanges
+from airflow_provider_cdc.core.chunks import ChunkRows
 from airflow_provider_cdc.core.config import ConnectorConfig, SnapshotMode
 from airflow_provider_cdc.core.desk import Desk
 from airflow_provider_cdc.core.envelope import Envelope
@@ -413,10 +414,12 @@ class Run:
 
     def _count(self, found: Written) -> None:
         window, scan = found.window, found.scan
-        chunk = window.chunk
-        bounds = {"ChunkFrom": scan.after, "ChunkTo": chunk.last if chunk is not None else None, "TableTo": window.upto}
+        chunk = window.chunk or ChunkRows([], None)
+        bounds = {"ChunkFrom": scan.after, "ChunkTo": chunk.last, "TableTo": window.upto}
+        if scan.after is None:
+            bounds["TableFrom"] = window.first
         texts = {name: key_text(key) for name, key in bounds.items()}
-        self.metrics.chunks.chunk(window.number, scan.table, len(chunk) if chunk is not None else 0, texts)
+        self.metrics.chunks.chunk(window.number, scan.table, len(chunk), texts)
 
     def _scan_ended(self, scan: Scan, trouble: str) -> None:
         """A table of a request is read, or will not be; when it was the last one, the request has its answer."""

@@ -124,8 +124,6 @@ class Snapshotter:
                 self._told.read({str(t): self._seen.rows[str(t)] for t in group if t in wanted}, offset)
                 self._batcher.commit(offset)
                 self._seen.remaining = len(offset.snapshot.pending.keys() & set(names))
-        self._told.completed(offset)
-        self._batcher.commit(offset)
         return self._batcher.offset
 
     def _gone(self, offset: Offset, names: list[str], session: SnapshotSession, place: dict[str, Any]) -> Offset:

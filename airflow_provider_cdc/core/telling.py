@@ -52,16 +52,19 @@ class Telling:
                 status=str(ScanStatus.SUCCEEDED if count else ScanStatus.EMPTY),
             )
         left = [name for name in self._names if name in offset.snapshot.pending]
-        if rows and left:
-            self._tell(Type.IN_PROGRESS, data_collections=_names(left), current_collection_in_progress=left[0])
-
-    def completed(self, offset: Offset) -> None:
-        """All tables were read, but for those that are pending again."""
-        if self._names and self._begun:
+        if left:
+            if rows:
+                self._tell(Type.IN_PROGRESS, data_collections=_names(left), current_collection_in_progress=left[0])
+        elif self._names:
             self._tell(Type.COMPLETED, data_collections=_names(self._names))
+        self._answer(offset)
+
+    def _answer(self, offset: Offset) -> None:
+        """Answer the requests of which no table is pending any more: with the commit that says so, or never."""
         for number in sorted(set(self._requests.values()) - set(offset.snapshot.requests.values())):
             names = [name for name, asked in self._requests.items() if asked == number]
             self._batcher.answer(number, Fate.DONE, f"read {_names(names)}")
+            self._requests = {name: asked for name, asked in self._requests.items() if asked != number}
 
     def _tell(self, type_: Type, **data: str) -> None:
         tell(self._batcher, self._kind, type_, **data)

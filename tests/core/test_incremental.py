@@ -616,6 +616,15 @@ def test_a_blocking_snapshot_reads_whole_tables_and_goes_on(db: MemoryDatabase, 
     assert kinds == ["STARTED", "TABLE_SCAN_COMPLETED", "TABLE_SCAN_COMPLETED", "COMPLETED"]
 
 
+def test_a_table_is_read_whole_for_one_signal_at_a_time(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path)
+    first = snapshot(connector, "shop.a", type="blocking")
+    second = snapshot(connector, "shop.a", "shop.b", type="blocking")
+    connector.capture()
+    assert fate(connector, first) == ("done", "read shop.a")
+    assert fate(connector, second) == ("refused", f"tables wait to be read whole already: shop.a (signal {first})")
+
+
 def test_a_blocking_snapshot_with_a_select_leaves_other_rows_as_they_are(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50)
     connector.capture()

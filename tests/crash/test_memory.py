@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.models import LeaseRow
+from tests.support.asked import fate, snapshot
 from tests.support.connectors import Connector
 from tests.support.crash import properties, source, write_much
 from tests.support.fork import Forks
@@ -103,6 +104,37 @@ def test_runs_that_die_while_they_make_good_a_death_lose_nothing(forks: Forks, f
             died.append(ended.signal)
         _recovers(place, STREAM)
     assert died.count(signal.SIGKILL) > 40
+
+
+def test_snapshots_on_demand_outlive_a_death_at_any_step(forks: Forks, folder: Path) -> None:
+    """Two incremental ones, one of them over a table that is not there, and a blocking one: each is carried out, and answered."""
+    before, options = folder / "before", {"incremental.snapshot.chunk.size": 2, "signal.poll.interval.ms": 50}
+    connector = _connector(before)
+    assert forks.run(CAPTURE, folder=str(before), seed=SEED, steps=SNAPSHOT).error == ""
+    keyed = [str(t) for t, schema in source(SEED, STREAM).view()[1].items() if schema.key]
+    asked = [
+        snapshot(connector, *keyed, id_="all"),
+        snapshot(connector, keyed[0], type="blocking", id_="whole"),
+        snapshot(connector, keyed[-1], "shop.nix", id_="wrong"),
+    ]
+    connector.store.close()
+    died: Counter[str] = Counter()
+    for n in range(1, 2000, 3):
+        place = folder / "run"
+        shutil.copytree(before, place)
+        ended = forks.run(CAPTURE, folder=str(place), seed=SEED, steps=STREAM, at=n, options=options)
+        assert ended.error == "", ended.text
+        if ended.signal:
+            died[(place / "died").read_text()] += 1
+        _recovers(place, STREAM)
+        after = _connector(place)
+        assert [fate(after, number)[0] for number in asked] == ["done", "done", "failed"]
+        assert after.store.load("test").offset.incremental.scans == []  # type: ignore[union-attr]
+        after.store.close()
+        shutil.rmtree(place)
+        if not ended.signal:
+            break
+    assert died.total() > 10
 
 
 # two runs
