@@ -15,7 +15,7 @@ if str(ROOT) not in sys.path:
 
 from dev import paths  # noqa: E402
 from dev.bootstrap.report import Problem  # noqa: E402
-from dev.servers import S3, Database, MariaDb, MySql, Postgres, Server  # noqa: E402
+from dev.servers import S3, Database, Kafka, MariaDb, MySql, Postgres, Server  # noqa: E402
 
 settings.register_profile("tests", deadline=None)  # a busy machine is no bug
 settings.load_profile("tests")
@@ -27,7 +27,7 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 AnyServer = TypeVar("AnyServer", bound=Server)
 
-SERVER_FIXTURES = {"mariadb", "mariadb_factory", "database", "postgres", "s3", "oracle", "schema"}
+SERVER_FIXTURES = {"mariadb", "mariadb_factory", "database", "postgres", "s3", "kafka", "oracle", "schema"}
 MYSQL_FIXTURES = {"mysql97", "mysql80", "mysql_factory"}
 SLOWNESS = ("server", "mysql", "airflow", "spark", "crash", "slow")
 
@@ -109,6 +109,13 @@ def postgres() -> Iterator[Postgres]:
 def s3() -> Iterator[S3]:
     """The S3 server that all tests share."""
     with _started(S3()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """The Kafka broker that all tests share."""
+    with _started(Kafka()) as server:
         yield server
 
 

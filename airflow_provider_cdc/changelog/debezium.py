@@ -14,6 +14,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -22,14 +23,17 @@ import pyarrow.parquet as pq
 from airflow_provider_cdc import __version__
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.names import Names
-from airflow_provider_cdc.changelog.schemas import envelope_schema, key_schema
+from airflow_provider_cdc.changelog.schemas import NOTIFICATION_KEY, NOTIFICATION_VALUE, envelope_schema, key_schema
 from airflow_provider_cdc.changelog.values import PLACEHOLDER, Convert, as_integers, converter, placeholder
 from airflow_provider_cdc.core.forms import EventForm
 from airflow_provider_cdc.core.manifest import DataFile, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.notifications import Notification, Type
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 
 _ROWS = 10_000
 """Events of a file that are in memory at once."""
+_BEGINNINGS = (Type.STARTED, Type.IN_PROGRESS, Type.RESUMED)
+"""Notifications of what is about to happen; all others are of what has happened."""
 
 Row = dict[str, Any]
 
@@ -112,7 +116,19 @@ class Renderer:
             yield from self.batch(manifest)
 
     def batch(self, manifest: Manifest) -> Iterator[Record]:
-        """Records of one batch."""
+        """Records of one batch.
+
+        Its notifications stand in their order: those of beginnings, if they are the first, before the batch's events, and all
+        others behind them, where everything that they tell of has been seen.
+        """
+        told = [self._notification(manifest.config, n) for n in manifest.notifications] if _sunk(manifest) else []
+        begun = len(list(takewhile(lambda n: n.type in _BEGINNINGS, manifest.notifications)))
+        yield from told[:begun]
+        yield from self._captured(manifest)
+        yield from told[begun:]
+
+    def _captured(self, manifest: Manifest) -> Iterator[Record]:
+        """Events, boundaries and schema changes of one batch."""
         tombstones = manifest.config.get("tombstones.on.delete", True)
         boundaries = _Boundaries(manifest)
         events = heapq.merge(*(self._events(manifest, f) for f in manifest.files), key=lambda e: e[0]["seq"])
@@ -211,6 +227,19 @@ class Renderer:
                 "ddl": record.ddl, "tableChanges": [_table_change(c) for c in changes],
             }  # fmt: skip
             yield Record(prefix, {"databaseName": database}, value)
+
+    # -- notifications ------------------------------------------------------------------------------------------------
+
+    def _notification(self, config: Row, notification: Notification) -> Record:
+        """See "Notifications" of the Debezium connector documents, channel ``sink``."""
+        described = (NOTIFICATION_KEY, NOTIFICATION_VALUE) if self._schemas else (None, None)
+        topic = str(config["notification.sink.topic.name"])
+        return Record(topic, {"id": notification.id}, notification.document(), {}, *described)
+
+
+def _sunk(manifest: Manifest) -> bool:
+    """Whether notifications are records."""
+    return "sink" in manifest.config.get("notification.enabled.channels", ())
 
 
 class _Boundaries:

@@ -57,6 +57,27 @@ def envelope_schema(topic: str, schema: TableSchema, owner: str, source: pa.Stru
     }  # fmt: skip
 
 
+NOTIFICATION_KEY: Node = {
+    "type": "struct",
+    "fields": [{"type": "string", "optional": False, "field": "id"}],
+    "optional": False,
+    "name": "io.debezium.connector.common.NotificationKey",
+    "version": 1,
+}
+_STRING: Node = {"type": "string", "optional": False}
+NOTIFICATION_VALUE: Node = {
+    "type": "struct",
+    "fields": [
+        _STRING | {"field": "id"},
+        _STRING | {"field": "type"},
+        _STRING | {"field": "aggregate_type"},
+        {"type": "map", "keys": _STRING, "values": _STRING, "optional": True, "field": "additional_data"},
+        {"type": "int64", "optional": False, "field": "timestamp"},
+    ],
+    "optional": False,
+    "name": "io.debezium.connector.common.Notification",
+    "version": 1,
+}
 _TRANSACTION: Node = {
     "type": "struct",
     "fields": [

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.signals import SentSignal
 log = logging.getLogger(__name__)
 
 _SHORTEST_S = 1.0
-_LONGEST_S = 30.0
+_LONGEST_S = 10.0
 _REPEAT_S = 300.0
 """How often the same trouble is told again."""
 

@@ -215,12 +215,32 @@ def _fetch_postgres(step: Step) -> None:
         apt.unpack(["postgresql"], paths.OPT / "postgres", step)
 
 
+# Kafka: jars alone, run by the Java that Spark runs on
+
+
+def _find_kafka() -> Installation | None:
+    root = paths.OPT / "kafka"
+    needed = [root / jar.file_name for jar in jars.pinned("kafka")]
+    if not all(jar.exists() for jar in needed):
+        return None
+    (broker,) = (jar for jar in needed if jar.name.startswith("kafka_"))
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else "java"
+    options = ("-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{root}/*")
+    return Installation((java, *options), broker.stem.rpartition("-")[2], root)
+
+
+def _fetch_kafka(step: Step) -> None:
+    jars.ensure("kafka", step=step, folder=paths.OPT / "kafka")
+
+
 SERVERS = {
     "mariadb": Server("MariaDB", _find_mariadb, _fetch_mariadb),
     "mariadb118": Server("MariaDB 11.8", _find_mariadb118, _fetch_mariadb118),
     "mysql97": Server("MySQL 9.7", _find_mysql97, _fetch_mysql97),
     "mysql80": Server("MySQL 8.0", _find_mysql80, _fetch_mysql80),
     "postgres": Server("PostgreSQL", _find_postgres, _fetch_postgres),
+    "kafka": Server("Kafka", _find_kafka, _fetch_kafka),
 }
 
 

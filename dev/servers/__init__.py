@@ -10,6 +10,7 @@ where they are: ``host``, ``port``, ``user``, ``password``, ``log``; databases a
 """
 
 from dev.servers.base import Server
+from dev.servers.kafka import Kafka
 from dev.servers.mariadb import MariaDb
 from dev.servers.mysql import MySql
 from dev.servers.mysql_family import CAPTURE_PRIVILEGES, Database
@@ -18,4 +19,15 @@ from dev.servers.postgres import Postgres
 from dev.servers.process import ServerError
 from dev.servers.s3 import S3
 
-__all__ = ["CAPTURE_PRIVILEGES", "S3", "Database", "MariaDb", "MySql", "Oracle", "Postgres", "Server", "ServerError"]
+__all__ = [
+    "CAPTURE_PRIVILEGES",
+    "S3",
+    "Database",
+    "Kafka",
+    "MariaDb",
+    "MySql",
+    "Oracle",
+    "Postgres",
+    "Server",
+    "ServerError",
+]

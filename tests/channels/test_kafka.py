@@ -288,7 +288,7 @@ def test_a_broker_that_is_gone_does_no_harm_and_signals_go_on_when_it_is_back(
     finally:
         kafka.start()
     kafka.send(topic, EXECUTE, key="shop")
-    assert [s.type for s in _some(channel, seconds=60)] == ["execute-snapshot"]
+    assert [s.type for s in _some(channel, seconds=90)] == ["execute-snapshot"]
     channel.close()
 
 

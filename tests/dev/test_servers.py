@@ -11,7 +11,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from dev.servers import S3, Database, MariaDb, MySql, Postgres, ServerError
+from dev.servers import S3, Database, Kafka, MariaDb, MySql, Postgres, ServerError
 from dev.servers.mysql_family import option_arguments
 from dev.servers.process import command_line
 
@@ -203,6 +203,21 @@ def test_postgres_stores_and_survives_a_kill() -> None:
 def test_the_shared_postgres_gives_databases(postgres: Postgres) -> None:
     with postgres.database() as name:
         assert postgres.sql("SELECT current_database()", database=name) == [(name,)]
+
+
+def test_kafka_keeps_messages_over_a_kill_and_a_restart() -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    with Kafka() as server, server.topic() as topic:
+        server.send(topic, "one", key="k")
+        server.kill()
+        server.start()
+        server.send(topic, "two", key="k")
+        server.restart(**{"log.retention.ms": 3_600_000})
+        consumer = Consumer({"bootstrap.servers": server.address, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.assign([TopicPartition(topic, 0)])
+        assert [(m.key(), m.value()) for m in consumer.consume(2, timeout=30)] == [(b"k", b"one"), (b"k", b"two")]
+        consumer.close()
 
 
 def test_s3_keeps_objects(s3: S3) -> None:
