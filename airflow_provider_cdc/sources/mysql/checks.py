@@ -7,17 +7,25 @@ import re
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.config import SnapshotMode
+from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, scalar
+from airflow_provider_cdc.sources.mysql.signal_checks import signal_findings
 
 _REPLICATION_CLIENT = {"REPLICATION CLIENT", "BINLOG MONITOR"}
 _REPLICATION_SLAVE = {"REPLICATION SLAVE", "REPLICATION REPLICA"}
 
 
-def check(connection: Connection, server: Server, config: MySqlConfig) -> list[Finding]:
-    """Everything that is not as capture needs it; see "Setting up" of the Debezium MySQL connector document."""
-    return [*_settings(server, config), *_replica(connection, server), *_privileges(connection, config)]
+def check(connection: Connection, server: Server, config: MySqlConfig, signals: TableId | None = None) -> list[Finding]:
+    """Everything that is not as capture needs it; see "Setting up" of the Debezium MySQL connector document.
+
+    :param signals: the signal table
+    """
+    found = [*_settings(server, config), *_replica(connection, server), *_privileges(connection, config)]
+    if signals is not None:
+        found += signal_findings(connection, server, config, signals, account(connection))
+    return found
 
 
 def _settings(server: Server, config: MySqlConfig) -> list[Finding]:
@@ -110,8 +118,6 @@ def _privileges(connection: Connection, config: MySqlConfig) -> list[Finding]:
     with connection.cursor() as cursor:
         cursor.execute("SHOW GRANTS")
         grants = [str(row[0]) for row in cursor.fetchall()]
-        cursor.execute("SELECT CURRENT_USER()")
-        account = _account(str((cursor.fetchone() or ("",))[0]))
     everywhere, somewhere = _granted(grants)
     if "ALL PRIVILEGES" in everywhere:
         return []
@@ -122,14 +128,17 @@ def _privileges(connection: Connection, config: MySqlConfig) -> list[Finding]:
         lockers = {"RELOAD", "LOCK TABLES", "FLUSH_TABLES", "ALL PRIVILEGES"}
         missing += [] if lockers & (everywhere | somewhere) else ["RELOAD"]
     return [
-        Finding(f"Account {account} lacks the privilege {name}.", f"GRANT {name} ON *.* TO {account}")
+        Finding(
+            f"Account {account(connection)} lacks the privilege {name}.",
+            f"GRANT {name} ON *.* TO {account(connection)}",
+        )
         for name in missing
     ]
 
 
-def _account(text: str) -> str:
-    """``cdc@%`` → ``'cdc'@'%'``."""
-    user, _, host = text.rpartition("@")
+def account(connection: Connection) -> str:
+    """The account that the server counts this connection's user as, as ``GRANT`` takes it: ``'cdc'@'%'``."""
+    user, _, host = str(scalar(connection, "SELECT CURRENT_USER()")).rpartition("@")
     return f"'{user}'@'{host}'"
 
 

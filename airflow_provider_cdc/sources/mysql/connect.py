@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pymysql
 from pymysql.connections import Connection
+from pymysql.constants import CLIENT
 
-from airflow_provider_cdc.core.errors import AccessDenied, CdcError, PositionLost, PrerequisiteError, SourceUnavailable
+from airflow_provider_cdc.core.errors import (
+    AccessDenied,
+    CdcError,
+    PositionLost,
+    PrerequisiteError,
+    QueryRefused,
+    SourceUnavailable,
+)
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig, SslMode
 
 _DENIED = {1044, 1045, 1142, 1143, 1227, 1370, 1698, 3118, 3159}
 _LOG_LOST = 1236
+SEVERAL = {"client_flag": CLIENT.MULTI_STATEMENTS}
+"""Options of a connection for :func:`batch`."""
+_PASSING = {1040, 1053, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1226, 1317, 1927, 1969, 3024, 4031}
+"""Errors of the server that say nothing about the statement: it is shutting down, is too busy, was told to stop."""
 _UNKNOWN_DATABASE = 1049
 
 
@@ -136,6 +148,35 @@ def translate(e: pymysql.err.Error, config: MySqlConfig, where: str | None) -> C
     return _unavailable(config, message, where)
 
 
+@contextlib.contextmanager
+def refusing(config: MySqlConfig, where: str, remedy: str) -> Iterator[None]:
+    """Like :func:`translated`, for a statement that people have written, or that writes: what the server objects to in it is
+    for them to mend.
+
+    :raises QueryRefused: with the server's words
+    """
+    try:
+        with translated(config, where):
+            yield
+    except CdcError as e:
+        code, message = _error(e.__cause__)
+        if not (1000 <= code < 2000 or 3000 <= code < 6000) or code in _PASSING:
+            raise
+        raise QueryRefused(
+            f"The database refuses a statement: {message} (error {code})",
+            where=where,
+            safe="Nothing was read or written by it; capture goes on.",
+            remedy=remedy,
+        ) from e.__cause__
+
+
+def _error(e: BaseException | None) -> tuple[int, str]:
+    """Code and text of an error of the server; 0 for any other."""
+    if isinstance(e, pymysql.err.Error) and len(e.args) > 1 and isinstance(e.args[0], int):
+        return e.args[0], str(e.args[1])
+    return 0, str(e)
+
+
 def position_lost(message: str, where: str | None) -> PositionLost:
     """The server cannot continue from a position."""
     return PositionLost(
@@ -175,6 +216,19 @@ def server_of(connection: Connection) -> Server:
     mariadb = "mariadb" in version.lower()
     identity = variables.get("server_uuid") or f"id-{variables.get('server_id', '0')}"
     return Server(version, mariadb, identity, variables)
+
+
+def batch(connection: Connection, statements: Sequence[str]) -> list[tuple[tuple[Any, ...], ...]]:
+    """The rows that each of some statements gives, in one round trip; an error ends them.
+
+    The connection has to be one that takes several statements at once (:data:`SEVERAL`).
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("; ".join(statements))
+        found = [tuple(cursor.fetchall())]
+        while cursor.nextset():
+            found.append(tuple(cursor.fetchall()))
+    return found
 
 
 def scalar(connection: Connection, sql: str) -> Any:

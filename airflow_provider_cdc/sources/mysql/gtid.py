@@ -40,6 +40,24 @@ class MySqlGtids:
                 gtids.add(key, int(low), int(high or low))
         return gtids
 
+    @classmethod
+    def decode(cls, body: bytes) -> MySqlGtids:
+        """What the event at the head of a log file says of all files before it.
+
+        :raises ValueError: it has tagged ids
+        """
+        (count,), at, gtids = struct.unpack_from("<Q", body), 8, cls()
+        if count >> 56:
+            raise ValueError("the log has tagged GTIDs")
+        for _ in range(count):
+            source = str(uuid.UUID(bytes=body[at : at + 16]))
+            (intervals,), at = struct.unpack_from("<Q", body, at + 16), at + 24
+            for _ in range(intervals):
+                low, high = struct.unpack_from("<QQ", body, at)
+                gtids.add(source, low, high - 1)
+                at += 16
+        return gtids
+
     def add(self, source: str, low: int, high: int) -> None:
         """Add the numbers ``low`` to ``high`` of one source."""
         intervals = self.sources.setdefault(source, [])
@@ -105,6 +123,14 @@ class MariaDbGtids:
             domain, server, sequence = map(int, part.split("-"))
             gtids.domains[domain] = (server, sequence)
         return gtids
+
+    @classmethod
+    def decode(cls, body: bytes) -> MariaDbGtids:
+        """What the event at the head of a log file says of all files before it."""
+        count = struct.unpack_from("<I", body)[0] & 0x0FFF_FFFF
+        # the last entry of a domain is its newest
+        entries = [struct.unpack_from("<IIQ", body, 4 + 16 * i) for i in range(count)]
+        return cls({domain: (server, sequence) for domain, server, sequence in entries})
 
     def covers(self, other: MariaDbGtids) -> bool:
         """Whether every domain has come at least as far as in ``other``."""

@@ -12,6 +12,7 @@ from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids, pa
 class MySqlPosition:
     """Between two transactions.
 
+    :param file: empty where only the GTIDs are known, which compares by those
     :param gtids: everything executed up to here, empty where the server has no GTIDs
     :param created: when the file was begun, seconds since the epoch: tells a log from another one of the same name; 0 = unknown
     :param server: ``server_uuid`` or, with MariaDB, ``server_id``
@@ -35,12 +36,11 @@ class MySqlPosition:
 
     def reached(self, other: MySqlPosition) -> bool:
         """By file and offset on the same server; otherwise by the transactions that both have."""
+        if not (self.file and other.file):
+            return not other.gtids or (bool(self.gtids) and _covers(self.gtids, other.gtids))
         if self.same_log(other) or not (self.gtids and other.gtids):
             return self._place() >= other._place()
-        mine, theirs = parse_gtids(self.gtids), parse_gtids(other.gtids)
-        if isinstance(mine, MySqlGtids) and isinstance(theirs, MySqlGtids):
-            return mine.covers(theirs)
-        return isinstance(mine, MariaDbGtids) and isinstance(theirs, MariaDbGtids) and mine.covers(theirs)
+        return _covers(self.gtids, other.gtids)
 
     def same_log(self, other: MySqlPosition) -> bool:
         """Whether files and offsets of the two can be compared."""
@@ -50,7 +50,16 @@ class MySqlPosition:
         return file_number(self.file), self.pos
 
     def __str__(self) -> str:
+        if not self.file:
+            return f"GTIDs {self.gtids}"
         return f"{self.file}:{self.pos}" + (f" (GTIDs {self.gtids})" if self.gtids else "")
+
+
+def _covers(mine: str, theirs: str) -> bool:
+    a, b = parse_gtids(mine), parse_gtids(theirs)
+    if isinstance(a, MySqlGtids) and isinstance(b, MySqlGtids):
+        return a.covers(b)
+    return isinstance(a, MariaDbGtids) and isinstance(b, MariaDbGtids) and a.covers(b)
 
 
 def file_number(name: str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import select
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,9 +22,10 @@ from airflow_provider_cdc.core.schema import Column, TableSchema, row_struct
 from airflow_provider_cdc.sources.mysql import columns as col
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.definitions import COM_STMT_CLOSE, COM_STMT_PREPARE, Definition, Unlike
 from airflow_provider_cdc.sources.mysql.types import BLOBS, INTEGERS, SPATIAL, ColumnType
 
-_COM_STMT_PREPARE, _COM_STMT_EXECUTE, _COM_STMT_CLOSE = 0x16, 0x17, 0x19
+_COM_STMT_EXECUTE = 0x17
 BUFFER: Final = 4 << 20
 BLOCK_ROWS: Final = 32_768
 
@@ -33,10 +34,13 @@ class ResultReader:
     """Reads one table's rows from a result set.
 
     :param schema: the columns, which the query must select in this order
+    :param extras: so many columns more come after them, as bytes
     """
 
-    def __init__(self, schema: TableSchema, config: MySqlConfig) -> None:
-        self.schema, self.type = schema, row_struct(schema)
+    def __init__(self, schema: TableSchema, config: MySqlConfig, *, extras: int = 0) -> None:
+        self.schema = schema
+        self.type = pa.struct([*row_struct(schema), *[pa.field("", pa.binary())] * extras])
+        self._scratch = col.Scratch()
         self._finishers: list[col.Finisher] = []
         self._stores: list[int] = []
         rows = []
@@ -48,18 +52,39 @@ class ResultReader:
             slots[store] += 1
             self._stores.append(store)
             self._finishers.append(finisher)
+        for _ in range(extras):
+            rows.append((k.R_BYTES, 0, 0, slots[k.STORE_VARIABLE]))
+            slots[k.STORE_VARIABLE] += 1
+            self._stores.append(k.STORE_VARIABLE)
+            self._finishers.append(col.variable(pa.binary()))
         self._columns = np.array(rows, np.int64).reshape(-1, 4)
         self._rows = min(BLOCK_ROWS, max((8 << 20) // (8 * len(rows)), 1024))
 
-    def read(self, connection: Connection, sql: str) -> Iterator[pa.StructArray]:
+    def read(
+        self, connection: Connection, sql: str, like: Sequence[Definition] | None = None
+    ) -> Iterator[pa.StructArray]:
         """Struct arrays of up to :data:`BLOCK_ROWS` rows.
 
+        :param like: how the columns have to be defined
         :raises SourceUnavailable: the connection was lost
+        :raises Unlike: a column is defined otherwise; the connection is of no use any more
         """
         statement = self._execute(connection, sql)
-        packets, scratch = _Packets(connection._sock), col.Scratch()
-        for _ in range(len(self.schema.columns) + 2):  # number of columns, their definitions, end of definitions
-            packets.skip()
+        try:
+            yield from self._answer(connection, like)
+        except pymysql.err.Error:  # the server's answer ends with it
+            self._command(connection, struct.pack("<BI", COM_STMT_CLOSE, statement))
+            raise
+        self._command(connection, struct.pack("<BI", COM_STMT_CLOSE, statement))
+
+    def _answer(self, connection: Connection, like: Sequence[Definition] | None) -> Iterator[pa.StructArray]:
+        packets, scratch = _Packets(connection._sock), self._scratch
+        packets.skip()  # the number of columns
+        for i in range(len(self._stores)):
+            definition = packets.skip()
+            if like is not None and not (found := Definition.parse(definition)).like(like[i]):
+                raise Unlike(found, like[i])
+        packets.skip()  # the end of the definitions
         why = k.NEED_MORE
         while why != k.LAST_ROW:
             if why == k.SPLIT:
@@ -76,7 +101,6 @@ class ResultReader:
                 packets.fail()
             if rows:
                 yield col.finish(buffers, self._finishers, rows, None, self.type)
-        self._command(connection, struct.pack("<BI", _COM_STMT_CLOSE, statement))
 
     def _large(self, payload: npt.NDArray[np.uint8]) -> pa.StructArray:
         """A row of 16 MB or more."""
@@ -93,14 +117,14 @@ class ResultReader:
     def _execute(self, connection: Connection, sql: str) -> int:
         """Prepare and execute; the answer is left in the socket."""
         c: Any = connection
-        c._execute_command(_COM_STMT_PREPARE, sql)
+        c._execute_command(COM_STMT_PREPARE, sql)
         head = c._read_packet()._data
         statement, ncols, nparams = struct.unpack_from("<IHH", head, 1)
         for count in (nparams, ncols):
             for _ in range(count + (1 if count else 0)):
                 c._read_packet()
-        if ncols != len(self.schema.columns):
-            raise AssertionError(f"{ncols} columns came for {len(self.schema.columns)}")
+        if ncols != len(self._stores):
+            raise AssertionError(f"{ncols} columns came for {len(self._stores)}")
         self._command(connection, struct.pack("<BIBI", _COM_STMT_EXECUTE, statement, 0, 1))
         return int(statement)
 
@@ -124,14 +148,15 @@ class _Packets:
         if self.have < len(self.buf):
             self._poll()
 
-    def skip(self) -> None:
-        """Go past one packet that is not a row."""
+    def skip(self) -> bytes:
+        """Go past one packet that is not a row; gives what is in it."""
         self._need(4)
         length = self._length()
         self._need(4 + length)
         if self.buf[self.used + 4] == 0xFF:
             self.fail()
         self.used += 4 + length
+        return self.buf[self.used - length : self.used].tobytes()
 
     def take_large(self) -> npt.NDArray[np.uint8]:
         """The payload of a row that was cut into several packets."""

@@ -11,21 +11,24 @@ import itertools
 import logging
 import queue
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.errors import SourceUnavailable
+from airflow_provider_cdc.core.errors import QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.events import READ, RowBlock
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.mysql.catalogue import Catalogue, quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import Server, connect, scalar, server_of, translated
+from airflow_provider_cdc.sources.mysql.connect import Server, connect, refusing, scalar, server_of, translated
+from airflow_provider_cdc.sources.mysql.definitions import Unlike, definitions
+from airflow_provider_cdc.sources.mysql.phrases import closed
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.resultset import ResultReader
 from airflow_provider_cdc.sources.mysql.types import INTEGERS, ColumnType
@@ -43,9 +46,14 @@ class MySqlSnapshot(SnapshotSession):
     position: MySqlPosition
 
     def __init__(
-        self, config: MySqlConfig, tables: Sequence[TableId], readers: int, created_of: Callable[[str], int]
+        self,
+        config: MySqlConfig,
+        tables: Sequence[TableId],
+        readers: int,
+        created_of: Callable[[str], int],
+        selects: Mapping[TableId, str] = MappingProxyType({}),
     ) -> None:
-        self._config = config
+        self._config, self._selects = config, selects
         self._connections: list[Connection] = []
         self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
         self._created_of = created_of
@@ -122,6 +130,8 @@ class MySqlSnapshot(SnapshotSession):
 
     def chunks(self, table: TableId) -> list[Chunk]:
         rows = self._rows.get(table, 0)
+        if table in self._selects:
+            return [Chunk(table, None, rows)]
         schema = self.schemas[table]
         first = schema.column(schema.key[0]) if schema.key else None
         if first is None or rows <= CHUNK_ROWS or ColumnType.of(first).base not in INTEGERS:
@@ -146,16 +156,38 @@ class MySqlSnapshot(SnapshotSession):
         return [Chunk(table, condition, rows // count) for condition in conditions]
 
     def read(self, chunk: Chunk) -> Iterator[RowBlock]:
-        schema = self.schemas[chunk.table]
+        schema, select = self.schemas[chunk.table], self._selects.get(chunk.table)
         columns = ", ".join(quoted_name(c.name) for c in schema.columns)
         sql = f"SELECT {columns} FROM {quoted(chunk.table)}" + (f" WHERE {chunk.condition}" if chunk.condition else "")
         connection = self._idle.get()
         try:
+            if select is not None:
+                yield from self._selected(connection, schema, columns, select)
+                return
             with translated(self._config, f"{chunk.table} {chunk.condition or ''}"):
                 for images in ResultReader(schema, self._config).read(connection, sql):
                     yield self._block(schema, images)
         finally:
             self._idle.put(connection)
+
+    def _selected(self, connection: Connection, schema: TableSchema, columns: str, select: str) -> Iterator[RowBlock]:
+        """The rows that a person's statement gives, under the table's structure."""
+        remedy = "correct the SELECT, which has to give the table's own columns as they are; then send the signal again"
+        with refusing(self._config, f"{schema.id}: {select}", remedy):
+            statement = closed(connection, select, f"{schema.id}: {select}", remedy)
+            like = definitions(connection, f"SELECT {columns} FROM {quoted(schema.id)}")
+            sql = f"SELECT {columns} FROM ({statement}\n) AS `selected`"
+            try:
+                for images in ResultReader(schema, self._config).read(connection, sql, like):
+                    yield self._block(schema, images)
+            except Unlike as e:
+                connection._force_close()
+                raise QueryRefused(
+                    f"The SELECT gives another column than the table has: {e}.",
+                    where=f"{schema.id}: {select}",
+                    safe="No row of it was taken.",
+                    remedy=remedy,
+                ) from None
 
     def _block(self, schema: TableSchema, images: pa.StructArray) -> RowBlock:
         n = len(images)
@@ -186,16 +218,27 @@ class MySqlSnapshot(SnapshotSession):
 def log_end(connection: Connection, server: Server) -> MySqlPosition:
     """Where the server writes next."""
     with connection.cursor() as cursor:
-        statement = (
-            "SHOW BINARY LOG STATUS" if not server.mariadb and server.number >= (8, 2, 0) else "SHOW MASTER STATUS"
-        )
-        cursor.execute(statement)
-        row = cursor.fetchone()
-    if row is None:
+        cursor.execute(show_log_end(server))
+        rows = cursor.fetchall()
+    gtids = str(scalar(connection, "SELECT @@gtid_binlog_pos") or "") if server.mariadb else ""
+    return end_of(rows, server, gtids)
+
+
+def show_log_end(server: Server) -> str:
+    """The statement that tells where the server writes next."""
+    return "SHOW BINARY LOG STATUS" if not server.mariadb and server.number >= (8, 2, 0) else "SHOW MASTER STATUS"
+
+
+def end_of(rows: Sequence[Sequence[object]], server: Server, gtids: str = "") -> MySqlPosition:
+    """What :func:`show_log_end` has answered.
+
+    :param gtids: with MariaDB, which does not tell them there
+    """
+    if not rows:
         raise SourceUnavailable(
             "The server has no binary log.", remedy="switch the binary log on: log_bin, binlog_format=ROW"
         )
-    gtids = str(row[4]).replace("\n", "") if not server.mariadb and len(row) > 4 else ""
-    if server.mariadb:
-        gtids = str(scalar(connection, "SELECT @@gtid_binlog_pos") or "")
-    return MySqlPosition(str(row[0]), int(row[1]), gtids if server.gtids else "", server=server.identity)
+    row = rows[0]
+    if not server.mariadb and len(row) > 4:
+        gtids = str(row[4]).replace("\n", "")
+    return MySqlPosition(str(row[0]), int(str(row[1])), gtids if server.gtids else "", server=server.identity)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
 
+from airflow_provider_cdc.core.chunks import ChunkReader
 from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.errors import ConfigError, PositionLost
 from airflow_provider_cdc.core.events import LogItem
 from airflow_provider_cdc.core.position import Position
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import VARIED, Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.catalogue import Catalogue
 from airflow_provider_cdc.sources.mysql.checks import check
+from airflow_provider_cdc.sources.mysql.chunks import open_chunks
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, position_lost, server_of, translated
+from airflow_provider_cdc.sources.mysql.named import table_of
+from airflow_provider_cdc.sources.mysql.places import position_of, refused
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot, log_end
 from airflow_provider_cdc.sources.mysql.stream import BinlogStream
@@ -33,6 +38,7 @@ class MySqlSource(Source):
     """MySQL 8.0.1 and newer, 9 included; :class:`MariaDbSource` is the same for MariaDB."""
 
     Config: ClassVar[type[ConnectorConfig]] = MySqlConfig
+    POSITION_SIGNAL: ClassVar[str | None] = "set-binlog-position"
     connector = "mysql"
 
     def __init__(self, config: MySqlConfig) -> None:
@@ -43,8 +49,14 @@ class MySqlSource(Source):
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def check(self) -> list[Finding]:
+        named = self._config.signal_data_collection
+        try:
+            signals = None if named is None else self.signal_table(named)
+            wrong = []
+        except ConfigError as e:
+            signals, wrong = None, [Finding(e.what, "write it as <database>.<table>", fatal=False)]
         with translated(self._config):
-            return check(self._connected(), self.server, self._config)
+            return [*check(self._connected(), self.server, self._config, signals), *wrong]
 
     def discover(self) -> dict[TableId, TableSchema]:
         return self._catalogued(lambda c: c.tables())
@@ -99,18 +111,45 @@ class MySqlSource(Source):
     def parse_position(self, document: dict[str, Any]) -> MySqlPosition:
         return MySqlPosition(**document)
 
+    def position_of(self, data: Mapping[str, Any]) -> Position:
+        with translated(self._config, str(dict(data))):
+            named = position_of(data, self._config, self.server, self._connected())
+        if named is None:
+            return super().position_of(data)
+        try:
+            self.verify_position(named)
+        except PositionLost as e:
+            raise refused(e) from e
+        return named
+
+    def table_of(self, document: Mapping[str, Any], database: str, schema: str | None) -> TableChange:
+        return table_of(document, database, self._config)
+
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def snapshot(self, tables: Sequence[TableId], *, readers: int) -> SnapshotSession:
-        return MySqlSnapshot(self._config, tables, readers, self._file_created)
+    def snapshot(
+        self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
+    ) -> SnapshotSession:
+        return MySqlSnapshot(self._config, tables, readers, self._file_created, selects)
 
-    def stream(self, start: Position, tables: Tables, *, until: Position | None) -> Iterator[LogItem]:
+    def chunks(self, *, signals: TableId | None) -> ChunkReader:
+        return open_chunks(self._config, self.server, signals)
+
+    def stream(
+        self,
+        start: Position,
+        tables: Tables,
+        *,
+        until: Position | None,
+        patience: Callable[[], float] | None = None,
+    ) -> Iterator[LogItem]:
         assert isinstance(start, MySqlPosition)
         assert until is None or isinstance(until, MySqlPosition)
         charsets = self._catalogued(lambda c: c.charsets())
         stream = BinlogStream(
-            self._config, self.server, start, until, tables, self._present, self._database_charset, charsets
-        )
+            self._config, self.server, start, until, tables, self._present, self._database_charset, charsets,
+            patience=patience,
+        )  # fmt: skip
         yield from stream.items()
 
     def _present(self, table: TableId) -> TableSchema | None:
@@ -181,6 +220,7 @@ class MySqlSource(Source):
         position = MySqlPosition(file, 4, server=self.server.identity)
         with BinlogConnection(self._config, self.server, position, follow=False) as connection:
             for events in connection.events():
+                assert events is not None  # without patience
                 formats = events.table[events.table[:, k.EV_TYPE] == b.FORMAT_DESCRIPTION]
                 if len(formats):
                     return int(formats[0, k.EV_TIME])

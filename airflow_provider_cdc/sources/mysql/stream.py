@@ -40,6 +40,7 @@ class BinlogStream:
     :param catalogue: reads a table's present structure
     :param database_charset: reads a database's default character set
     :param charsets: collation number → character set
+    :param patience: see :meth:`airflow_provider_cdc.core.source.Source.stream`
     :param prepared: read one XA transaction that was prepared, as if it had been committed
     :ivar position: after the last complete transaction
     """
@@ -55,10 +56,12 @@ class BinlogStream:
         database_charset: Callable[[str], str | None],
         charsets: Mapping[int, str],
         *,
+        patience: Callable[[], float] | None = None,
         prepared: bool = False,
     ) -> None:
         self.config, self.server, self.until, self.tables = config, server, until, tables
         self.single = self.commits_prepared = prepared
+        self._patience = patience
         self.maps = TableMaps(config, tables, catalogue, charsets, mariadb=server.mariadb)
         self.reader = SchemaReader(config, tables, catalogue, database_charset)
         self._charsets = charsets
@@ -92,9 +95,14 @@ class BinlogStream:
     def _pass(self) -> Iterator[LogItem]:
         """Read from the present position to the end."""
         follow = self.until is None
-        with BinlogConnection(self.config, self.server, self.position, follow=follow) as connection:
+        patience = self._patience if follow else None
+        with BinlogConnection(self.config, self.server, self.position, follow=follow, patience=patience) as connection:
             self.connection = connection
             for events in connection.events():
+                if events is None:
+                    if self.open.id is None:
+                        yield Heartbeat(self.position)
+                    continue
                 for part in self._expanded(events):
                     yield from Taking(self, part).items()
                     if self.reached():

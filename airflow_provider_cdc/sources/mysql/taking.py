@@ -30,6 +30,7 @@ from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import ddl
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.assemble import Routed, add_gtid_numbers, decode, transaction_columns
+from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
 from airflow_provider_cdc.sources.mysql.wire import Events
 
@@ -169,6 +170,19 @@ class Taking:
         if s.until is not None and 0 <= at < len(self.events) and self._is_past(at):
             s.position = replace(s.position, file=s.until.file, pos=s.until.pos)
 
+    def _advance(self, i: int) -> None:
+        """Stand where a heartbeat of the server says that its log ends: what lies before may be no transaction, as the head of
+        a new file."""
+        s, end = self.s, int(self.routed.ends[i])
+        same = s.position.server == s.server.identity and s.position.file == s.file
+        if s.until is None and end >= (s.position.pos if same else 4):
+            s.position = replace(
+                s.position, file=s.file, pos=end, created=s.created, server=s.server.identity, gtids=self._gtids()
+            )
+
+    def _gtids(self) -> str:
+        return str(self.s.gtids) if self.s.server.gtids else self.s.position.gtids
+
     def _note(self, tx: int) -> Open:
         """What is known of a transaction besides what the kernels know."""
         return self._notes.setdefault(tx, Open())
@@ -306,9 +320,12 @@ class Taking:
         elif kind == b.HEARTBEAT:
             if not self.state[k.OPEN]:
                 yield from self._hand_over()
+                self._advance(i)
                 yield Heartbeat(s.position)
         elif kind == b.MARIADB_GTID:
             self._xa_gtid(i)
+        elif kind in (b.PREVIOUS_GTIDS, b.MARIADB_GTID_LIST):
+            self._before_file(i)
         elif kind == b.XA_PREPARE:
             yield from self._prepared(i)
         elif kind == b.INCIDENT:
@@ -337,6 +354,12 @@ class Taking:
         checksums = body[-1] == 1 if connection.checksum else b.has_checksums(body)
         connection.checksum = 4 if checksums else 0
         self.s.created = int(self.events.table[i, k.EV_TIME])
+
+    def _before_file(self, i: int) -> None:
+        """The transactions before a file: whoever began at its head did not know them."""
+        s, body = self.s, self.events.body(i)
+        if s.server.gtids and not str(s.gtids) and not int(self.events.table[i, k.EV_FLAGS]) & b.ARTIFICIAL_FLAG:
+            s.gtids = MariaDbGtids.decode(body) if s.server.mariadb else MySqlGtids.decode(body)
 
     def _query(self, i: int) -> Iterator[LogItem]:
         """A statement: the frame of a transaction, DDL, or what does not concern tables."""

@@ -10,8 +10,9 @@ import select
 import socket
 import ssl
 import struct
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,14 +62,26 @@ class BinlogConnection:
     """A dump of the binary log from one position on. A context manager.
 
     :param follow: wait for new events for ever; otherwise the server ends the stream at the end of the log
+    :param patience: asked whenever there is nothing: how many seconds to wait before :meth:`events` says so; without it, the
+        server's heartbeats are all there is
     """
 
-    def __init__(self, config: MySqlConfig, server: Server, start: MySqlPosition, *, follow: bool) -> None:
+    def __init__(
+        self,
+        config: MySqlConfig,
+        server: Server,
+        start: MySqlPosition,
+        *,
+        follow: bool,
+        patience: Callable[[], float] | None = None,
+    ) -> None:
         self._config, self._server, self._start, self._follow = config, server, start, follow
+        self._patience = patience
         self._beat_s = max(config.poll_interval_ms / 1000, 0.1)
         self.checksum = 0 if server.variables.get("binlog_checksum", "NONE").upper() == "NONE" else 4
         self._buf = np.empty(BUFFER, np.uint8)
         self._have = 0
+        self._heard_at = time.monotonic()
         self._table = np.empty((_MAX_EVENTS, k.EV_FIELDS), np.int64)
         self._connection = connect(config, initial=False)
         try:
@@ -107,7 +120,8 @@ class BinlogConnection:
                     cursor.execute("SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0")
         sock: socket.socket = self._connection._sock
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        sock.settimeout(self._beat_s * _QUIET_BEATS if self._follow else 60 + self._beat_s)
+        self._silence_s = self._beat_s * _QUIET_BEATS if self._follow else 60 + self._beat_s
+        sock.settimeout(self._silence_s)
         self._sock, self._poll = sock, select.poll()
         self._poll.register(sock, select.POLLIN)
         self._register()
@@ -146,8 +160,10 @@ class BinlogConnection:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def events(self) -> Iterator[Events]:
+    def events(self) -> Iterator[Events | None]:
         """All events up to the end of the log, or for ever; while nothing happens, the server's heartbeats.
+
+        ``None`` stands for a time in which nothing came, as long as the patience was.
 
         The buffer is reused: whoever has taken a set of events is done with it when asking for the next, but for those from
         :attr:`Events.keep` on, which come again at the head of the next set.
@@ -175,6 +191,8 @@ class BinlogConnection:
             if why == k.END_OF_FILE:
                 return
             if why == k.MORE:
+                while self._patience is not None and self._idle(self._patience()):
+                    yield None
                 self._fill(front, tail)
                 self._table[:count, k.EV_START] -= front
                 front, tail = 0, tail - front
@@ -204,11 +222,22 @@ class BinlogConnection:
         while self._have < len(self._buf) // 2 and self._ready() and self._receive():
             pass
 
-    def _ready(self) -> bool:
-        """Whether bytes can be read without waiting."""
+    def _ready(self, wait_s: float = 0) -> bool:
+        """Whether bytes can be read without waiting any longer."""
         if isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
             return True
-        return bool(self._poll.poll(0))
+        return bool(self._poll.poll(wait_s * 1000))
+
+    def _idle(self, patience_s: float) -> bool:
+        """Whether nothing came within so many seconds.
+
+        :raises SourceUnavailable: nothing has come for so long that the server must be gone
+        """
+        if self._ready(patience_s):
+            return False
+        if time.monotonic() - self._heard_at > self._silence_s:
+            raise self._lost("nothing came, not even a heartbeat")
+        return True
 
     def _receive(self) -> int:
         """Read once; 0 when the server has closed the connection."""
@@ -219,6 +248,7 @@ class BinlogConnection:
         except OSError as e:
             raise self._lost(str(e)) from e
         self._have += n
+        self._heard_at = time.monotonic()
         return int(n)
 
     def _large(self, used: int) -> tuple[Events, int]:

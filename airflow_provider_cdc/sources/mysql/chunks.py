@@ -1,0 +1,315 @@
+"""Chunks of tables beside the stream, for incremental snapshots; see :mod:`airflow_provider_cdc.core.chunks`.
+
+Each chunk is read in a transaction of its own, which first takes the table's metadata lock: from there on the structure cannot
+change, so comparing it with the one that the rows are to be read under is enough.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pymysql
+from pymysql.connections import Connection
+
+from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
+from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceUnavailable
+from airflow_provider_cdc.core.events import READ, RowBlock
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.sources.mysql import watermarks
+from airflow_provider_cdc.sources.mysql.catalogue import Catalogue, quoted, quoted_name
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.connect import SEVERAL, Server, batch, connect, refusing, scalar, translated
+from airflow_provider_cdc.sources.mysql.keys import KeyColumn, KeyTaker, OrderChanged, behind, upto
+from airflow_provider_cdc.sources.mysql.phrases import closed
+from airflow_provider_cdc.sources.mysql.position import MySqlPosition
+from airflow_provider_cdc.sources.mysql.resultset import ResultReader
+from airflow_provider_cdc.sources.mysql.signals import SignalTable
+
+_GONE: Final = {1051, 1146, 1412, 1684}
+"""Errors of a table that is not there, or not as it was when the transaction began."""
+_MODES_OFF: Final = {"NO_ZERO_DATE", "NO_ZERO_IN_DATE", "TRADITIONAL", "PAD_CHAR_TO_FULL_LENGTH"}
+_MODES_ON: Final = {"ALLOW_INVALID_DATES", "STRICT_ALL_TABLES"}
+_REMEDY: Final = "correct the condition, or the surrogate key, and send the signal again"
+_FINGERPRINT: Final = """
+SELECT c.column_name, c.column_type, c.is_nullable, c.character_set_name, c.collation_name
+FROM information_schema.columns c
+WHERE c.table_schema = {} AND c.table_name = {}
+ORDER BY c.ordinal_position"""
+_ENGINE: Final = "SELECT engine FROM information_schema.tables WHERE table_schema = {} AND table_name = {}"
+
+Rows = tuple[tuple[Any, ...], ...]
+Fingerprint = Rows
+
+
+def open_chunks(config: MySqlConfig, server: Server, signals: TableId | None) -> ChunkReader:
+    """See :meth:`airflow_provider_cdc.core.source.Source.chunks`."""
+    connection = connect(config, **SEVERAL)
+    try:
+        with translated(config):
+            _settle(connection, server)
+            marks = watermarks.of(connection, server, written=signals is not None)
+            table = SignalTable(connection, config, signals) if signals is not None else None
+        return MySqlChunks(connection, config, server, marks, table)
+    except BaseException:
+        connection._force_close()
+        raise
+
+
+def _settle(connection: Connection, server: Server) -> None:
+    """Settings of the session: whatever a table may hold can be compared with, and what is written is not bent."""
+    modes = {m for m in str(scalar(connection, "SELECT @@SESSION.sql_mode")).split(",") if m}
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_mode = %s", (",".join(sorted(modes - _MODES_OFF | _MODES_ON)),))
+        cursor.execute(f"SET SESSION {'max_statement_time' if server.mariadb else 'max_execution_time'} = 0")
+
+
+@dataclass(slots=True)
+class _Known:
+    """A table as it was when its structure was read.
+
+    :param ordered: what was made for reading it, by the columns of its order
+    """
+
+    schema: TableSchema
+    fingerprint: Fingerprint
+    transactional: bool
+    ordered: dict[tuple[str, ...], _Ordered] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Ordered:
+    """How to read a table in one order."""
+
+    columns: list[KeyColumn]
+    taker: KeyTaker
+    reader: ResultReader
+    selected: str
+
+
+class MySqlChunks(ChunkReader):
+    """:param signals: the signal table, for written watermarks"""
+
+    def __init__(
+        self,
+        connection: Connection,
+        config: MySqlConfig,
+        server: Server,
+        marks: watermarks.Watermarks,
+        signals: SignalTable | None,
+    ) -> None:
+        self._connection, self._config, self._marks, self._signals = connection, config, marks, signals
+        self._catalogue = Catalogue(connection, config, mariadb=server.mariadb)
+        self._tables: dict[TableId, _Known] = {}
+        self._checked: set[str] = set()
+        self._closed = False
+
+    # -- structure ----------------------------------------------------------------------------------------------------
+
+    def table(self, table: TableId) -> TableSchema | None:
+        with self._working(str(table)):
+            known = self._look_at(table)
+        return known.schema if known is not None else None
+
+    def _look_at(self, table: TableId) -> _Known | None:
+        self._tables.pop(table, None)
+        questions = [self._of(_FINGERPRINT, table), self._of(_ENGINE, table)]
+        try:
+            with self._locked(table, questions) as (*_, fingerprint, engine):
+                schema = self._catalogue.table(table)
+                self._connection.commit()
+        except StructureChanged:
+            return None
+        if schema is None:
+            return None
+        known = _Known(schema, fingerprint, engine[0][0] == "InnoDB")
+        self._tables[table] = known
+        return known
+
+    @contextlib.contextmanager
+    def _locked(self, table: TableId, questions: list[str]) -> Iterator[list[Rows]]:
+        """A transaction in which the structure of a table stays as it is; whoever asks for it ends it. Gives answers to what is
+        asked before it and in it, see :class:`~airflow_provider_cdc.sources.mysql.watermarks.Watermarks`.
+
+        :raises StructureChanged: the table is not there, or was changed since the transaction began
+        """
+        lock = f"SELECT 1 FROM {quoted(table)} LIMIT 0"
+        try:
+            try:
+                found = batch(self._connection, [*self._marks.before, self._marks.begin, lock, *questions])
+            except pymysql.err.Error as e:
+                if e.args and e.args[0] in _GONE:
+                    raise StructureChanged(str(e)) from e
+                raise
+            yield found
+        except BaseException:
+            if self._connection.open:
+                with contextlib.suppress(Exception):  # the first error matters more
+                    self._connection.rollback()
+            raise
+
+    def _of(self, question: str, table: TableId) -> str:
+        return question.format(*(self._connection.escape(part) for part in (table.namespace, table.name)))
+
+    def _known(self, rows: KeyRange) -> _Known:
+        """The table, if it is what the rows are to be read under."""
+        known = self._tables.get(rows.table.id) or self._look_at(rows.table.id)
+        if known is None or known.schema.columns != rows.table.columns:
+            raise StructureChanged(f"{rows.table.id} has another structure")
+        return known
+
+    def _confirm(self, known: _Known, fingerprint: Fingerprint) -> None:
+        if fingerprint != known.fingerprint:
+            self._tables.pop(known.schema.id, None)
+            raise StructureChanged(f"{known.schema.id} was changed")
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def last(self, rows: KeyRange) -> Key | None:
+        with self._working(str(rows.table.id)):
+            known = self._known(rows)
+            how = self._ordered(known, rows.order)
+            sql = self._statement(rows, how, " DESC", 1)
+            with self._locked(rows.table.id, [self._of(_FINGERPRINT, rows.table.id)]) as found:
+                self._confirm(known, found[-1])
+                images = self._fetch(how, sql, rows)
+                self._connection.commit()
+        return how.taker.take(images[-1], len(images[-1]) - 1) if images else None
+
+    def read(self, rows: KeyRange, limit: int) -> ChunkRows:
+        table = rows.table.id
+        with self._working(str(table)):
+            known = self._known(rows)
+            how = self._ordered(known, rows.order)
+            sql = self._statement(rows, how, "", limit)
+            with self._locked(table, [*self._marks.inside, self._of(_FINGERPRINT, table)]) as found:
+                self._confirm(known, found[-1])
+                images = self._fetch(how, sql, rows)
+                after = batch(self._connection, ["COMMIT", *self._marks.after])
+            marks = self._marks.tell(found, after[1:], transactional=known.transactional)
+        last = how.taker.take(images[-1], len(images[-1]) - 1) if images else None
+        return ChunkRows(self._blocks(rows.table, images, marks), last, marks.low, marks.high)
+
+    def _ordered(self, known: _Known, order: tuple[str, ...]) -> _Ordered:
+        if (how := known.ordered.get(order)) is not None:
+            return how
+        texts = {
+            str(name): (str(charset or ""), str(collation or "")) for name, *_, charset, collation in known.fingerprint
+        }
+        columns = []
+        for name in order:
+            column = KeyColumn.of(known.schema, name, *texts[name]) if name in known.schema.names else None
+            if column is None:
+                why = "has a type that gives no order" if name in known.schema.names else "does not exist"
+                raise QueryRefused(
+                    f"Rows of {known.schema.id} cannot be put in order by {name}: the column {why}.",
+                    where=str(known.schema.id),
+                    safe="Nothing was read.",
+                    remedy="name another column as surrogate-key",
+                )
+            columns.append(column)
+        taker = KeyTaker(known.schema, columns)
+        selected = ", ".join([*(quoted_name(c.name) for c in known.schema.columns), *taker.extras])
+        reader = ResultReader(known.schema, self._config, extras=len(taker.extras))
+        how = known.ordered[order] = _Ordered(columns, taker, reader, selected)
+        return how
+
+    def _statement(self, rows: KeyRange, how: _Ordered, direction: str, limit: int) -> str:
+        """A union of ranges of the index, so that a chunk costs the same wherever it lies."""
+        parts = []
+        try:
+            if rows.after is not None:
+                parts.append(f"({behind(how.columns, rows.after)})")
+            if rows.upto is not None:
+                parts.append(f"({upto(how.columns, rows.upto)})")
+        except (OrderChanged, ValueError) as e:  # zip: the key has another number of columns
+            raise QueryRefused(
+                f"The order of the rows of {rows.table.id} was changed while they were read ({e}): which are left cannot be told.",
+                where=f"{rows.table.id}, order by {', '.join(rows.order)}, after {rows.after}",
+                safe="What was read is captured, and the stream goes on.",
+                remedy="send the signal again, so that the table is read from its first row",
+            ) from None
+        if rows.condition:
+            if rows.condition not in self._checked:
+                closed(self._connection, rows.condition, f"{rows.table.id}: {rows.condition}", _REMEDY)
+                self._checked.add(rows.condition)
+            parts.append(f"({rows.condition.rstrip().rstrip(';')}\n)")
+        where = f" WHERE {' AND '.join(parts)}" if parts else ""
+        order = ", ".join(f"{quoted_name(name)}{direction}" for name in rows.order)
+        return f"SELECT {how.selected} FROM {quoted(rows.table.id)}{where} ORDER BY {order} LIMIT {limit}"
+
+    def _fetch(self, how: _Ordered, sql: str, rows: KeyRange) -> list[pa.StructArray]:
+        where = f"{rows.table.id}: {rows.condition}" if rows.condition else str(rows.table.id)
+        with refusing(self._config, where, _REMEDY):
+            return list(how.reader.read(self._connection, sql))
+
+    def _blocks(self, schema: TableSchema, images: list[pa.StructArray], marks: watermarks.Marks) -> list[RowBlock]:
+        blocks, first, width = [], 0, len(schema.columns)
+        for image in images:
+            n = len(image)
+            fields = [image.type.field(i) for i in range(width)]
+            after = pa.StructArray.from_arrays([image.field(i) for i in range(width)], fields=fields)
+            blocks.append(
+                RowBlock(
+                    table=schema,
+                    op=np.full(n, READ, np.int8),
+                    before=None,
+                    after=after,
+                    order=np.arange(first, first + n),
+                    transaction=None,
+                    ts_us=np.full(n, marks.ts_us, np.int64),
+                    source=_source(marks.place, n),
+                )
+            )
+            first += n
+        return blocks
+
+    # -- the signal table ---------------------------------------------------------------------------------------------
+
+    def write(self, id_: str, type_: str, data: str | None = None) -> None:
+        assert self._signals is not None, "opened for read watermarks"
+        with self._working(str(self._signals.id)):
+            self._signals.write(id_, type_, data)
+            self._marks.verify(self._connection)
+
+    def remove(self, id_: str) -> None:
+        assert self._signals is not None, "opened for read watermarks"
+        with self._working(str(self._signals.id)):
+            self._signals.remove(id_)
+
+    # -- the connection -----------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _working(self, where: str) -> Iterator[None]:
+        """Errors in our words; after :meth:`close`, whatever goes wrong means that."""
+        try:
+            with translated(self._config, where):
+                yield
+        except (AttributeError, ValueError, TypeError, struct.error, CdcError):
+            if self._closed:
+                raise SourceUnavailable("The reader of chunks was closed.", where=where) from None
+            raise
+
+    def close(self) -> None:
+        self._closed = True
+        sock = self._connection._sock
+        if sock is not None:
+            # a thread that waits for an answer does not notice that its socket was closed, but that it was shut down
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        self._connection._force_close()
+
+
+def _source(place: MySqlPosition, n: int) -> dict[str, pa.Array]:
+    return {
+        "server_id": pa.array(np.zeros(n, np.int64)),
+        "file": pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([place.file])),
+        "pos": pa.array(np.full(n, place.pos, np.int64)),
+        "row": pa.array(np.zeros(n, np.int32)),
+    }

@@ -1,0 +1,81 @@
+"""How the server defines the columns of a result: whether its values come in the form that is expected."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pymysql.connections import Connection
+
+from airflow_provider_cdc.sources.mysql import binlog as b
+
+COM_STMT_PREPARE, COM_STMT_CLOSE = 0x16, 0x19
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What the server says of a column of a result.
+
+    :param charset: number of a collation; 63 for bytes and numbers
+    """
+
+    name: str
+    charset: int
+    length: int
+    type: int
+    flags: int
+    decimals: int
+
+    @classmethod
+    def parse(cls, packet: bytes) -> Definition:
+        c = b.Cursor(packet)
+        parts = [c.take(c.lenenc()) for _ in range(6)]  # catalogue, database, table, its own name; name, its own name
+        c.lenenc()
+        return cls(parts[4].decode("utf-8", "replace"), *struct.unpack_from("<HIBHB", c.rest()))
+
+    def like(self, other: Definition) -> bool:
+        """Whether values of the two come in the same form."""
+        return self._form() == other._form()
+
+    def _form(self) -> tuple[object, ...]:
+        if self.type in _STRINGS:
+            return "bytes" if self.charset == 63 else "text", 0, 0
+        sized = self.type in (b.T_NEWDECIMAL, b.T_BIT)
+        unsigned = self.flags & _UNSIGNED if self.type in _NUMBERS else 0
+        return _SAME.get(self.type, self.type), unsigned, (self.length, self.decimals) if sized else 0
+
+    def __str__(self) -> str:
+        unsigned = " unsigned" if self.flags & _UNSIGNED and self.type in _NUMBERS else ""
+        kind = self._form()[0] if self.type in _STRINGS else _TYPE_NAMES.get(self.type, f"type {self.type}")
+        return f"{self.name} {kind}{unsigned}" + (f"({self.length})" if self.type in (b.T_NEWDECIMAL, b.T_BIT) else "")
+
+
+_UNSIGNED: Final = 0x20
+_NUMBERS: Final = {b.T_TINY, b.T_SHORT, b.T_LONG, b.T_LONGLONG, b.T_INT24}
+_STRINGS: Final = {b.T_VARCHAR, b.T_ENUM, b.T_SET, 249, 250, 251, b.T_BLOB, b.T_VAR_STRING, b.T_STRING}
+_SAME: Final = {b.T_NEWDATE: b.T_DATE, b.T_INT24: b.T_LONG}
+_TYPE_NAMES: Final = {
+    b.T_TINY: "tinyint", b.T_SHORT: "smallint", b.T_LONG: "int", b.T_INT24: "mediumint", b.T_LONGLONG: "bigint",
+    b.T_FLOAT: "float", b.T_DOUBLE: "double", b.T_NEWDECIMAL: "decimal", b.T_DATE: "date", b.T_TIME: "time",
+    b.T_DATETIME: "datetime", b.T_TIMESTAMP: "timestamp", b.T_YEAR: "year", b.T_BIT: "bit", b.T_JSON: "json",
+    b.T_GEOMETRY: "geometry", b.T_VECTOR: "vector", 6: "null",
+}  # fmt: skip
+
+
+class Unlike(Exception):
+    """A column of a result is not defined as it was expected."""
+
+    def __init__(self, found: Definition, expected: Definition) -> None:
+        self.found, self.expected = found, expected
+        super().__init__(f"{found} in place of {expected}")
+
+
+def definitions(connection: Connection, sql: str) -> list[Definition]:
+    """How the columns of a query are defined; it is prepared and not run."""
+    c: Any = connection
+    c._execute_command(COM_STMT_PREPARE, sql)
+    statement, ncols, nparams = struct.unpack_from("<IHH", c._read_packet()._data, 1)
+    packets = [c._read_packet()._data for count in (nparams, ncols) for _ in range(count + (1 if count else 0))]
+    connection._sock.sendall(struct.pack("<I", 5)[:3] + b"\0" + struct.pack("<BI", COM_STMT_CLOSE, statement))
+    return [Definition.parse(packet) for packet in packets[-ncols - 1 : -1]]

@@ -1,0 +1,207 @@
+"""Keys as places in the order of a table: out of a row, into JSON, into SQL.
+
+A table is cut where one key ends and the next begins, so a key has to come back to the database as the very value that it was
+there: a text in the bytes of its own character set, a float with all of its bits, an ENUM as the number that it is ordered by.
+Comparisons are left to the database, which knows the column's collation; none is made here.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from airflow_provider_cdc.core.chunks import Key
+from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.sources.mysql.catalogue import quoted_name
+from airflow_provider_cdc.sources.mysql.types import BLOBS, INTEGERS, SPATIAL, TEXTS, ColumnType
+
+INT, NUMBER, FLOAT, TEXT, BYTES, MEMBER, PLAIN = "int", "number", "float", "text", "bytes", "member", "plain"
+_KINDS: Final = {
+    **dict.fromkeys([*INTEGERS, "year", "bit"], INT),
+    "decimal": NUMBER,
+    "float": FLOAT,
+    "double": FLOAT,
+    **dict.fromkeys(TEXTS, TEXT),
+    **dict.fromkeys(BLOBS, BYTES),
+    "enum": MEMBER,
+    "set": MEMBER,
+    **dict.fromkeys(["date", "time", "datetime", "timestamp", "uuid", "inet4", "inet6"], PLAIN),
+}
+_EXACT: Final = "utf8mb4"
+"""Character set whose texts come as the bytes that the table has."""
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_PLAIN = re.compile(r"[0-9A-Fa-f:.\- ]*")
+
+
+class OrderChanged(Exception):
+    """A key was taken under another order of rows than the table has now."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """One of the columns that rows are ordered by.
+
+    :param kind: how its values travel
+    :param collation: of a text
+    :param members: of an ENUM or SET
+    :param bits: the members are bits of a SET's number
+    :param by_image: whether the row image has the exact value
+    :param place: number of the column in the row image
+    """
+
+    name: str
+    kind: str
+    nullable: bool
+    charset: str
+    collation: str
+    members: tuple[str, ...]
+    bits: bool
+    by_image: bool
+    place: int
+
+    @classmethod
+    def of(cls, schema: TableSchema, name: str, charset: str, collation: str) -> KeyColumn | None:
+        """``None`` where rows cannot be put in order by such a column."""
+        column, place = schema.column(name), schema.names.index(name)
+        type_ = ColumnType.of(column)
+        kind = _KINDS.get(type_.base)
+        if kind is None or type_.base in SPATIAL:
+            return None
+        exact = {
+            INT: column.type in ("int16", "int32", "int64") and not (type_.base == "bigint" and type_.unsigned),
+            FLOAT: True,
+            TEXT: charset == _EXACT,
+            BYTES: column.type == "binary",
+        }
+        return cls(
+            name, kind, column.nullable, charset, collation, type_.values, type_.base == "set", exact.get(kind, False), place
+        )  # fmt: skip
+
+    # -- out of a row ----------------------------------------------------------------------------------------------------
+
+    @property
+    def expression(self) -> str:
+        """What has to be selected besides the column itself, where the row image does not have the exact value."""
+        name = quoted_name(self.name)
+        if self.kind == BYTES:
+            return name
+        if self.kind == TEXT:
+            return f"CAST({name} AS BINARY)"
+        # a BIT, an ENUM and a SET become the number that they are ordered by
+        return f"CAST({name}{'+0' if self.kind in (INT, MEMBER) else ''} AS CHAR)"
+
+    def value(self, found: pa.Scalar) -> Any:
+        """JSON of a value of the row image, or of :attr:`expression`."""
+        if not found.is_valid:
+            return None
+        if self.kind in (TEXT, BYTES):
+            return self._bytes(found.as_buffer().to_pybytes())
+        if self.by_image:
+            return found.as_py()
+        text = found.as_py().decode("ascii")
+        if self.kind == INT:
+            return int(text)
+        if self.kind == MEMBER:
+            return {"member": int(text), "of": self._members(int(text))}
+        return text
+
+    def _bytes(self, raw: bytes) -> Any:
+        if self.kind == BYTES:
+            return {"hex": raw.hex()}
+        if self.charset == _EXACT:
+            try:
+                return {"text": raw.decode(), "collation": self.collation}
+            except UnicodeDecodeError:
+                pass
+        return {"hex": raw.hex(), "collation": self.collation}
+
+    def _members(self, number: int) -> str:
+        """Tells whether the members up to this one are still the same."""
+        before = self.members[: number.bit_length() if self.bits else number]
+        return f"{zlib.crc32(repr(before).encode()):08x}"
+
+    # -- into SQL --------------------------------------------------------------------------------------------------------
+
+    def literal(self, value: Any) -> str:
+        """A value of a key, as the database takes it.
+
+        :raises OrderChanged: it was taken when the column had another type, collation or list of members
+        """
+        match self.kind, value:
+            case "int", int():
+                return str(value)
+            case "number", str() | int() if _NUMBER.fullmatch(str(value)):
+                return str(value)
+            case "float", float() | int():
+                text = repr(float(value))
+                return text if "e" in text else f"{text}e0"  # without an exponent it would be a decimal
+            case "plain", str() if _PLAIN.fullmatch(value):
+                return f"'{value}'"
+            case "bytes", {"hex": str(text), **rest} if not rest:
+                return f"X'{bytes.fromhex(text).hex()}'"
+            case "text", {"collation": self.collation, "text": str(text)}:
+                return f"_{self.charset} X'{text.encode().hex()}'"
+            case "text", {"collation": self.collation, "hex": str(text)}:
+                return f"_{self.charset} X'{bytes.fromhex(text).hex()}'"
+            case "member", {"member": int(number), "of": str(members)} if members == self._members(number):
+                return str(number)
+        raise OrderChanged(self.name)
+
+    def equal(self, value: Any) -> str:
+        name = quoted_name(self.name)
+        return f"{name} IS NULL" if value is None else f"{name} = {self.literal(value)}"
+
+    def after(self, value: Any) -> str:
+        """Rows behind a value; NULL comes before all others."""
+        name = quoted_name(self.name)
+        return f"{name} IS NOT NULL" if value is None else f"{name} > {self.literal(value)}"
+
+    def upto(self, value: Any, *, inclusive: bool) -> str | None:
+        """Rows before a value, or at it; ``None`` = there can be none."""
+        name = quoted_name(self.name)
+        if value is None:
+            return f"{name} IS NULL" if inclusive else None
+        condition = f"{name} {'<=' if inclusive else '<'} {self.literal(value)}"
+        return f"({condition} OR {name} IS NULL)" if self.nullable else condition
+
+
+def behind(columns: Sequence[KeyColumn], key: Key) -> str:
+    """Rows behind a key, as a union of ranges of the index."""
+    same: list[str] = []
+    ranges = []
+    for column, value in zip(columns, key, strict=True):
+        ranges.append(" AND ".join([*same, column.after(value)]))
+        same.append(column.equal(value))
+    return " OR ".join(f"({part})" for part in ranges)
+
+
+def upto(columns: Sequence[KeyColumn], key: Key) -> str:
+    """Rows before a key, and the one that has it."""
+    same: list[str] = []
+    ranges = []
+    for i, (column, value) in enumerate(zip(columns, key, strict=True)):
+        before = column.upto(value, inclusive=i == len(columns) - 1)
+        if before is not None:
+            ranges.append(" AND ".join([*same, before]))
+        same.append(column.equal(value))
+    return " OR ".join(f"({part})" for part in ranges)
+
+
+class KeyTaker:
+    """Takes keys out of rows that were selected with :attr:`extras` behind their own columns."""
+
+    def __init__(self, schema: TableSchema, columns: Sequence[KeyColumn]) -> None:
+        self.columns = columns
+        self.extras = [c.expression for c in columns if not c.by_image]
+        places = iter(range(len(schema.columns), len(schema.columns) + len(self.extras)))
+        self._places = [c.place if c.by_image else next(places) for c in columns]
+
+    def take(self, images: pa.StructArray, row: int) -> Key:
+        return [
+            column.value(images.field(place)[row]) for column, place in zip(self.columns, self._places, strict=True)
+        ]

@@ -1,0 +1,223 @@
+"""Places in the log that people name: a file and an offset in it, or a set of GTIDs.
+
+``set-binlog-position`` (Debezium MySQL connector, "Set binlog position"). A place by file and offset becomes a whole position: the
+file is read up to there, for the GTIDs before it, and to see that it lies between two transactions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pymysql
+from pymysql.connections import Connection
+
+from airflow_provider_cdc.core.errors import ConfigError, PositionLost
+from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.assemble import add_gtid_numbers
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.connect import Server
+from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids
+from airflow_provider_cdc.sources.mysql.position import MySqlPosition
+from airflow_provider_cdc.sources.mysql.wire import BinlogConnection, Events
+
+_FORMS: Final = (
+    'valid forms are {"binlog_filename": "binlog.000003", "binlog_position": 1234}, {"gtid_set": "<GTIDs>"}, and what '
+    "`airflow cdc offsets` shows"
+)
+_FILE = re.compile(r"[A-Za-z0-9_.-]+\.\d{6,}")
+_MARIADB_SET = re.compile(r"\d+-\d+-\d+(,\d+-\d+-\d+)*")
+_TRANSACTION: Final = {33, 34, b.MARIADB_GTID}
+"""Events that a transaction begins with; GTID_TAGGED cannot be read."""
+_HEAD: Final = {b.FORMAT_DESCRIPTION, b.PREVIOUS_GTIDS, b.MARIADB_GTID_LIST, b.MARIADB_START_ENCRYPTION}
+
+
+def position_of(
+    data: Mapping[str, Any], config: MySqlConfig, server: Server, connection: Connection
+) -> MySqlPosition | None:
+    """The position that a signal's data names; ``None`` where they have none of its forms.
+
+    :raises ConfigError: there is no such place
+    """
+    names = set(data)
+    if "gtid_set" in names:
+        if names != {"gtid_set"}:
+            raise _wrong(f"gtid_set and {', '.join(sorted(names - {'gtid_set'}))} exclude each other")
+        return _by_gtids(data["gtid_set"], server, connection)
+    if not names & {"binlog_filename", "binlog_position"}:
+        return None
+    if names != {"binlog_filename", "binlog_position"}:
+        missing = {"binlog_filename", "binlog_position"} - names
+        raise _wrong(f"{missing.pop()} is missing" if missing else f"{', '.join(sorted(names))} do not belong together")
+    file, pos = data["binlog_filename"], data["binlog_position"]
+    if not isinstance(file, str) or not _FILE.fullmatch(file):
+        raise _wrong(f"binlog_filename is {file!r}, which is not the name of a log file")
+    if not isinstance(pos, int) or isinstance(pos, bool) or pos < 0:
+        raise _wrong(f"binlog_position is {pos!r}, not a number from 0 on")
+    return _by_file(file, max(pos, 4), config, server, connection)
+
+
+def _wrong(what: str) -> ConfigError:
+    return ConfigError(f"There is no such position: {what}.", remedy=_FORMS)
+
+
+# -- by GTIDs ---------------------------------------------------------------------------------------------------------
+
+
+def _by_gtids(text: Any, server: Server, connection: Connection) -> MySqlPosition:
+    if not isinstance(text, str) or not text.strip():
+        raise _wrong(f"gtid_set is {text!r}, not a set of GTIDs")
+    if not server.gtids:
+        raise ConfigError(
+            "The server has no GTIDs (gtid_mode is not ON).",
+            remedy="name the place by binlog_filename and binlog_position",
+        )
+    text = re.sub(r"\s", "", text)
+    gtids = _mariadb_set(text, connection) if server.mariadb else _mysql_set(text, connection)
+    # of no file and no server: whoever compares it compares GTIDs
+    return MySqlPosition("", 4, gtids)
+
+
+def _mysql_set(text: str, connection: Connection) -> str:
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute(
+                "SELECT GTID_SUBTRACT(@@GLOBAL.gtid_purged, %s), GTID_SUBTRACT(%s, @@GLOBAL.gtid_executed)",
+                (text, text),
+            )
+        except pymysql.err.Error as e:
+            if e.args[0] == 1772:
+                raise _wrong(f"gtid_set is {text!r}, not a set of GTIDs of MySQL") from None
+            raise
+        purged, unknown = (str(part).replace("\n", "") for part in cursor.fetchone() or ("", ""))
+    gtids = MySqlGtids.parse(text)
+    if gtids.tagged:
+        raise _wrong("gtid_set has tagged GTIDs, which cannot be read")
+    if unknown:
+        raise _wrong(f"the server has not executed {unknown}")
+    if purged:
+        raise _wrong(f"the server has purged {purged}, which the set leaves to be read")
+    return str(gtids)
+
+
+def _mariadb_set(text: str, connection: Connection) -> str:
+    if not _MARIADB_SET.fullmatch(text):
+        raise _wrong(f"gtid_set is {text!r}, not a GTID position of MariaDB, such as 0-1-270")
+    gtids = MariaDbGtids.parse(text)
+    if len(gtids.domains) != text.count(",") + 1:
+        raise _wrong(f"gtid_set is {text!r}, which names a domain twice")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@GLOBAL.gtid_binlog_pos")
+        present = MariaDbGtids.parse(str((cursor.fetchone() or ("",))[0]))
+    if not present.covers(gtids):
+        raise _wrong(f"the server has come to {present} only")
+    return str(gtids)
+
+
+# -- by file ----------------------------------------------------------------------------------------------------------
+
+
+def _by_file(file: str, pos: int, config: MySqlConfig, server: Server, connection: Connection) -> MySqlPosition:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW BINARY LOGS")
+        sizes = {str(row[0]): int(row[1]) for row in cursor.fetchall()}
+    if file not in sizes:
+        raise _wrong(f"the server has no file {file}; it keeps {min(sizes)} to {max(sizes)}")
+    if pos > sizes[file]:
+        raise _wrong(f"{file} has {sizes[file]} bytes")
+    return _Search(config, server, file, pos).position()
+
+
+@dataclass(slots=True)
+class _Search:
+    """Reads a file from its head to a place in it."""
+
+    config: MySqlConfig
+    server: Server
+    file: str
+    pos: int
+    gtids: Gtids = field(init=False)
+    created: int = 0
+    begun: int = 4
+    """Where the last transaction begins that was seen."""
+    end: int = 4
+    """Where the last event ends that was seen."""
+    heads: set[int] = field(default_factory=set)
+    """Where the events begin that are at the head of the file, before all transactions."""
+
+    def __post_init__(self) -> None:
+        self.gtids = MariaDbGtids() if self.server.mariadb else MySqlGtids()
+
+    def position(self) -> MySqlPosition:
+        """:raises ConfigError: it is inside a transaction"""
+        head = MySqlPosition(self.file, 4, server=self.server.identity)
+        with BinlogConnection(self.config, self.server, head, follow=False) as connection:
+            for events in connection.events():
+                assert events is not None  # without patience
+                if self._take(events, connection):
+                    break
+            else:
+                self._is_boundary(self.end)
+        gtids = str(self.gtids) if self.server.gtids else ""
+        return MySqlPosition(self.file, self.pos, gtids, self.created, self.server.identity)
+
+    def _take(self, events: Events, connection: BinlogConnection) -> bool:
+        """Whether the place is reached."""
+        begins: list[int] = []
+        for i, row in enumerate(events.table):
+            kind, size, flags = int(row[k.EV_TYPE]), int(row[k.EV_SIZE]), int(row[k.EV_FLAGS])
+            if kind == b.FORMAT_DESCRIPTION:
+                self.created = self.created or int(row[k.EV_TIME])
+                body = events.body(i)
+                checksums = body[-1] == 1 if connection.checksum else b.has_checksums(body)
+                connection.checksum = 4 if checksums else 0
+            if kind == b.ROTATE and flags & b.ARTIFICIAL_FLAG and b.parse_rotate(events.body(i))[0] != self.file:
+                self._is_boundary(self.end)
+                self._count(events, begins)
+                return True
+            if flags & b.ARTIFICIAL_FLAG or not row[k.EV_END]:
+                continue
+            start = self._place(int(row[k.EV_END])) - size
+            if kind in _HEAD:
+                self.heads.add(start)
+                self.end = start + size
+                if kind in (b.PREVIOUS_GTIDS, b.MARIADB_GTID_LIST):
+                    decode = MariaDbGtids.decode if self.server.mariadb else MySqlGtids.decode
+                    self.gtids = decode(events.body(i))
+                continue
+            if start >= self.pos:
+                whole = start == self.pos and (kind in _TRANSACTION or kind in b.HARMLESS or kind == b.ROTATE)
+                self._is_boundary(self.pos if whole else -1)
+                self._count(events, begins)
+                return True
+            self.end = start + size
+            if kind in _TRANSACTION:
+                self.begun = start
+                begins.append(i)
+        self._count(events, begins)
+        return False
+
+    def _place(self, end: int) -> int:
+        """64 bits of a place of which the log has the low 32."""
+        high = self.end & ~0xFFFFFFFF
+        return high + end + (1 << 32 if high + end < self.end else 0)
+
+    def _is_boundary(self, place: int) -> None:
+        if place != self.pos and self.pos not in self.heads:
+            raise _wrong(
+                f"{self.file}:{self.pos} is not between two transactions; the one it lies in begins at {self.begun}"
+            )
+
+    def _count(self, events: Events, begins: list[int]) -> None:
+        numbers = np.zeros((len(begins), 3), np.int64)
+        k.read_gtids(events.buf, events.table, np.array(begins, np.int64), numbers)
+        add_gtid_numbers(self.gtids, numbers)
+
+
+def refused(e: PositionLost) -> ConfigError:
+    """A named place from which the log cannot be read."""
+    return _wrong(f"{e.what} ({e.where})" if e.where else e.what)

@@ -1,0 +1,122 @@
+"""Whether the signal table is what signals and watermarks need. Only incremental snapshots suffer where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pymysql
+from pymysql.connections import Connection
+
+from airflow_provider_cdc.core.config import WatermarkStrategy
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.source import Finding
+from airflow_provider_cdc.sources.mysql.catalogue import quoted, quoted_name
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.connect import Server, scalar
+from airflow_provider_cdc.sources.mysql.signals import ENGINE, column_names, signal_table_sql
+
+_TEXTS: Final = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
+_NEEDED: Final = (("the ids of watermarks", 42), ("the types of signals", 32))
+_COLUMNS = """
+SELECT column_name, data_type, column_type, COALESCE(character_maximum_length, 0) FROM information_schema.columns
+WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position LIMIT 3"""
+
+
+def signal_findings(
+    connection: Connection, server: Server, config: MySqlConfig, table: TableId, account: str
+) -> Iterator[Finding]:
+    """
+    :param account: as ``GRANT`` takes it
+    """
+    writes = not config.read_only
+    if not writes and "source" not in config.signal_enabled_channels:
+        return
+    names = column_names(connection, table)
+    if len(names) < 3:
+        has = f"has {len(names)} columns instead of three" if names else "does not exist"
+        yield _advice(f"The signal table {table} {has}.", signal_table_sql(table, account))
+        return
+    yield from _columns(connection, table)
+    engine = _row(connection, ENGINE, table)
+    if writes and engine is not None and engine[0] != "InnoDB":
+        yield _advice(
+            f"The signal table {table} is of the engine {engine[0]}: what is written to it is not part of a transaction.",
+            f"ALTER TABLE {quoted(table)} ENGINE = InnoDB",
+        )
+    if writes:
+        yield from _rights(connection, config, table, names, account)
+        if not server.mariadb and not scalar(connection, "SELECT @@GLOBAL.binlog_order_commits"):
+            yield _advice(
+                "binlog_order_commits is OFF: watermarks in the signal table would not tell what a chunk holds, so incremental "
+                "snapshots are refused.",
+                "SET GLOBAL binlog_order_commits = ON; and the same in the server's configuration; or set read.only=true",
+            )
+
+
+def _columns(connection: Connection, table: TableId) -> Iterator[Finding]:
+    with connection.cursor() as cursor:
+        cursor.execute(_COLUMNS, (table.namespace, table.name))
+        columns = list(cursor.fetchall())
+    for (name, kind, declared, length), (what, needed) in zip(columns, _NEEDED, strict=False):
+        if str(kind).lower() not in _TEXTS or int(length) < needed:
+            yield _advice(
+                f"{table}.{name} is {declared}, which does not hold {what}.",
+                f"ALTER TABLE {quoted(table)} MODIFY {quoted_name(str(name))} VARCHAR({64 if needed > 32 else 32}) NOT NULL",
+            )
+    name, kind, declared, length = columns[2]
+    if str(kind).lower() not in _TEXTS | {"json"} or int(length or 1 << 30) < 2048:
+        yield _advice(
+            f"{table}.{name} is {declared}, which does not hold the data of signals.",
+            f"ALTER TABLE {quoted(table)} MODIFY {quoted_name(str(name))} TEXT NULL",
+        )
+
+
+def _rights(
+    connection: Connection, config: MySqlConfig, table: TableId, names: list[str], account: str
+) -> Iterator[Finding]:
+    """Statements that write are explained, which takes the same rights and writes nothing."""
+    columns, marks = ", ".join(map(quoted_name, names)), "'', '', NULL"
+    tried = {"INSERT": f"EXPLAIN INSERT INTO {quoted(table)} ({columns}) VALUES ({marks})"}
+    if config.incremental_snapshot_watermarking_strategy is WatermarkStrategy.INSERT_DELETE:
+        tried["DELETE"] = f"EXPLAIN DELETE FROM {quoted(table)} WHERE {quoted_name(names[0])} = ''"
+    missing = []
+    for action, statement in tried.items():
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(statement)
+        except pymysql.err.Error as e:
+            if e.args[0] in (1142, 1143, 1044):
+                missing.append(action)
+            elif e.args[0] in (1290, 1836):
+                yield _advice(
+                    f"The server is read-only: no watermarks can be written to {table} ({e.args[1]}).",
+                    "set read.only=true",
+                )
+                return
+            else:
+                raise
+    if missing:
+        if "DELETE" in missing:
+            missing.append("SELECT")
+        yield _advice(
+            f"Account {account} lacks {' and '.join(missing[:2])} on {table}, with which watermarks of incremental snapshots "
+            "are written.",
+            f"GRANT {', '.join(missing)} ON {quoted(table)} TO {account}; or set read.only=true",
+        )
+    if scalar(connection, "SELECT @@GLOBAL.read_only") and not missing:
+        yield _advice(
+            f"The server has read_only=ON: watermarks can be written to {table} by privileged accounts only.",
+            "set read.only=true",
+        )
+
+
+def _row(connection: Connection, sql: str, table: TableId) -> tuple[object, ...] | None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, (table.namespace, table.name))
+        row = cursor.fetchone()
+    return tuple(row) if row else None
+
+
+def _advice(what: str, fix: str) -> Finding:
+    return Finding(what, fix, fatal=False)

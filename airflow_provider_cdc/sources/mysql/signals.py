@@ -1,0 +1,62 @@
+"""The signal table: rows written as watermarks."""
+
+from __future__ import annotations
+
+from pymysql.connections import Connection
+
+from airflow_provider_cdc.core.errors import QueryRefused
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.sources.mysql.catalogue import quoted, quoted_name
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.connect import refusing
+
+ENGINE = "SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+_COLUMNS = """
+SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s
+ORDER BY ordinal_position LIMIT 3"""
+
+
+class SignalTable:
+    """Writes to the first three columns of the table: id, type, data; their names are free."""
+
+    def __init__(self, connection: Connection, config: MySqlConfig, table: TableId) -> None:
+        """:raises QueryRefused: it does not exist, or has fewer columns"""
+        self._connection, self._config, self.id = connection, config, table
+        self._names = column_names(connection, table)
+        account = f"'{config.database_user}'@'%'"
+        self._remedy = f"{signal_table_sql(table, account)}; or set read.only=true"
+        if len(self._names) < 3:
+            raise QueryRefused(
+                f"The signal table {table} does not exist, or has fewer than three columns.",
+                where=str(table),
+                safe="Nothing was written; capture goes on.",
+                remedy=self._remedy,
+            )
+
+    def write(self, id_: str, type_: str, data: str | None) -> None:
+        """Insert a row and commit it."""
+        names = ", ".join(map(quoted_name, self._names))
+        self._run(f"INSERT INTO {quoted(self.id)} ({names}) VALUES (%s, %s, %s)", id_, type_, data)
+
+    def remove(self, id_: str) -> None:
+        """Delete the row with this id and commit that."""
+        self._run(f"DELETE FROM {quoted(self.id)} WHERE {quoted_name(self._names[0])} = %s", id_)
+
+    def _run(self, sql: str, *arguments: str | None) -> None:
+        with refusing(self._config, str(self.id), self._remedy), self._connection.cursor() as cursor:
+            cursor.execute(sql, arguments)
+
+
+def column_names(connection: Connection, table: TableId) -> list[str]:
+    """Names of the first three columns; empty where there is no such table."""
+    with connection.cursor() as cursor:
+        cursor.execute(_COLUMNS, (table.namespace, table.name))
+        return [str(row[0]) for row in cursor.fetchall()]
+
+
+def signal_table_sql(table: TableId, account: str) -> str:
+    """Statements that make a signal table and let an account, as ``GRANT`` takes it, write to it."""
+    return (
+        f"CREATE TABLE {quoted(table)} (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT NULL) ENGINE=InnoDB; "
+        f"GRANT SELECT, INSERT, DELETE ON {quoted(table)} TO {account}"
+    )

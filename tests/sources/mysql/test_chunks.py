@@ -1,0 +1,333 @@
+"""Reading chunks: how fast wherever they lie, under which structure, with which condition, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.chunks import ChunkReader, KeyRange, StructureChanged
+from airflow_provider_cdc.core.errors import QueryRefused, SourceUnavailable
+from airflow_provider_cdc.core.schema import TableId
+from tests.support.mysql_chunks import reader_of, rows_of, whole
+
+SERVERS = ["mariadb", "mysql97", "mysql80"]
+
+
+@pytest.fixture(params=SERVERS)
+def db(request: pytest.FixtureRequest) -> Iterator[Any]:
+    with request.getfixturevalue(request.param).database("chunks") as database:
+        rows = ", ".join(f"({i}, {i * 10}, 'w{i}')" for i in range(6))
+        database.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT, w VARCHAR(20))", f"INSERT INTO t VALUES {rows}")
+        yield database
+
+
+@pytest.fixture
+def reader(db: Any) -> Iterator[ChunkReader]:
+    with reader_of(db.server) as reader:
+        yield reader
+
+
+def _id(db: Any, name: str = "t") -> TableId:
+    return TableId(namespace=db.name, name=name)
+
+
+def _range(reader: ChunkReader, table: TableId, **rest: Any) -> KeyRange:
+    schema = reader.table(table)
+    assert schema is not None
+    return KeyRange(schema, schema.key, **rest)
+
+
+# ranges
+
+
+def test_a_chunk_has_the_rows_behind_one_key_up_to_another(db: Any, reader: ChunkReader) -> None:
+    chunk = reader.read(_range(reader, _id(db), after=[1], upto=[4]), 2)
+    assert rows_of(chunk) == [{"id": 2, "v": 20, "w": "w2"}, {"id": 3, "v": 30, "w": "w3"}]
+    (block,) = chunk.rows
+    assert (len(chunk), chunk.last, block.op.tolist(), block.order.tolist()) == (2, [3], [0, 0], [0, 1])
+    assert block.source["file"].to_pylist()[0] == chunk.high.file  # type: ignore[union-attr]
+    assert abs(block.ts_us[0] / 1e6 - time.time()) < 60
+    rest = reader.read(_range(reader, _id(db), after=[3], upto=[4]), 2)
+    assert rows_of(rest) == [{"id": 4, "v": 40, "w": "w4"}]
+    nothing = reader.read(_range(reader, _id(db), after=[4], upto=[4]), 2)
+    assert (len(nothing), nothing.last, nothing.rows) == (0, None, [])
+    assert nothing.high is not None
+
+
+def test_the_last_key_is_that_of_the_rows_that_fulfil_the_condition(db: Any, reader: ChunkReader) -> None:
+    assert reader.last(_range(reader, _id(db))) == [5]
+    assert reader.last(_range(reader, _id(db), condition="v < 30")) == [2]
+    assert reader.last(_range(reader, _id(db), condition="v > 300")) is None
+
+
+def test_a_chunk_of_many_blocks_counts_its_rows_through(db: Any, reader: ChunkReader) -> None:
+    db.sql(
+        "CREATE TABLE n (id INT PRIMARY KEY)",
+        "INSERT INTO n SELECT a.id + 6 * b.id + 36 * c.id + 216 * d.id + 1296 * e.id + 7776 * f.id "
+        "FROM t a, t b, t c, t d, t e, t f",
+    )
+    chunk = whole(reader, _id(db, "n"))
+    assert len(chunk.rows) > 1
+    assert [n for block in chunk.rows for n in block.order.tolist()] == list(range(46656))
+    assert [row["id"] for row in rows_of(chunk)] == list(range(46656))
+
+
+def test_a_chunk_costs_the_same_wherever_it_lies(db: Any, reader: ChunkReader) -> None:
+    """One value of the first column has nearly all rows: a condition that is no range of the index would read them all."""
+    db.sql(
+        "CREATE TABLE n (a INT, b INT, c VARCHAR(10), pad VARCHAR(50), u INT NOT NULL, PRIMARY KEY (a, b, c), UNIQUE (u, b))",
+        "INSERT INTO n SELECT IF(x.n < 100, x.n, 1000), x.n, x.n, REPEAT('x', 50), 7 FROM ("
+        "SELECT a.id + 6 * b.id + 36 * c.id + 216 * d.id + 1296 * e.id + 7776 * f.id n FROM t a, t b, t c, t d, t e, t f) x",
+        "ANALYZE TABLE n",
+    )
+    schema = reader.table(_id(db, "n"))
+    assert schema is not None
+    for order in (schema.key, ("u", "b")):
+        upto = reader.last(KeyRange(schema, order))
+        after, seen = None, 0
+        while True:
+            before = _touched(reader)
+            chunk = reader.read(KeyRange(schema, order, after, upto), 2000)
+            assert _touched(reader) - before < 2200  # the catalogue's rows are among them
+            seen += len(chunk)
+            if chunk.last is None:
+                break
+            after = chunk.last
+        assert seen == 46656
+
+
+def _touched(reader: ChunkReader) -> int:
+    """Rows that the reader's session has read from indexes and tables so far."""
+    with reader._connection.cursor() as cursor:  # type: ignore[attr-defined]
+        cursor.execute("SHOW SESSION STATUS LIKE 'Handler_read%'")
+        return sum(int(n) for _, n in cursor.fetchall())
+
+
+# structure
+
+
+DDL = [
+    ("ALTER TABLE t ADD x INT", ("id", "v", "w", "x")),
+    ("ALTER TABLE t DROP COLUMN w", ("id", "v")),
+    ("ALTER TABLE t CHANGE w y VARCHAR(20)", ("id", "v", "y")),
+    ("ALTER TABLE t MODIFY v VARCHAR(20)", ("id", "v", "w")),
+    ("ALTER TABLE t MODIFY v INT UNSIGNED", ("id", "v", "w")),
+    ("ALTER TABLE t MODIFY w VARCHAR(20) CHARACTER SET latin1", ("id", "v", "w")),
+]
+
+
+@pytest.mark.parametrize(("statement", "columns"), DDL)
+def test_a_structure_that_was_changed_is_told_and_nothing_decoded(
+    db: Any, reader: ChunkReader, statement: str, columns: tuple[str, ...]
+) -> None:
+    old = _range(reader, _id(db))
+    assert len(reader.read(old, 10)) == 6
+    db.sql(statement)
+    with pytest.raises(StructureChanged):
+        reader.read(old, 10)
+    with pytest.raises(StructureChanged):
+        reader.last(old)
+    new = _range(reader, _id(db))
+    assert new.table.names == columns
+    assert len(reader.read(new, 10)) == 6
+    with reader_of(db.server) as another, pytest.raises(StructureChanged):
+        another.read(old, 10)
+
+
+def test_a_structure_that_only_the_database_knows_is_compared_as_well(db: Any, reader: ChunkReader) -> None:
+    """A collation is not part of a table's schema, and decides on the order of its rows."""
+    db.sql("CREATE TABLE k (k VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY)")
+    rows = _range(reader, _id(db, "k"))
+    db.sql("ALTER TABLE k MODIFY k VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci NOT NULL")
+    with pytest.raises(StructureChanged):
+        reader.read(rows, 10)
+
+
+def test_a_table_that_is_gone(db: Any, reader: ChunkReader) -> None:
+    rows = _range(reader, _id(db))
+    db.sql("DROP TABLE t")
+    with pytest.raises(StructureChanged):
+        reader.read(rows, 10)
+    assert reader.table(_id(db)) is None
+    assert reader.table(_id(db, "never")) is None
+    db.sql("CREATE TABLE t (id VARCHAR(5) PRIMARY KEY)", "INSERT INTO t VALUES ('a')")
+    with pytest.raises(StructureChanged):
+        reader.read(rows, 10)
+    assert rows_of(whole(reader, _id(db))) == [{"id": "a"}]
+
+
+def test_no_row_is_read_under_another_structure_than_its_own(db: Any, reader: ChunkReader) -> None:
+    """A column that is a number in one moment and a text in the next."""
+    ended = threading.Event()
+
+    def alter() -> None:
+        while not ended.is_set():
+            for kind in ("VARCHAR(20)", "BIGINT", "DOUBLE", "INT"):
+                db.sql(f"ALTER TABLE t MODIFY v {kind}")
+
+    thread = threading.Thread(target=alter)
+    thread.start()
+    types, changed = set(), 0
+    try:
+        until = time.monotonic() + 60
+        while (len(types) < 4 or changed < 5) and time.monotonic() < until:
+            rows = _range(reader, _id(db))
+            try:
+                found = rows_of(reader.read(rows, 10))
+            except StructureChanged:
+                changed += 1
+                continue
+            (kind,) = {type(row["v"]) for row in found}
+            assert [row["v"] for row in found] == [kind(i * 10) for i in range(6)]
+            types.add(rows.table.column("v").declared.type_name)
+    finally:
+        ended.set()
+        thread.join()
+    assert len(types) == 4
+    assert changed >= 5
+
+
+def test_a_table_stays_as_it_is_while_it_is_read(db: Any, reader: ChunkReader) -> None:
+    rows = _range(reader, _id(db), condition="SLEEP(0.2) = 0")
+    altered: list[float] = []
+
+    def alter() -> None:
+        db.sql("ALTER TABLE t DROP COLUMN w")
+        altered.append(time.monotonic())
+
+    timer = threading.Timer(0.3, alter)
+    timer.start()
+    assert [row["w"] for row in rows_of(reader.read(rows, 10))] == [f"w{i}" for i in range(6)]
+    ended = time.monotonic()
+    timer.join()
+    assert altered[0] > ended - 0.1
+
+
+# conditions
+
+
+@pytest.mark.parametrize(
+    ("condition", "told"),
+    [
+        ("v = = 3", "error in your SQL syntax"),
+        ("no_such_column = 3", "no_such_column"),
+        ("NO_SUCH_FUNCTION(v)", "(?i)no_such_function"),
+        ("id IN (SELECT id FROM other.t)", "(?i)denied|doesn't exist|unknown database"),
+        ("v = (SELECT id FROM t)", "(?i)more than 1 row"),
+        ("v > 1) OR (v < 9", "closes a parenthesis that it does not open"),
+        ("(v > 1", "does not close"),
+        ("v > 1; DROP TABLE t", "more than one statement"),
+        ("v = 'open", "never ends"),
+        ("-- nothing", "empty"),
+    ],
+)
+def test_a_condition_that_the_database_refuses_is_named(
+    db: Any, reader: ChunkReader, condition: str, told: str
+) -> None:
+    condition = condition.replace("FROM t)", f"FROM {db.name}.t)")
+    rows = _range(reader, _id(db), condition=condition)
+    for question in (lambda: reader.last(rows), lambda: reader.read(rows, 10)):
+        with pytest.raises(QueryRefused, match=told) as caught:
+            question()
+        assert condition in str(caught.value)
+    assert len(whole(reader, _id(db))) == 6
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["v > 20", "v > 20 -- and no more", "v > 20 # and no more", "v > 20;", "v = 30 OR v > 30", "w > 'w2' AND (v)"],
+)
+def test_a_condition_only_chooses_among_the_rows_of_a_range(db: Any, reader: ChunkReader, condition: str) -> None:
+    found = reader.read(_range(reader, _id(db), after=[3], upto=[4], condition=condition), 10)
+    assert [row["id"] for row in rows_of(found)] == [4]
+    assert [row["id"] for row in rows_of(whole(reader, _id(db), condition))] == [3, 4, 5]
+
+
+def test_an_unknown_column_is_a_changed_table_where_that_is_what_it_is(db: Any, reader: ChunkReader) -> None:
+    rows = _range(reader, _id(db), condition="w <> 'w0'")
+    assert len(reader.read(rows, 10)) == 5
+    db.sql("ALTER TABLE t DROP COLUMN w")
+    with pytest.raises(StructureChanged):
+        reader.read(rows, 10)
+    with pytest.raises(QueryRefused, match="'w'"):
+        reader.read(_range(reader, _id(db), condition="w <> 'w0'"), 10)
+
+
+@pytest.mark.parametrize(("name", "told"), [("nope", "does not exist"), ("j", "gives no order")])
+def test_a_column_that_gives_no_order_is_refused(db: Any, reader: ChunkReader, name: str, told: str) -> None:
+    db.sql("CREATE TABLE o (id INT PRIMARY KEY, j GEOMETRY)")
+    schema = reader.table(_id(db, "o"))
+    assert schema is not None
+    with pytest.raises(QueryRefused, match=told) as caught:
+        reader.last(KeyRange(schema, (name, "id")))
+    assert "surrogate-key" in str(caught.value)
+
+
+def test_modes_of_the_server_do_not_matter(db: Any) -> None:
+    with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES'")
+        cursor.execute("CREATE TABLE d (d DATE PRIMARY KEY, c CHAR(5))")
+        cursor.execute("INSERT INTO d VALUES ('0000-00-00', 'a'), ('2024-02-31', 'b'), ('2024-03-01', 'c')")
+    modes = "TRADITIONAL,PAD_CHAR_TO_FULL_LENGTH,ANSI_QUOTES" + (",NO_BACKSLASH_ESCAPES" if "mysql" in db.name else "")
+    with reader_of(db.server, database_initial_statements=f"SET sql_mode = '{modes}'") as reader:
+        rows = _range(reader, _id(db, "d"))
+        first = reader.read(rows, 1)
+        second = reader.read(KeyRange(rows.table, rows.order, first.last), 1)
+        third = reader.read(KeyRange(rows.table, rows.order, second.last, condition="\"c\" <> '\\\\'"), 5)
+        assert [row["c"] for c in (first, second, third) for row in rows_of(c)] == ["a", "b", "c"]
+
+
+# the connection
+
+
+def test_a_lost_connection_is_told_and_another_reader_goes_on(db: Any) -> None:
+    with reader_of(db.server) as reader:
+        rows = _range(reader, _id(db))
+        number = reader._connection.thread_id()  # type: ignore[attr-defined]
+        db.sql(f"KILL {number}")
+        with pytest.raises(SourceUnavailable):
+            reader.read(rows, 10)
+    with reader_of(db.server) as reader:
+        slow = _range(reader, _id(db), condition="SLEEP(1) = 0")
+        number = reader._connection.thread_id()  # type: ignore[attr-defined]
+        threading.Timer(0.4, lambda: db.sql(f"KILL {number}")).start()
+        with pytest.raises(SourceUnavailable):
+            reader.read(slow, 10)
+        with pytest.raises(SourceUnavailable):
+            reader.table(_id(db))
+    with reader_of(db.server) as reader:
+        assert len(reader.read(rows, 10)) == 6
+
+
+@pytest.mark.parametrize("what", ["read", "last", "table"])
+def test_closing_from_another_thread_ends_what_is_running(db: Any, what: str) -> None:
+    with reader_of(db.server) as reader, db.connect() as blocker, blocker.cursor() as cursor:
+        rows = _range(reader, _id(db), condition="SLEEP(5) = 0")
+        if what == "table":
+            cursor.execute("LOCK TABLES t WRITE")
+        calls = {
+            "read": lambda: reader.read(rows, 10), "last": lambda: reader.last(rows), "table": lambda: reader.table(_id(db)),
+        }  # fmt: skip
+        threading.Timer(0.4, reader.close).start()
+        began = time.monotonic()
+        with pytest.raises(SourceUnavailable):
+            calls[what]()
+        assert time.monotonic() - began < 3
+        reader.close()
+        with pytest.raises(SourceUnavailable):
+            calls[what]()
+
+
+def test_many_refusals_leave_nothing_behind_on_the_server(db: Any, reader: ChunkReader) -> None:
+    def prepared() -> int:
+        return int(db.sql("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'")[0][1])
+
+    before = prepared()
+    for n in range(30):
+        with pytest.raises(QueryRefused):
+            whole(reader, _id(db), f"v = (SELECT id FROM {db.name}.t) + {n}")
+    assert prepared() - before < 10

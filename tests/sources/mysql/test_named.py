@@ -1,0 +1,127 @@
+"""Structures in ``schema-changes`` signals: what a schema change event tells of a table is understood again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.changelog.debezium import _table_change
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.schema import TableChange, TableId
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.named import table_of
+from tests.support.mysql_chunks import source_of
+
+CONFIG = MySqlConfig.parse(
+    {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "database.server.id": 7}
+)
+ALL = """
+id BIGINT UNSIGNED AUTO_INCREMENT, a TINYINT, b SMALLINT UNSIGNED ZEROFILL NOT NULL, c MEDIUMINT, d INT DEFAULT 5,
+e DECIMAL(12,3) DEFAULT 1.5, f FLOAT, g DOUBLE, h BIT(1), i BIT(20), j CHAR(5), k VARCHAR(30) NOT NULL DEFAULT 'it''s',
+l TEXT, m LONGTEXT CHARACTER SET latin1, n BINARY(4), o VARBINARY(9), p BLOB, q DATE, r TIME(3), s DATETIME(6),
+t TIMESTAMP(2) NULL, u YEAR, v ENUM('a','b''c','d,e'), w SET('x','y'), x POINT, y GEOMETRY, z DECIMAL(50,10),
+aa INT GENERATED ALWAYS AS (a + 1) STORED, ab JSON, PRIMARY KEY (id), UNIQUE (k)
+"""
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql97"])
+def test_what_an_event_tells_of_a_table_is_the_table(request: pytest.FixtureRequest, kind: str) -> None:
+    server = request.getfixturevalue(kind)
+    with server.database("named") as db, source_of(server) as source:
+        own = ", ac UUID, ad INET6" if kind == "mariadb" else ", ac VECTOR(3)"
+        db.sql(f"CREATE TABLE t ({ALL.strip()}{own})")
+        schema = source.discover()[TableId(namespace=db.name, name="t")]
+        change = TableChange(type="ALTER", id=schema.id, table=schema)
+        document = json.loads(json.dumps(_table_change(change)))
+        found = source.table_of(document, "elsewhere", None)
+        assert (found.type, found.id) == ("ALTER", schema.id)
+        assert found.table is not None
+        assert found.table.key == schema.key
+        assert found.table.charset == schema.charset
+        for mine, theirs in zip(found.table.columns, schema.columns, strict=True):
+            # whether a default has to be computed is not part of the form
+            expected = theirs.declared.model_copy(update={"default_is_expression": False})
+            assert mine == theirs.model_copy(update={"declared": expected})
+
+
+def _document(**rest: Any) -> dict[str, Any]:
+    columns = [
+        {"name": "b", "typeName": "VARCHAR", "length": 20, "position": 2, "charsetName": "latin1"},
+        {"name": "a", "jdbcType": 4, "typeName": "INT", "position": 1, "optional": False},
+    ]
+    table = {
+        "defaultCharsetName": "utf8mb4",
+        "primaryKeyColumnNames": ["a"],
+        "columns": columns,
+        **rest.pop("table", {}),
+    }
+    return {"type": "CREATE", "id": '"shop"."orders"', "table": table, **rest}
+
+
+def test_columns_stand_in_the_order_of_their_places() -> None:
+    change = table_of(_document(), "db", CONFIG)
+    assert change.id == TableId(namespace="shop", name="orders")
+    assert change.table is not None
+    assert change.table.names == ("a", "b")
+    assert [c.nullable for c in change.table.columns] == [False, True]
+    assert (change.table.column("b").declared.length, change.table.column("b").declared.charset) == (20, "latin1")
+
+
+@pytest.mark.parametrize(
+    ("text", "table", "previous"),
+    [
+        ("orders", "db.orders", None),
+        ("shop.orders", "shop.orders", None),
+        ("`shop`.`or.ders`", "shop.or.ders", None),
+        ('"shop"."old","shop"."new"', "shop.new", "shop.old"),
+    ],
+)
+def test_names_of_tables(text: str, table: str, previous: str | None) -> None:
+    change = table_of(_document(id=text), "db", CONFIG)
+    assert (str(change.id), None if change.previous_id is None else str(change.previous_id)) == (table, previous)
+
+
+def test_a_table_that_is_dropped_needs_no_structure() -> None:
+    change = table_of({"type": "DROP", "id": '"shop"."orders"'}, "db", CONFIG)
+    assert change == TableChange(type="DROP", id=TableId(namespace="shop", name="orders"))
+
+
+def test_types_with_their_numbers_inside() -> None:
+    columns = [
+        {"name": "a", "typeName": "decimal(9,2)"},
+        {"name": "b", "typeName": "enum('x','y')"},
+        {"name": "c", "typeName": "INT UNSIGNED"},
+    ]
+    change = table_of(_document(table={"columns": columns, "primaryKeyColumnNames": None}), "db", CONFIG)
+    assert change.table is not None
+    assert [c.type for c in change.table.columns] == ["decimal128(9, 2)", "string", "int64"]
+    assert change.table.column("b").declared.values == ("x", "y")
+
+
+def _column(**rest: Any) -> dict[str, Any]:
+    return _document(table={"columns": [{"name": "a", "typeName": "INT", **rest}]})
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        (_document(type="MODIFY"), "CREATE, ALTER and DROP"),
+        (_document(id=None), "names no table"),
+        (_document(id="a.b.c"), "names no table"),
+        (_document(table={"columns": []}), '"columns"'),
+        ({"type": "CREATE", "id": "t"}, '"columns"'),
+        (_document(table={"columns": ["a"]}), 'without "name"'),
+        (_document(table={"primaryKeyColumnNames": ["zz"]}), "its columns are a, b"),
+        (_document(table={"columns": [{"name": n, "typeName": "INT"} for n in "aA"]}), "two columns of the same name"),
+        (_column(typeName=None), 'no "typeName"'),
+        (_column(typeName="NUMBR"), "NUMBR"),
+        (_column(typeName=""), 'no "typeName"'),
+        (_column(length="9"), "not a number"),
+        (_column(typeName="ENUM"), "enumValues"),
+    ],
+)
+def test_what_cannot_be_understood_is_refused(document: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        table_of(document, "db", CONFIG)

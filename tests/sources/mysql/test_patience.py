@@ -1,0 +1,105 @@
+"""An idle stream says as often as it is asked to that there is nothing new, and costs next to nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.errors import SourceUnavailable
+from airflow_provider_cdc.core.events import Heartbeat, LogBlock
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.sources.mysql import wire
+from tests.support.mysql_chunks import Fixed, source_of
+
+
+@pytest.fixture(params=["mariadb", "mysql97", "mysql80"])
+def db(request: pytest.FixtureRequest) -> Iterator[Any]:
+    with request.getfixturevalue(request.param).database("wait") as database:
+        database.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+        yield database
+
+
+def _beats(db: Any, seconds: float, patience_s: float | None, **properties: Any) -> tuple[int, float]:
+    """Heartbeats of an idle stream, and the CPU seconds that they took."""
+    with source_of(db.server, **properties) as source:
+        start, beats = source.current_position(), 0
+        patience = None if patience_s is None else (lambda: patience_s)
+        items = source.stream(start, Fixed({}), until=None, patience=patience)
+        next(items)
+        began, cpu = time.monotonic(), time.thread_time()
+        for item in items:
+            assert isinstance(item, Heartbeat)
+            assert item.position.reached(start)
+            beats += 1
+            if time.monotonic() - began > seconds:
+                break
+        return beats, time.thread_time() - cpu
+
+
+def test_an_idle_stream_is_as_patient_as_it_is_told(db: Any) -> None:
+    beats, cpu = _beats(db, 1.5, 0.005, poll_interval_ms=500)
+    assert beats > 100
+    assert cpu < 0.4
+    beats, _ = _beats(db, 1.5, 0.3, poll_interval_ms=500)
+    assert 3 <= beats < 20
+    beats, _ = _beats(db, 1.5, None, poll_interval_ms=500)
+    assert beats <= 10
+
+
+def test_impatience_neither_delays_nor_splits_what_comes(db: Any) -> None:
+    with source_of(db.server) as source:
+        tables = {t: s for t, s in source.discover().items() if t.namespace == db.name}
+        start = source.current_position()
+
+        def write() -> None:
+            with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
+                for n in range(10):
+                    cursor.executemany("INSERT INTO t VALUES (%s)", [(n * 1000 + i,) for i in range(1000)])
+                    time.sleep(0.02)
+                    connection.commit()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        ids: list[int] = []
+        late = 0.0
+        for item in source.stream(start, Fixed(tables), until=None, patience=lambda: 0.003):
+            if isinstance(item, LogBlock):
+                assert not item.open
+                ids += [i for block in item.rows if block.after for i in block.after.field(0).to_pylist()]
+                late = time.monotonic()
+                if len(ids) == 10000:
+                    break
+        writer.join()
+        assert ids == list(range(10000))
+        assert time.monotonic() - late < 1
+
+
+def test_a_server_that_falls_silent_is_noticed_while_waiting(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "_QUIET_BEATS", 0.5)  # the server beats every 500 ms
+    began = time.monotonic()
+    with pytest.raises(SourceUnavailable, match="not even a heartbeat"):
+        _beats(db, 30, 0.01, poll_interval_ms=500)
+    assert time.monotonic() - began < 20
+
+
+def test_the_head_of_a_new_file_is_behind_an_idle_stream(db: Any) -> None:
+    """Otherwise a place there, where nothing was written yet, is never reached."""
+    with source_of(db.server, poll_interval_ms=100) as source:
+        start = source.current_position()
+        db.sql("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+        end = source.current_position()
+        assert end.file != start.file
+        for item in source.stream(start, Fixed({}), until=None, patience=lambda: 0.01):
+            if item.position.reached(end):  # type: ignore[union-attr]
+                break
+        position = item.position  # type: ignore[union-attr]
+        assert (position.file, position.pos) == (end.file, end.pos)
+        source.verify_position(position)
+        db.sql("INSERT INTO t VALUES (1)")
+        tables = {t: s for t, s in source.discover().items() if t == TableId(namespace=db.name, name="t")}
+        items = source.stream(position, Fixed(tables), until=source.current_position())
+        assert sum(item.row_count for item in items if isinstance(item, LogBlock)) == 1

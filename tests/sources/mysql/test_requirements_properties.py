@@ -1,0 +1,180 @@
+"""What properties of all sources do with MySQL and MariaDB: columns, names, what is refused and why."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from tests.support.connectors import Connector, mysql_connector
+from tests.support.rendered import captured, of_table, row_fields
+
+BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "database.server.id": 1}
+
+
+@pytest.fixture(params=["mariadb", "mysql97"])
+def db(request: pytest.FixtureRequest) -> Iterator[Any]:
+    with request.getfixturevalue(request.param).database("props") as database:
+        yield database
+
+
+@pytest.fixture
+def made(db: Any, tmp_path: Path) -> Callable[..., Connector]:
+    return lambda **properties: mysql_connector(
+        db.server, tmp_path, db.server.kind, **{"database_include_list": db.name, **properties}
+    )
+
+
+# columns
+
+
+def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(db: Any, made: Callable[..., Connector]) -> None:
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(40), b CHAR(4), c TEXT, d VARCHAR(9))")
+    db.sql("INSERT INTO t VALUES (1, 'secret', 'bbbb', 'é€x', 'seen')")
+    connector = made()
+    connector.properties |= {
+        "column.mask.with.3.chars": rf"{db.name}\.t\.a", "column.mask.with.0.chars": f"{db.name}.t.b",
+        "column.truncate.to.2.chars": rf"{db.name}\.t\.[c]",
+    }  # fmt: skip
+    (read,) = of_table(captured(connector), "t")
+    assert read["value"]["after"] == {"id": 1, "a": "***", "b": "", "c": "é€", "d": "seen"}
+    db.sql("UPDATE t SET a = 'changed', c = 'yyy'", "INSERT INTO t VALUES (2, NULL, 'x', 'z', NULL)")
+    update, insert = of_table(captured(connector), "t")
+    hidden = {"id": 1, "a": "***", "b": "", "d": "seen"}
+    assert (update["value"]["before"], update["value"]["after"]) == ({**hidden, "c": "é€"}, {**hidden, "c": "yy"})
+    assert insert["value"]["after"] == {"id": 2, "a": None, "b": "", "c": "z", "d": None}
+    written = b"".join(f.read_bytes() for f in connector.folder.rglob("*") if f.is_file())
+    assert b"***" in written
+    assert not {b"secret", b"changed"} & set(re.findall(rb"secret|changed", written))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "columns"),
+    [
+        ("column_propagate_source_type", r"{}\.t\.(v|p)", {"v", "p"}),
+        ("datatype_propagate_source_type", r"{}\.t\.VARCHAR", {"v"}),
+    ],
+)
+def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
+    db: Any, made: Callable[..., Connector], name: str, value: str, columns: set[str]
+) -> None:
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(40), p DECIMAL(12, 2))", "INSERT INTO t VALUES (1, 'a', 1.5)")
+    (read,) = of_table(captured(made(**{name: value.format(db.name)}), schemas=True), "t")
+    prefix = "__debezium.source.column."
+    told = {
+        column: {k.removeprefix(prefix): v for k, v in f.get("parameters", {}).items() if k.startswith(prefix)}
+        for column, f in row_fields(read).items()
+    }
+    types = {"v": {"type": "VARCHAR", "length": "40"}, "p": {"type": "DECIMAL", "length": "12", "scale": "2"}}
+    assert told == {column: types[column] if column in columns else {} for column in ("id", "v", "p")}
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_updates_that_change_no_captured_column_can_be_left_out(
+    db: Any, made: Callable[..., Connector], on: bool
+) -> None:
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT, hidden INT)", "INSERT INTO t VALUES (1, 1, 1)")
+    given = {"skip_messages_without_change": True} if on else {}
+    connector = made(column_exclude_list=f"{db.name}.t.hidden", **given)
+    captured(connector)
+    db.sql("UPDATE t SET hidden = 2", "UPDATE t SET v = 2, hidden = 3", "UPDATE t SET v = NULL")
+    found = [r["value"]["after"]["v"] for r in captured(connector)]
+    assert found == ([2, None] if on else [1, 2, None])
+
+
+# names
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"), [("none", "Preis € 1"), ("avro", "Preis___1"), ("avro_unicode", "Preis_u0020_u20ac_u00201")]
+)
+def test_names_of_fields_can_be_made_fit_for_avro(
+    db: Any, made: Callable[..., Connector], mode: str, name: str
+) -> None:
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, `Preis € 1` INT)", "INSERT INTO t VALUES (1, 2)")
+    (read,) = of_table(captured(made(field_name_adjustment_mode=mode), schemas=True), "t")
+    assert read["value"]["payload"]["after"] == {"id": 1, name: 2}
+    assert list(row_fields(read)) == ["id", name]
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"), [("none", "p-1.{}.o$ t"), ("avro", "p_1.{}.o__t"), ("avro_unicode", "p_u002d1.{}.o_u0024_u0020t")]
+)
+def test_names_of_schemas_are_made_fit_for_avro_as_the_mode_says(
+    db: Any, made: Callable[..., Connector], mode: str, name: str
+) -> None:
+    db.sql("CREATE TABLE `o$ t` (id INT PRIMARY KEY)", "INSERT INTO `o$ t` VALUES (1)")
+    found = captured(made(topic_prefix="p-1", schema_name_adjustment_mode=mode), schemas=True)
+    (read,) = [r for r in found if r["topic"] == f"p-1.{db.name}.o$ t"]
+    database = db.name.replace("_", "_u005f") if mode == "avro_unicode" else db.name
+    assert read["key"]["schema"]["name"] == f"{name.format(database)}.Key"
+
+
+def test_the_delimiter_stands_between_the_parts_of_each_topic(db: Any, made: Callable[..., Connector]) -> None:
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    connector = made(topic_delimiter="_", provide_transaction_metadata=True, topic_prefix="p")
+    captured(connector)
+    db.sql("INSERT INTO t VALUES (1)", "ALTER TABLE t ADD v INT")
+    assert {r["topic"] for r in captured(connector)} == {"p", f"p_{db.name}_t", "p_transaction"}
+
+
+@pytest.mark.parametrize("prefix", ["a b", "a/b", "ä", ""])
+def test_a_prefix_has_letters_digits_dots_hyphens_and_underscores(prefix: str) -> None:
+    assert MySqlConfig.parse({**BASE, "topic.prefix": "A-b.c_9"}).topic_prefix == "A-b.c_9"
+    with pytest.raises(ConfigError, match=r"topic\.prefix"):
+        MySqlConfig.parse({**BASE, "topic.prefix": prefix})
+
+
+# what has no effect here, or would have one that nobody wants
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("column.mask.hash.v2.SHA-256.with.salt.CzQM", "d.t.c", "the salt"),
+        ("event.converting.failure.handling.mode", "warn", "always an error"),
+        ("event.processing.failure.handling.mode", "warn", "always an error"),
+        ("inconsistent.schema.handling.mode", "warn", "looked up in the catalogue"),
+        ("snapshot.locking.mode.custom.name", "mine", "cannot be loaded"),
+        ("streaming.delay.ms", 5, "durable before streaming begins"),
+        ("topic.naming.strategy", "a.b.C", "Java classes cannot be loaded"),
+        ("transforms", "route", "belong to Kafka Connect"),
+        ("snapshot.locking.mode", "minimal_percona", "Valid values are: minimal, extended, none"),
+        ("snapshot.locking.mode", "custom", "Valid values are: minimal, extended, none"),
+    ],
+)
+def test_what_is_refused_is_refused_with_its_reason(name: str, value: Any, why: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(why)) as caught:
+        MySqlConfig.parse({**BASE, name: value})
+    assert str(caught.value).count(name) >= 1
+
+
+@pytest.mark.parametrize(("name", "value"), [("name", "inventory"), ("errors.max.retries", "0"), ("tasks.max", "1")])
+def test_what_airflow_does_is_accepted_with_a_warning(name: str, value: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        MySqlConfig.parse({**BASE, name: value})
+    assert f"Property {name} is accepted and has no effect" in caplog.text
+
+
+def test_documented_defaults_of_snapshots_and_signals() -> None:
+    """Those of one's own beside them: a channel more, and no watermarks where there is no table for them."""
+    config = MySqlConfig.parse(BASE)
+    assert (config.incremental_snapshot_chunk_size, config.incremental_snapshot_watermarking_strategy) == (
+        1024, "insert_insert",
+    )  # fmt: skip
+    assert (config.incremental_snapshot_allow_schema_changes, config.signal_data_collection) == (False, None)
+    assert (config.signal_enabled_channels, config.notification_enabled_channels) == (("source", "airflow"), ())
+    assert config.notification_sink_topic_name is config.read_only is config.signal_kafka_topic is None
+    assert (config.signal_kafka_group_id, config.signal_kafka_bootstrap_servers) == ("kafka-signal", None)
+    assert (config.signal_kafka_poll_timeout_ms, config.signal_file) == (100, "file-signals.txt")
+    assert (config.poll_interval_ms, config.snapshot_mode, config.skip_messages_without_change) == (
+        500,
+        "initial",
+        False,
+    )

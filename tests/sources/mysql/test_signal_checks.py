@@ -1,0 +1,133 @@
+"""The signal table as the check of prerequisites sees it: what is wrong, and the statement that mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.source import Finding
+from tests.support.mysql_chunks import reader_of, source_of
+
+GOOD = "id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL"
+
+
+@pytest.fixture(params=["mariadb", "mysql97", "mysql80"])
+def db(request: pytest.FixtureRequest) -> Iterator[Any]:
+    server = request.getfixturevalue(request.param)
+    with server.database("check") as database:
+        yield database
+        server.sql(f"DROP USER IF EXISTS '{server.user}'@'%'", *server._setup_statements()[2:])
+
+
+def _found(db: Any, table: str = "s", **properties: Any) -> list[Finding]:
+    with source_of(db.server, signal_data_collection=f"{db.name}.{table}", **properties) as source:
+        findings = source.check()
+    assert not any(f.fatal for f in findings)
+    return [f for f in findings if db.name in f.what]
+
+
+def _granted(db: Any, *privileges: str) -> None:
+    db.sql(f"GRANT {', '.join(privileges)} ON s TO '{db.server.user}'@'%'")
+
+
+def test_a_table_that_fits_is_no_finding(db: Any) -> None:
+    db.sql(f"CREATE TABLE s ({GOOD})")
+    _granted(db, "INSERT")
+    assert _found(db) == []
+    _granted(db, "INSERT", "DELETE")
+    assert _found(db, incremental_snapshot_watermarking_strategy="insert_delete") == []
+
+
+@pytest.mark.parametrize("strategy", ["insert_insert", "insert_delete"])
+def test_a_missing_right_is_told_with_its_grant(db: Any, strategy: str) -> None:
+    db.sql(f"CREATE TABLE s ({GOOD})")
+    (finding,) = _found(db, incremental_snapshot_watermarking_strategy=strategy)
+    needed = {"INSERT"} if strategy == "insert_insert" else {"INSERT", "DELETE"}
+    assert all(name in finding.what for name in needed)
+    db.server.sql(*finding.fix.split(";")[:1])
+    assert _found(db, incremental_snapshot_watermarking_strategy=strategy) == []
+    assert _found(db, read_only=True) == []
+
+
+def test_a_table_that_is_missing_is_told_with_the_statements_that_make_it(db: Any) -> None:
+    (finding,) = _found(db)
+    assert "does not exist" in finding.what
+    db.server.sql(*finding.fix.split("; "))
+    assert _found(db) == []
+    login = TableId(namespace=db.name, name="s")
+    with reader_of(db.server, login) as reader:
+        reader.write("1", "a")
+        reader.remove("1")
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ("id VARCHAR(64) PRIMARY KEY, type VARCHAR(32)", ["2 columns instead of three"]),
+        ("id VARCHAR(41) PRIMARY KEY, type VARCHAR(32), data TEXT", ["ids of watermarks"]),
+        ("id INT PRIMARY KEY, type VARCHAR(31), data TEXT", ["ids of watermarks", "types of signals"]),
+        ("id VARCHAR(64) PRIMARY KEY, type VARCHAR(32), data VARCHAR(100)", ["data of signals"]),
+        ("id VARCHAR(64) PRIMARY KEY, type VARCHAR(32), data BLOB", ["data of signals"]),
+    ],
+)
+def test_columns_that_do_not_fit_are_told(db: Any, columns: str, told: list[str]) -> None:
+    db.sql(f"CREATE TABLE s ({columns})")
+    _granted(db, "INSERT")
+    findings = _found(db)
+    assert len(findings) == len(told)
+    for finding, what in zip(findings, told, strict=True):
+        assert what in finding.what
+    if "instead" not in told[0]:
+        db.server.sql(*[f.fix for f in findings])
+        assert _found(db) == []
+
+
+def test_a_table_without_transactions_is_told(db: Any) -> None:
+    db.sql(f"CREATE TABLE s ({GOOD}) ENGINE=MyISAM")
+    _granted(db, "INSERT")
+    (finding,) = _found(db)
+    assert "MyISAM" in finding.what
+    db.server.sql(finding.fix)
+    assert _found(db) == []
+
+
+def test_a_name_that_is_none_is_told(db: Any) -> None:
+    with source_of(db.server, signal_data_collection="signals") as source:
+        (finding,) = source.check()
+    assert not finding.fatal
+    assert "<database>.<table>" in finding.what
+
+
+def test_commits_out_of_order_are_told(mysql97: Any) -> None:
+    with mysql97.database("check") as db:
+        db.sql(f"CREATE TABLE s ({GOOD})")
+        _granted(db, "INSERT")
+        mysql97.sql("SET GLOBAL binlog_order_commits = OFF")
+        try:
+            with source_of(mysql97, signal_data_collection=f"{db.name}.s") as source:
+                (finding,) = source.check()
+            assert "binlog_order_commits is OFF" in finding.what
+            assert not finding.fatal
+            with source_of(mysql97, signal_data_collection=f"{db.name}.s", read_only=True) as source:
+                assert source.check() == []
+        finally:
+            mysql97.sql("SET GLOBAL binlog_order_commits = ON")
+
+
+def test_a_server_that_takes_no_writes_is_told(db: Any) -> None:
+    db.sql(f"CREATE TABLE s ({GOOD})")
+    _granted(db, "INSERT")
+    db.server.sql("SET GLOBAL read_only = ON")
+    try:
+        (finding,) = _found_any(db)
+        assert "read.only=true" in finding.fix
+    finally:
+        db.server.sql("SET GLOBAL read_only = OFF")
+
+
+def _found_any(db: Any) -> list[Finding]:
+    with source_of(db.server, signal_data_collection=f"{db.name}.s") as source:
+        return source.check()

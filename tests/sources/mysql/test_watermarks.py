@@ -1,0 +1,282 @@
+"""What the watermarks of a chunk promise, held against the log while writers are at work, on every server and in every form."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import uuid
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.chunks import KeyRange
+from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids
+from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
+from tests.support.mysql_chunks import Logged, logged, reader_of, rows_of, source_of, whole
+
+SERVERS = ["mariadb", "mysql97", "mysql80"]
+ROWS = 40
+CHUNKS = 120
+
+
+@pytest.fixture(params=SERVERS)
+def db(request: pytest.FixtureRequest) -> Iterator[Any]:
+    with request.getfixturevalue(request.param).database("marks") as database:
+        database.sql(
+            "CREATE TABLE c (id INT PRIMARY KEY, v INT NOT NULL)",
+            "CREATE TABLE `sig nal` (`the id` VARCHAR(64) PRIMARY KEY, kind VARCHAR(32), d TEXT)",
+        )
+        database.sql("INSERT INTO c VALUES " + ", ".join(f"({i}, 0)" for i in range(ROWS)))
+        yield database
+
+
+class Writers:
+    """Sessions that count rows up, several in a transaction."""
+
+    def __init__(self, db: Any, sessions: int = 5) -> None:
+        self._db, self._ended = db, threading.Event()
+        self._threads = [threading.Thread(target=self._work, args=(seed,)) for seed in range(sessions)]
+
+    def __enter__(self) -> Writers:
+        for thread in self._threads:
+            thread.start()
+        time.sleep(0.2)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, seed: int) -> None:
+        randomly = random.Random(seed)
+        with self._db.connect(autocommit=False) as connection, connection.cursor() as cursor:
+            while not self._ended.is_set():
+                for i in sorted(randomly.sample(range(ROWS), randomly.randint(1, 4))):  # in order: no deadlocks
+                    cursor.execute("UPDATE c SET v = v + 1 WHERE id = %s", (i,))
+                connection.rollback() if randomly.random() < 0.05 else connection.commit()
+
+
+def _counts(events: list[Logged]) -> dict[int, list[int]]:
+    """Row → places, in the log's order, at which it was counted up."""
+    counts: dict[int, list[int]] = {i: [] for i in range(ROWS)}
+    for n, event in enumerate(events):
+        if event.table == "c":
+            counts[event.row["id"]].append(n)
+            assert event.row["v"] == len(counts[event.row["id"]])
+    return counts
+
+
+def _before(events: list[Logged], place: Any) -> int:
+    """Number of events before a place of the log."""
+    return bisect_left([(file_number(e.file), e.pos) for e in events], (file_number(place.file), place.pos))
+
+
+def _tables(source: Any, db: Any) -> dict[TableId, Any]:
+    return {t: s for t, s in source.discover().items() if t.namespace == db.name}
+
+
+def test_read_watermarks_hold_under_load(db: Any) -> None:
+    mariadb = db.server.kind == "mariadb"
+    chunks = []
+    with source_of(db.server) as source:
+        start = source.current_position()
+        with reader_of(db.server) as reader, Writers(db):
+            while len(chunks) < CHUNKS:
+                chunks.append(whole(reader, TableId(namespace=db.name, name="c")))
+                if len(chunks) % 40 == 0:
+                    db.sql("FLUSH BINARY LOGS")
+        events = logged(source, start, _tables(source, db))
+    counts = _counts(events)
+    assert len(events) > 500
+    moved = 0
+    for chunk in chunks:
+        low, high = chunk.low, chunk.high
+        assert isinstance(low, MySqlPosition)
+        assert isinstance(high, MySqlPosition)
+        upper = _before(events, high)
+        if mariadb:
+            lower = upper
+            assert (low.file, low.pos) == (high.file, high.pos)
+        else:
+            seen = MySqlGtids.parse(low.gtids)
+            executed = [seen.covers(MySqlGtids.parse(str(e.gtid))) for e in events]
+            lower = executed.index(False) if False in executed else len(events)
+            assert not any(executed[lower:]), "transactions are executed in the log's order"
+        for row in rows_of(chunk):
+            mine = counts[row["id"]]
+            assert bisect_left(mine, lower) <= row["v"] <= bisect_left(mine, upper)
+            moved += row["v"] > bisect_left(mine, lower)
+    assert bool(moved) != mariadb or not mariadb
+
+
+def test_written_watermarks_hold_under_load(db: Any) -> None:
+    signals, table = TableId(namespace=db.name, name="sig nal"), TableId(namespace=db.name, name="c")
+    chunks = {}
+    with source_of(db.server, database_user="admin", database_password="admin") as source:
+        start = source.current_position()
+        with source.chunks(signals=signals) as reader, Writers(db):
+            while len(chunks) < CHUNKS:
+                id_ = str(uuid.uuid4())
+                reader.write(f"{id_}-open", "snapshot-window-open")
+                chunks[id_] = whole(reader, table)
+                if len(chunks) % 2:
+                    reader.remove(f"{id_}-open")
+                else:
+                    reader.write(f"{id_}-close", "snapshot-window-close", "{}")
+        events = logged(source, start, _tables(source, db))
+    counts = _counts(events)
+    marks = {(e.row["the id"], e.op): n for n, e in enumerate(events) if e.table == "sig nal"}
+    assert len(events) > 500
+    for id_, chunk in chunks.items():
+        assert chunk.low is chunk.high is None
+        lower = marks[f"{id_}-open", 1]
+        upper = marks.get((f"{id_}-close", 1), marks.get((f"{id_}-open", 3)))
+        assert upper is not None
+        for row in rows_of(chunk):
+            mine = counts[row["id"]]
+            assert bisect_left(mine, lower) <= row["v"] <= bisect_left(mine, upper)
+
+
+def test_positions_of_chunks_and_of_the_stream_can_be_compared(db: Any) -> None:
+    """A stream that has come to the end has reached what was read before, and is in what is read after."""
+    with source_of(db.server, poll_interval_ms=100) as source, reader_of(db.server) as reader:
+        start = source.current_position()
+        db.sql("UPDATE c SET v = v + 1")
+        chunk = whole(reader, TableId(namespace=db.name, name="c"))
+        assert chunk.high is not None
+        assert not start.reached(chunk.high)
+        seen = []
+        for _ in range(3):
+            for item in source.stream(start, _Nothing(), until=None, patience=lambda: 0.005):
+                seen.append(item.position)  # type: ignore[union-attr]
+                if item.position.reached(chunk.high):  # type: ignore[union-attr]
+                    break
+            # the head of a new file is no transaction, and the end of the log is behind it all the same
+            db.sql("FLUSH BINARY LOGS")
+            chunk = whole(reader, TableId(namespace=db.name, name="c"))
+            assert chunk.low is not None
+            assert chunk.high is not None
+            assert chunk.low.reached(seen[-1])
+            start = source.parse_position(seen[-1].to_json())
+        source.verify_position(seen[-1])
+
+
+class _Nothing:
+    """No table is captured."""
+
+    def get(self, table: TableId) -> None:
+        return None
+
+    def captured(self, table: TableId) -> bool:
+        return False
+
+    def known(self) -> list[TableId]:
+        return []
+
+
+def test_a_table_without_transactions_is_read_up_to_the_end_of_the_log(db: Any) -> None:
+    db.sql("CREATE TABLE y (id INT PRIMARY KEY, v INT) ENGINE=MyISAM", "INSERT INTO y VALUES (1, 1), (2, 2)")
+    with source_of(db.server) as source, reader_of(db.server) as reader:
+        schema = reader.table(TableId(namespace=db.name, name="y"))
+        assert schema is not None
+        slow = "SLEEP(0.3) = 0"
+        writer = threading.Timer(0.1, lambda: db.sql("UPDATE c SET v = 7"))
+        writer.start()
+        chunk = reader.read(KeyRange(schema, schema.key, condition=slow), 10)
+        writer.join()
+        assert len(chunk) == 2
+        assert chunk.high is not None
+        assert chunk.high.reached(source.current_position())
+
+
+# what is not possible
+
+
+def test_commits_out_of_order_refuse_written_watermarks(mysql97: Any) -> None:
+    with mysql97.database("marks") as db:
+        db.sql("CREATE TABLE s (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32), data TEXT)")
+        signals = TableId(namespace=db.name, name="s")
+        login = {"database_user": "admin", "database_password": "admin"}
+        with reader_of(mysql97, signals, **login) as reader:
+            reader.write("1", "a")
+            mysql97.sql("SET GLOBAL binlog_order_commits = OFF")
+            try:
+                with pytest.raises(PrerequisiteError, match="SET GLOBAL binlog_order_commits = ON"):
+                    reader.write("2", "a")
+                with (
+                    pytest.raises(PrerequisiteError, match="binlog_order_commits is OFF"),
+                    reader_of(mysql97, signals, **login),
+                ):
+                    pass
+                with reader_of(mysql97):
+                    pass
+            finally:
+                mysql97.sql("SET GLOBAL binlog_order_commits = ON")
+            reader.write("3", "a")
+
+
+def test_read_watermarks_need_gtids_on_mysql(mysql_factory: Any) -> None:
+    with mysql_factory("8.0", gtid_mode=None, enforce_gtid_consistency=None) as server:
+        with pytest.raises(PrerequisiteError, match="gtid_mode is OFF") as caught, reader_of(server):
+            pass
+        assert "signal.data.collection" in str(caught.value)
+        server.sql(
+            "CREATE DATABASE d", "CREATE TABLE d.s (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32), data TEXT)",
+            f"GRANT INSERT ON d.s TO '{server.user}'@'%'",
+        )  # fmt: skip
+        with reader_of(server, TableId(namespace="d", name="s")) as reader:
+            reader.write("1", "a")
+
+
+@pytest.mark.parametrize(("edition", "word", "source"), [("9.7", "replica", "SOURCE"), ("8.0", "slave", "MASTER")])
+def test_a_replica_that_commits_in_another_order_is_refused(
+    mysql_factory: Any, edition: str, word: str, source: str
+) -> None:
+    options = {f"{word}_parallel_workers": 4, f"{word}_preserve_commit_order": "OFF"}
+    with mysql_factory(edition, **options) as server:
+        with reader_of(server):  # it is no replica
+            pass
+        what = "REPLICATION SOURCE" if source == "SOURCE" else "MASTER"
+        server.sql(f"CHANGE {what} TO {source}_HOST = '127.0.0.1'")
+        with pytest.raises(PrerequisiteError, match=f"{word}_preserve_commit_order=OFF") as caught, reader_of(server):
+            pass
+        assert f"SET GLOBAL {word}_preserve_commit_order = ON" in str(caught.value)
+        server.sql(f"SET GLOBAL {word}_parallel_workers = 0")
+        with reader_of(server):
+            pass
+
+
+# the signal table
+
+
+@pytest.mark.parametrize("name", ["missing", "narrow"])
+def test_a_signal_table_that_does_not_fit_is_refused(db: Any, name: str) -> None:
+    db.sql("CREATE TABLE narrow (id INT, type INT)")
+    with (
+        pytest.raises(QueryRefused, match="does not exist, or has fewer than three columns") as caught,
+        reader_of(db.server, TableId(namespace=db.name, name=name)),
+    ):
+        pass
+    assert "CREATE TABLE" in str(caught.value)
+
+
+def test_what_cannot_be_written_is_refused_with_what_to_grant(db: Any) -> None:
+    with reader_of(db.server, TableId(namespace=db.name, name="sig nal")) as reader:
+        with pytest.raises(QueryRefused, match="GRANT SELECT, INSERT, DELETE ON") as caught:
+            reader.write("1", "a")
+        assert "read.only=true" in str(caught.value)
+        with pytest.raises(QueryRefused, match="DELETE command denied"):
+            reader.remove("1")
+        assert len(whole(reader, TableId(namespace=db.name, name="c"))) == ROWS
+    login = {"database_user": "admin", "database_password": "admin"}
+    with reader_of(db.server, TableId(namespace=db.name, name="sig nal"), **login) as reader:
+        with pytest.raises(QueryRefused, match="too long"):
+            reader.write("x" * 65, "a")  # in part, it would never come back as what it was
+        reader.write("1", "a", '{"x": 1}')
+    assert db.sql("SELECT * FROM `sig nal`") == [("1", "a", '{"x": 1}')]
