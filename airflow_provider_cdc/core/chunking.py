@@ -23,10 +23,10 @@ from airflow_provider_cdc.core.windows import Problem, Window
 
 log = logging.getLogger(__name__)
 
-AHEAD: Final = 4
+AHEAD: Final = 32
 """Windows that are open at a time."""
-AHEAD_ROWS: Final = 400_000
-"""Rows that wait in windows; the next chunk is not read before there are fewer."""
+AHEAD_ROWS: Final = 65_536
+"""Rows that wait in windows; while there are more, only two are open."""
 _LARGEST: Final = 200_000
 """Rows of a chunk that grows."""
 _TRIES: Final = 8
@@ -156,8 +156,7 @@ class ChunkThread:
         """Register the next window, as soon as there is room for it. ``None`` = the end."""
         with self._changed:
             while not self._ended:
-                waiting = sum(len(w.chunk) for w in self.windows if w.chunk is not None)
-                if self._places and self._position is not None and len(self.windows) < AHEAD and waiting < AHEAD_ROWS:
+                if self._places and self._position is not None and self._room():
                     place = self._places[0]
                     self._number += 1
                     window = Window(self._number, place.table, place.scan.request, floor=self._position)
@@ -165,6 +164,10 @@ class ChunkThread:
                     return window, place, self._generation
                 self._changed.wait(1.0)
         return None
+
+    def _room(self) -> bool:
+        rows = sum(len(w.chunk) for w in self.windows if w.chunk is not None)
+        return len(self.windows) < (AHEAD if rows < AHEAD_ROWS else 2)
 
     def _fill(self, window: Window, place: _Place, generation: int) -> None:
         """Read a chunk into its window."""

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
 from airflow_provider_cdc.core.chunking import ChunkThread
 from airflow_provider_cdc.core.chunks import ChunkReader
@@ -329,41 +328,3 @@ def _differs(window: Window, known: TableSchema | None) -> str:
 
 def _renumbered(rows: RowBlock, schema: TableSchema) -> RowBlock:
     return replace(rows, table=schema, order=np.arange(len(rows), dtype=np.int64), transaction=None)
-
-
-def joined(blocks: list[RowBlock]) -> list[RowBlock]:
-    """Neighbouring blocks of one structure as one, so that events are made of many rows at a time."""
-    merged: list[list[RowBlock]] = []
-    for block in blocks:
-        if merged and merged[-1][0].table is block.table:
-            merged[-1].append(block)
-        else:
-            merged.append([block])
-    return [part[0] if len(part) == 1 else _concat(part) for part in merged]
-
-
-def _concat(parts: list[RowBlock]) -> RowBlock:
-    first = parts[0]
-    masks = [p.unavailable_after for p in parts]
-    lacking = None
-    if any(m is not None for m in masks):
-        shape = len(first.table.columns)
-        lacking = np.concatenate(
-            [np.zeros((shape, len(p)), np.bool_) if m is None else m for p, m in zip(parts, masks, strict=True)], axis=1
-        )
-    n = sum(len(p) for p in parts)
-    return RowBlock(
-        table=first.table,
-        op=np.concatenate([p.op for p in parts]),
-        before=None,
-        after=pa.concat_arrays([p.after for p in parts]),
-        order=np.arange(n, dtype=np.int64),
-        transaction=None,
-        ts_us=np.concatenate([p.ts_us for p in parts]),
-        source={name: pa.concat_arrays([_plain(p.source[name]) for p in parts]) for name in first.source},
-        unavailable_after=lacking,
-    )
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

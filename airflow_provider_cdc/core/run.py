@@ -94,6 +94,8 @@ class Run:
             f"{lease.epoch}-{uuid.uuid4().hex[:12]}", parts.told,
         )  # fmt: skip
         self.offset: Offset = self.batcher.offset
+        if self.offset.incremental.paused:
+            self.metrics.chunks.pause()
         self.history = SchemaHistory.replay(self.metrics.history.recover(list(parts.store.schema_history(parts.name))))
         named = self.config.signal_data_collection
         self.signals: TableId | None = None if named is None else self.source.signal_table(named)

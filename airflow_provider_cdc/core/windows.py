@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.chunks import ChunkRows, Key
+from airflow_provider_cdc.core.chunks import ChunkRows, Key, key_to_json
 from airflow_provider_cdc.core.events import CREATE, DELETE, READ, UPDATE, RowBlock
 from airflow_provider_cdc.core.notifications import ScanStatus
 from airflow_provider_cdc.core.position import Position
@@ -128,6 +128,18 @@ class Window:
     waiting: list[Touched] = field(default_factory=list)
     alive: list[Mask] = field(default_factory=list)
     told: list[dict[str, Mask]] = field(default_factory=list)
+
+    @property
+    def first(self) -> Key | None:
+        """Key of the first row, for people to see; ``None`` when there is no row, or none of its columns orders the rows."""
+        block = self.chunk.rows[0] if self.chunk is not None and self.chunk.rows else None
+        if block is None or block.after is None or not set(self.order) <= set(block.table.names):
+            return None
+        columns = [block.after.field(block.table.names.index(name))[:1] for name in self.order]
+        # as text, since moments of Python have no nanoseconds
+        exact = [c.cast(pa.string()) if pa.types.is_timestamp(c.type) else c for c in columns]
+        values = key_to_json([c.to_pylist()[0] for c in exact])
+        return [v if isinstance(v, int | float | str) else str(v) for v in values]
 
     def touch(self, touched: Touched, key: Sequence[str]) -> None:
         """Events of the table.

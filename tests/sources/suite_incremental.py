@@ -156,6 +156,8 @@ class IncrementalSuite:
     ) -> None:
         connector = streaming(three, tmp_path, **form)
         at_read(2, lambda: send(connector, "pause-snapshot", id_="pause"))
+        for n in range(3, 20):
+            at_read(n, lambda: time.sleep(0.1))  # until it is taken
         number = ask(connector, three, "a", "b", "c")
         connector.capture()
         assert fate(connector, number)[0] == "running"
@@ -172,6 +174,8 @@ class IncrementalSuite:
         connector = streaming(three, tmp_path, **form)
         later: list[int] = []
         at_read(2, lambda: later.append(ask(connector, three, "a", "b")))
+        for n in range(3, 8):
+            at_read(n, lambda: time.sleep(0.05))
         first = ask(connector, three, "a")
         with Writer(three, "a"):
             connector.capture()

@@ -131,6 +131,20 @@ def test_a_prefix_has_letters_digits_dots_hyphens_and_underscores(prefix: str) -
         MySqlConfig.parse({**BASE, "topic.prefix": prefix})
 
 
+# snapshots
+
+
+@pytest.mark.parametrize(("order", "tables"), [("ascending", "sml"), ("descending", "lms"), ("disabled", "lms")])
+def test_tables_are_read_in_the_order_of_their_sizes_where_that_is_asked_for(
+    db: Any, made: Callable[..., Connector], order: str, tables: str
+) -> None:
+    for name, rows in (("l", 900), ("m", 90), ("s", 9)):
+        db.sql(f"CREATE TABLE {name} (id INT PRIMARY KEY)")
+        db.sql(f"INSERT INTO {name} VALUES " + ", ".join(f"({i})" for i in range(rows)), f"ANALYZE TABLE {name}")
+    found = captured(made(snapshot_tables_order_by_row_count=order, snapshot_max_threads=1))
+    assert "".join(dict.fromkeys(r["topic"][-1] for r in found if r["topic"] != "test")) == tables
+
+
 # what has no effect here, or would have one that nobody wants
 
 

@@ -94,7 +94,6 @@ def test_read_watermarks_hold_under_load(db: Any) -> None:
         events = logged(source, start, _tables(source, db))
     counts = _counts(events)
     assert len(events) > 500
-    moved = 0
     for chunk in chunks:
         low, high = chunk.low, chunk.high
         assert isinstance(low, MySqlPosition)
@@ -111,8 +110,6 @@ def test_read_watermarks_hold_under_load(db: Any) -> None:
         for row in rows_of(chunk):
             mine = counts[row["id"]]
             assert bisect_left(mine, lower) <= row["v"] <= bisect_left(mine, upper)
-            moved += row["v"] > bisect_left(mine, lower)
-    assert bool(moved) != mariadb or not mariadb
 
 
 def test_written_watermarks_hold_under_load(db: Any) -> None:

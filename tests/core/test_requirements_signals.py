@@ -1,0 +1,414 @@
+"""Requirements on signals, incremental snapshots and what is told of them that hold for every source, on the memory source."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.changelog.debezium import Renderer
+from airflow_provider_cdc.core.signals import ACTIONS
+from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.sources.memory.source import MemorySource
+from tests.support.asked import fate, scans, send, snapshot, told
+from tests.support.connectors import Connector, memory_connector
+from tests.support.packages import installed
+from tests.support.rendered import of_table, records
+from tests.support.shop import equal
+
+COLUMNS = {"id": "int64!", "n": "int64", "note": "string"}
+SIGNALS = {"signal_data_collection": "shop.signals"}
+
+
+@pytest.fixture
+def db(request: pytest.FixtureRequest) -> MemoryDatabase:
+    """Three tables of 30 rows, one with a dot in its name, and a signal table with names of its own."""
+    db = MemoryDatabase(request.node.nodeid)
+    for table in ("shop.a", "shop.b", "shop.My.Table"):
+        db.create_table(table, COLUMNS, key=("id",))
+        insert(db, table, *range(30))
+    db.create_table("shop.signals", {"the id": "string!", "kind": "string", "text": "string"}, key=("the id",))
+    return db
+
+
+def insert(db: MemoryDatabase, table: str, *ids: int) -> None:
+    with db.transaction() as t:
+        for i in ids:
+            t.insert(table, {"id": i, "n": i, "note": "x"})
+
+
+def ask(db: MemoryDatabase, id_: str, type_: str, data: str | None = None) -> None:
+    """Insert a row into the signal table."""
+    with db.transaction() as t:
+        t.insert("shop.signals", {"the id": id_, "kind": type_, "text": data})
+
+
+def streaming(db: MemoryDatabase, folder: Path, **properties: Any) -> Connector:
+    """A connector that has begun to stream, and has read no row."""
+    options = {"snapshot_mode": "no_data", "incremental_snapshot_chunk_size": 10, "signal_poll_interval_ms": 50}
+    connector = memory_connector(db, folder, **options | properties)
+    connector.replay.partial = True
+    connector.capture()
+    return connector
+
+
+def rows_read(connector: Connector) -> dict[str, int]:
+    """Topic → rows that snapshots have read, without the prefix."""
+    found: dict[str, int] = {}
+    for manifest in connector.changelog.manifests("test"):
+        for file in manifest.files:
+            if count := file.counts.get("r"):
+                name = file.topic.removeprefix("test.shop.")
+                found[name] = found.get(name, 0) + count
+    return found
+
+
+@pytest.fixture
+def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any, Any, int]]:
+    """Table, key behind which, key up to which, and limit of each chunk that is read."""
+    found: list[tuple[str, Any, Any, int]] = []
+    read = MemoryChunks.read
+
+    def watched(self: MemoryChunks, rows: Any, limit: int) -> Any:
+        found.append((str(rows.table.id), rows.after, rows.upto, limit))
+        return read(self, rows, limit)
+
+    monkeypatch.setattr(MemoryChunks, "read", watched)
+    return found
+
+
+# what is read, and what comes of it
+
+
+@pytest.mark.parametrize("form", [{}, SIGNALS])
+def test_rows_of_chunks_are_reads_of_an_incremental_snapshot_in_the_topic_of_their_table(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, str]
+) -> None:
+    connector = streaming(db, tmp_path, provide_transaction_metadata=True, **form)
+    insert(db, "shop.a", 100)
+    snapshot(connector, "shop.a")
+    connector.capture()
+    values = [r["value"] for r in of_table(records(connector), "a")]
+    (created,) = [v for v in values if v["op"] == "c"]
+    assert (created["source"]["snapshot"], created["transaction"]["total_order"]) == ("false", 1)
+    reads = [v for v in values if v["op"] == "r"]
+    assert {v["after"]["id"] for v in reads} >= set(range(30))
+    for value in reads:
+        assert (value["before"], value["source"]["snapshot"], value["transaction"]) == (None, "incremental", None)
+        assert value["after"] == {"id": value["after"]["id"], "n": value["after"]["id"], "note": "x"}
+        assert isinstance(value["ts_ms"], int)
+
+
+def test_a_blocking_snapshot_reads_as_the_initial_one_does_and_takes_the_place_of_what_was_there(
+    db: MemoryDatabase, tmp_path: Path
+) -> None:
+    connector = memory_connector(db, tmp_path, table_include_list="shop.a", signal_poll_interval_ms=50)
+    connector.capture()
+    snapshot(connector, "shop.a", type="BLOCKING")
+    connector.capture()
+    said = [(r["value"]["op"], r["value"]["source"]["snapshot"]) for r in of_table(records(connector), "a")]
+    assert said == [("r", "true")] * 30 + [("t", "false")] + [("r", "true")] * 30
+    assert {r["topic"] for r in records(connector)} == {"test", "test.shop.a"}
+
+
+def test_chunks_go_through_the_keys_table_by_table_from_the_first_to_the_last_of_the_beginning(
+    db: MemoryDatabase, tmp_path: Path, asked_for: list[Any]
+) -> None:
+    connector = streaming(db, tmp_path)
+    snapshot(connector, "shop.b", "shop.a")
+    connector.capture()
+    assert asked_for == [
+        (table, after, [29], 10) for table in ("shop.b", "shop.a") for after in (None, [9], [19])
+    ]  # fmt: skip
+
+
+def test_a_chunk_has_1024_rows_unless_it_is_said_otherwise(
+    db: MemoryDatabase, tmp_path: Path, asked_for: list[Any]
+) -> None:
+    connector = memory_connector(db, tmp_path, signal_poll_interval_ms=50)
+    connector.capture()
+    snapshot(connector, "shop.a")
+    connector.capture()
+    assert [limit for *_, limit in asked_for] == [1024]
+
+
+@pytest.mark.parametrize(
+    ("name", "tables"),
+    [
+        (r"shop\..*", {"a", "ab", "b", "My.Table"}),
+        ("shop.[ab]", {"a", "b"}),
+        ('shop."My.Table"', {"My.Table"}),
+        ('"shop"."My.Table"', {"My.Table"}),
+        ("shop.a", {"a"}),
+        ("SHOP.A", set()),
+        ("hop.a", set()),
+        ("shop.my.table", set()),
+    ],
+)
+def test_tables_are_named_whole_by_patterns_or_in_quotes_and_as_they_are_written(
+    db: MemoryDatabase, tmp_path: Path, name: str, tables: set[str]
+) -> None:
+    db.create_table("shop.ab", COLUMNS, key=("id",))
+    insert(db, "shop.ab", *range(30))
+    connector = streaming(db, tmp_path, **SIGNALS)
+    number = snapshot(connector, name)
+    connector.capture()
+    assert rows_read(connector) == dict.fromkeys(tables, 30)
+    assert fate(connector, number)[0] == ("done" if tables else "refused")
+
+
+def test_a_condition_is_for_the_table_that_it_names_whole(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = streaming(db, tmp_path)
+    for wrong in ("a", "SHOP.A", "shop.b"):
+        conditions = [{"data-collection": wrong, "filter": "n < 5"}]
+        number = snapshot(connector, "shop.a", additional_conditions=conditions)
+        connector.capture()
+        assert fate(connector, number)[0] == "refused"
+        assert "is not among the tables asked for" in fate(connector, number)[1]
+    conditions = [{"data-collection": "shop.a", "filter": "n > 3 and n < 9"}]
+    snapshot(connector, "shop.a", "shop.b", additional_conditions=conditions)
+    connector.capture()
+    assert rows_read(connector) == {"a": 5, "b": 30}
+
+
+# the signal table
+
+
+def test_the_columns_of_the_signal_table_count_by_their_order_and_ids_mean_nothing(
+    db: MemoryDatabase, tmp_path: Path
+) -> None:
+    """The table is not in the include list, is no topic, and nothing says that ``source`` is on: it is by default."""
+    connector = streaming(db, tmp_path, table_include_list="shop.a", **SIGNALS)
+    ask(db, "whatever 1", "execute-snapshot", '{"data-collections": ["shop.a"]}')
+    connector.capture()
+    ask(db, "whatever 2", "log", '{"message": "at {}"}')
+    with db.transaction() as t:
+        t.update("shop.signals", {"the id": "whatever 2"}, {"text": "{}"})
+        t.delete("shop.signals", {"the id": "whatever 2"})
+    connector.capture()
+    found = [(s["id"], s["type"], s["channel"], s["state"]) for s in connector.store.signals_of("test")]
+    assert sorted(found) == [
+        ("whatever 1", "execute-snapshot", "source", "done"),
+        ("whatever 2", "log", "source", "done"),
+    ], "insertions are signals, watermarks and other changes are not"
+    equal(connector, db, "shop.a")
+    assert {r["topic"] for r in records(connector)} == {"test", "test.shop.a"}
+    own = {row["the id"] for row in db.rows("shop.signals") if row["kind"].startswith("snapshot-window-")}
+    assert len(own) == 6, "two for each chunk"
+    assert not [id_ for id_ in own if "whatever" in id_]
+
+
+def test_watermarks_come_back_though_the_channel_source_is_off(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = streaming(db, tmp_path, signal_enabled_channels="airflow", **SIGNALS)
+    ask(db, "not heard", "execute-snapshot", '{"data-collections": ["shop.b"]}')
+    number = snapshot(connector, "shop.a")
+    connector.capture()
+    assert fate(connector, number) == ("done", "")
+    assert rows_read(connector) == {"a": 30}
+    assert {row["kind"] for row in db.rows("shop.signals")} > {"snapshot-window-open", "snapshot-window-close"}
+
+
+@pytest.mark.parametrize("id_", ["", "same", "ü" * 500])
+def test_an_id_may_be_anything(db: MemoryDatabase, tmp_path: Path, id_: str) -> None:
+    connector = streaming(db, tmp_path)
+    numbers = [send(connector, "log", {"message": "m"}, id_=id_) for _ in range(2)]
+    connector.capture()
+    assert [fate(connector, number) for number in numbers] == [("done", "m")] * 2
+
+
+def test_signals_are_in_the_log_of_the_run_by_their_ids(
+    db: MemoryDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    connector = streaming(db, tmp_path)
+    number = send(connector, "log", {"message": "Signal message at offset {}"}, id_="ad-hoc-7")
+    with caplog.at_level(logging.INFO):
+        connector.capture()
+    assert f"Signal ad-hoc-7 (number {number}) from airflow: log." in caplog.text
+    assert "Signal message at offset entry 7" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("type_", "data", "said"),
+    [
+        ("unheard-of", "{}", "'unheard-of' is not a type of signal"),
+        ("execute-snapshot", '{"data-collections": ["shop.a"]}, "type": "incremental"', "its data is not JSON"),
+        ("log", "{}", "message"),
+        ("schema-changes", '{"changes": [{}]}', "database"),
+        ("schema-changes", '{"database": "shop", "changes": []}', "changes"),
+    ],
+)
+def test_a_row_that_cannot_be_carried_out_is_logged_and_capture_goes_on(
+    db: MemoryDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture, type_: str, data: str, said: str
+) -> None:
+    connector = streaming(db, tmp_path, table_include_list="shop.a", **SIGNALS)
+    ask(db, "wrong", type_, data)
+    insert(db, "shop.a", 100, 101)
+    assert connector.capture().events == 2
+    assert "Signal wrong is refused" in caplog.text
+    assert said in caplog.text
+    assert fate(connector, 1)[0] == "refused"
+
+
+# stopping, pausing
+
+
+def test_a_stop_without_its_type_stops_nothing(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = streaming(db, tmp_path)
+    asked = snapshot(connector, "shop.a")
+    stop = send(connector, "stop-snapshot", {"data-collections": ["shop.a"]})
+    connector.capture()
+    assert (fate(connector, asked), fate(connector, stop)[0]) == (("done", ""), "refused")
+    equal(connector, db, "shop.a")
+
+
+def test_tables_are_stopped_by_patterns_and_the_others_go_on(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = streaming(db, tmp_path, **SIGNALS)
+    snapshot(connector, "shop.a", "shop.b", 'shop."My.Table"')
+    send(connector, "stop-snapshot", {"type": "Incremental", "data-collections": ["shop.[xb]", 'shop."My.Table"']})
+    connector.capture()
+    assert rows_read(connector) == {"a": 30}
+
+
+@pytest.mark.parametrize(
+    ("type_", "data", "said"),
+    [
+        ("stop-snapshot", {"type": "incremental"}, "no incremental snapshot is running"),
+        (
+            "stop-snapshot",
+            {"type": "incremental", "data-collections": ["shop.a"]},
+            "no incremental snapshot is running",
+        ),
+        ("pause-snapshot", None, "no incremental snapshot is running"),
+        ("resume-snapshot", None, "no incremental snapshot is paused"),
+    ],
+)
+def test_where_nothing_is_read_there_is_nothing_to_stop(
+    db: MemoryDatabase, tmp_path: Path, type_: str, data: Any, said: str
+) -> None:
+    connector = streaming(db, tmp_path)
+    number = send(connector, type_, data)
+    insert(db, "shop.a", 100)
+    assert connector.capture().events == 1
+    assert fate(connector, number) == ("done", said)
+
+
+# types of one's own
+
+_OWN = """
+from airflow_provider_cdc.core.signals import Refused
+
+def count(context, data):
+    context.log(f"counting for {context.connector}")
+    return f"{data['n'] + 1} at {context.position}"
+
+def fail(context, data):
+    raise KeyError("n")
+"""
+
+
+def test_a_type_of_ones_own_is_carried_out_and_its_errors_are_answers(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    installed(tmp_path, monkeypatch, {ACTIONS: {"count": "{module}:count", "fail": "{module}:fail"}}, _OWN)
+    connector = streaming(db, tmp_path / "c")
+    numbers = [send(connector, "count", {"n": 1}), send(connector, "fail", {})]
+    insert(db, "shop.a", 100)
+    with caplog.at_level(logging.INFO):
+        assert connector.capture().events == 1
+    assert fate(connector, numbers[0]) == ("done", "2 at entry 7")
+    assert fate(connector, numbers[1]) == ("failed", "'n'")
+    assert "counting for test" in caplog.text
+
+
+# what is told
+
+
+def _told(connector: Connector, kind: str) -> list[tuple[str, dict[str, str]]]:
+    found = connector.store.notifications("test", after=0, limit=1000)
+    return [(n["type"], n["additional_data"]) for n in found if n["aggregate_type"] == kind]
+
+
+def test_an_initial_snapshot_is_told_from_its_start_to_its_end(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = memory_connector(db, tmp_path / "read", table_include_list="shop.[ab]", snapshot_max_threads=1)
+    connector.capture()
+    found = [(type_, data) for type_, data in _told(connector, "Initial Snapshot") if type_ != "IN_PROGRESS"]
+    name = {"connector_name": "test"}
+    scan = {"total_rows_scanned": "30", "status": "SUCCEEDED"}
+    both = {"data_collections": "shop.a, shop.b"}
+    assert found == [
+        ("STARTED", name | both),
+        ("TABLE_SCAN_COMPLETED", name | {"scanned_collection": "shop.a"} | scan),
+        ("TABLE_SCAN_COMPLETED", name | {"scanned_collection": "shop.b"} | scan),
+        ("COMPLETED", name | both),
+    ]
+    none = memory_connector(db, tmp_path / "not", snapshot_mode="never")
+    none.capture()
+    assert _told(none, "Initial Snapshot") == [("SKIPPED", name)]
+
+
+def test_an_incremental_snapshot_is_told_under_the_id_of_its_signal(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = streaming(db, tmp_path, batch_max_rows=1)
+    snapshot(connector, "shop.a", "shop.b", id_="ad-hoc-1", additional_conditions=[{"data-collection": "shop.b", "filter": "n < 0"}])  # fmt: skip
+    send(connector, "pause-snapshot", id_="ad-hoc-2")
+    send(connector, "resume-snapshot", id_="ad-hoc-3")
+    connector.capture()
+    name = {"connector_name": "test"}
+    both = {"data_collections": "shop.a, shop.b"}
+    progress = name | both | {"current_collection_in_progress": "shop.a", "maximum_key": "[29]"}
+    assert _told(connector, "Incremental Snapshot") == [
+        ("STARTED", name | both),
+        ("PAUSED", name),
+        ("RESUMED", name),
+        ("IN_PROGRESS", progress | {"last_processed_key": "[9]", "total_rows_scanned": "10"}),
+        ("IN_PROGRESS", progress | {"last_processed_key": "[19]", "total_rows_scanned": "20"}),
+        ("TABLE_SCAN_COMPLETED", name | {"scanned_collection": "shop.a", "total_rows_scanned": "30", "status": "SUCCEEDED"}),
+        ("TABLE_SCAN_COMPLETED", name | {"scanned_collection": "shop.b", "total_rows_scanned": "0", "status": "EMPTY"}),
+        ("COMPLETED", name),
+    ]  # fmt: skip
+    ids = {n["id"] for n in connector.store.notifications("test", after=0, limit=1000) if n["type"] != "SKIPPED"}
+    assert {i for i in ids if not i.count("-") > 2} == {"ad-hoc-1"}
+
+
+def test_a_table_that_is_not_read_says_why_by_its_status(db: MemoryDatabase, tmp_path: Path) -> None:
+    db.create_table("shop.keyless", COLUMNS)
+    db.create_table("shop.gone", COLUMNS, key=("id",))
+    connector = streaming(db, tmp_path)
+    number = snapshot(connector, "shop.keyless", "shop.gone", "shop.a", "shop.b", additional_conditions=[
+        {"data-collection": "shop.b", "filter": "n <> <>"},
+    ])  # fmt: skip
+    other = snapshot(connector, "shop.My.Table", surrogate_key="note")
+    db.drop_table("shop.gone")
+    connector.capture()
+    assert scans(connector) == {
+        "shop.keyless": "NO_PRIMARY_KEY", "shop.gone": "UNKNOWN_SCHEMA", "shop.a": "SUCCEEDED", "shop.b": "SQL_EXCEPTION",
+        "shop.My.Table": "SKIPPED",
+    }  # fmt: skip
+    assert fate(connector, number)[0] == fate(connector, other)[0] == "failed"
+    messages = {d["scanned_collection"]: d.get("message", "") for t, d in told(connector) if "scanned_collection" in d}
+    assert "shop.keyless has no key" in messages["shop.keyless"]
+    assert messages["shop.a"] == ""
+
+
+def test_nothing_is_sent_anywhere_by_default_and_all_is_kept(
+    db: MemoryDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        for name, channels in (("none", {}), ("log", {"notification_enabled_channels": "log"})):
+            caplog.clear()
+            connector = memory_connector(db, tmp_path / name, **channels)
+            connector.capture()
+            assert ("Initial Snapshot: COMPLETED" in caplog.text) == bool(channels)
+            assert _told(connector, "Initial Snapshot")[-1][0] == "COMPLETED"
+            topics = {r.topic for r in Renderer(connector.changelog, "test").records()}
+            assert all(topic == "test" or topic.startswith("test.shop.") for topic in topics)
+
+
+def test_a_source_that_takes_no_structures_refuses_them(db: MemoryDatabase, tmp_path: Path) -> None:
+    assert MemorySource.POSITION_SIGNAL == "set-memory-position"
+    connector = streaming(db, tmp_path)
+    number = send(connector, "schema-changes", {"database": "shop", "changes": [{"type": "DROP", "id": "shop.a"}]})
+    connector.capture()
+    assert fate(connector, number)[0] == "refused"
