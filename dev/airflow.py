@@ -120,6 +120,7 @@ class Services:
             "AIRFLOW__API_AUTH__JWT_SECRET": os.urandom(64).hex(),
         }
         self._token: str | None = None
+        self._more: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
         with self.log.open("wb") as log:
@@ -160,6 +161,36 @@ class Services:
         assert status < 300, f"{method} {path}: {status} {text}"
         return json.loads(text)
 
+    def kill(self, component: str) -> None:
+        """Kill one of the services, with its own processes, as a machine that dies does."""
+        found = [pid for pid, command in self._processes() if command[-2:] == ["airflow", component]]
+        assert found, f"no {component} is running"
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
+
+    def start(self, component: str) -> None:
+        """Start one of the services beside the others; it ends with them."""
+        with self.log.open("ab") as log:
+            self._more.append(
+                subprocess.Popen(
+                    ["airflow", component], env=self._environment, cwd=self.airflow.folder, stdout=log,
+                    stderr=subprocess.STDOUT, start_new_session=True,
+                )
+            )  # fmt: skip
+
+    def _processes(self) -> list[tuple[int, list[str]]]:
+        """Processes of the services, with the last parts of their command lines."""
+        found, groups = [], {process.pid for process in (self._process, *self._more)}
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit():
+                try:
+                    if os.getpgid(int(folder.name)) in groups:
+                        words = (folder / "cmdline").read_bytes().decode().split("\0")
+                        found.append((int(folder.name), [word.rpartition("/")[2] for word in words if word]))
+                except (OSError, ProcessLookupError):
+                    continue
+        return found
+
     def until(self, condition: Any, seconds: float, what: str) -> Any:
         """Wait for a condition; returns what it returned."""
         deadline = time.monotonic() + seconds
@@ -178,32 +209,47 @@ class Services:
         needed = ("scheduler", "triggerer", "dag_processor", "metadatabase")
         return all(parts.get(part, {}).get("status") == "healthy" for part in needed)
 
+    @property
+    def url(self) -> str:
+        """Where the UI is."""
+        return f"http://localhost:{self.port}"
+
+    @property
+    def password(self) -> str:
+        """Of the user ``admin``."""
+        passwords = json.loads((self.airflow.home / "simple_auth_manager_passwords.json.generated").read_text())
+        return str(passwords["admin"])
+
     def _login(self) -> str:
         if self._token is None:
-            passwords = json.loads((self.airflow.home / "simple_auth_manager_passwords.json.generated").read_text())
-            body = {"username": "admin", "password": passwords["admin"]}
+            body = {"username": "admin", "password": self.password}
             status, text = self.request("POST", "/auth/token", body, login=False)
             assert status == 201, text
             self._token = str(json.loads(text)["access_token"])
         return self._token
 
     def _stop(self) -> None:
-        """The whole group, by and by more firmly: a lone signal leaves services behind."""
-        for number, seconds in ((signal.SIGINT, 5), (signal.SIGTERM, 3), (signal.SIGKILL, 10)):
-            try:
-                os.killpg(self._process.pid, number)
-            except ProcessLookupError:
-                break
-            deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline and _group_lives(self._process.pid):
-                self._process.poll()
-                time.sleep(0.1)
-        self._process.wait(10)
+        for process in (*self._more, self._process):
+            _stop_group(process)
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
         return None
+
+
+def _stop_group(process: subprocess.Popen[bytes]) -> None:
+    """The whole group, by and by more firmly: a lone signal leaves services behind."""
+    for number, seconds in ((signal.SIGINT, 5), (signal.SIGTERM, 3), (signal.SIGKILL, 10)):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and _group_lives(process.pid):
+            process.poll()
+            time.sleep(0.1)
+    process.wait(10)
 
 
 def _group_lives(group: int) -> bool:
@@ -226,5 +272,6 @@ def _free_ports(count: int) -> list[int]:
 
 
 def example(name: str, folder: Path) -> None:
-    """Put one of the example DAGs into a DAG folder."""
-    shutil.copy(DAGS / f"{name}.py", folder)
+    """Put one of the example DAGs into a DAG folder, and the connectors that it takes from beside it."""
+    for file in (name, "inventory"):
+        shutil.copy(DAGS / f"{file}.py", folder)

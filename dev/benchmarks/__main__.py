@@ -1,4 +1,4 @@
-"""``dev/bench capture | snapshot | apply | oracle``."""
+"""``dev/bench capture | snapshot | incremental | apply | oracle``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dev import paths
-from dev.benchmarks import apply, debezium, figures, machine, oracle
+from dev.benchmarks import apply, debezium, figures, incremental, machine, oracle
 from dev.benchmarks.figures import Bar
 from dev.benchmarks.ours import Ours
 from dev.benchmarks.runs import measured, measured_runs
@@ -39,7 +39,13 @@ def main() -> int:
             document, bars = oracle.run(options, folder)
         else:
             with _server(options.server) as server:
-                bench = {"capture": _capture, "snapshot": _snapshot, "apply": apply.run}[options.what]
+                benches = {
+                    "capture": _capture,
+                    "snapshot": _snapshot,
+                    "apply": apply.run,
+                    "incremental": incremental.run,
+                }
+                bench = benches[options.what]
                 document, bars = bench(options, server, folder)
     except Problem as problem:
         print(f"\n{problem}", file=sys.stderr)
@@ -138,7 +144,7 @@ def _scratch() -> Path:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dev/bench", description=__doc__)
-    parser.add_argument("what", choices=["capture", "snapshot", "apply", "oracle"])
+    parser.add_argument("what", choices=["capture", "snapshot", "incremental", "apply", "oracle"])
     parser.add_argument("--rows", type=int, help="row events or rows (1,000,000)", default=1_000_000)
     parser.add_argument("--server", choices=["mariadb", "mysql"], default="mariadb")
     parser.add_argument("--repeat", type=int, default=3, help="runs of ours, of which the median counts (3)")

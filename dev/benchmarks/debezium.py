@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dev import paths
+from dev.benchmarks.streaming import Streaming
 from dev.bootstrap.report import Problem, Step
 from dev.servers.mysql_family import MySqlFamily
 
@@ -47,9 +48,12 @@ def ensure(step: Step) -> None:
 
 
 class Debezium:
-    """One connector of Debezium's, with its offsets and schema history in ``folder``."""
+    """One connector of Debezium's, with its offsets and schema history in ``folder``.
 
-    def __init__(self, server: MySqlFamily, kind: str, table: str, folder: Path) -> None:
+    :param properties: of the connector, besides the tables and where the server is
+    """
+
+    def __init__(self, server: MySqlFamily, kind: str, table: str, folder: Path, **properties: Any) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._properties = {
@@ -73,18 +77,14 @@ class Debezium:
             self._properties |= {"database.ssl.mode": "disabled", "driver.allowPublicKeyRetrieval": "true"}
         for name in ("converter", "key.converter", "value.converter"):
             self._properties[f"{name}.schemas.enable"] = "false"
+        self._properties |= properties
 
     def run(self, events: int, progress: Callable[[str], None], *, idle_s: float = IDLE_SECONDS) -> dict[str, Any]:
         """Run until it has delivered so many row events, or with 0 until nothing comes any more.
 
         :raises Problem: it failed
         """
-        config = self._folder / "connector.properties"
-        config.write_text("".join(f"{k}={v}\n" for k, v in self._properties.items()))
-        command = [
-            "java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{BUILT}/classes:{BUILT}/lib/*",
-            "bench.DebeziumRun", str(config), str(events), str(idle_s),
-        ]  # fmt: skip
+        command = self._command("bench.DebeziumRun", str(events), str(idle_s))
         figures: dict[str, Any] = {}
         with (
             (self._folder / "debezium.log").open("w") as log,
@@ -101,3 +101,20 @@ class Debezium:
             tail = "".join((self._folder / "debezium.log").read_text().splitlines(keepends=True)[-15:])
             raise Problem(f"Debezium ended with {process.returncode}, {figures.get('events', 0)} events:\n{tail}")
         return figures
+
+    def stream(self, table: str, probe: str) -> Streaming:
+        """Capture until it is ended, measuring as it goes.
+
+        :param table: topic of the table that is read in chunks
+        :param probe: topic of the table of timestamps
+        """
+        command = self._command("bench.DebeziumStream", table, probe)
+        return Streaming("Debezium", command, self._folder, self._folder / "debezium.log", dict(os.environ))
+
+    def _command(self, program: str, *arguments: str) -> list[str]:
+        config = self._folder / "connector.properties"
+        config.write_text("".join(f"{k}={v}\n" for k, v in self._properties.items()))
+        return [
+            "java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{BUILT}/classes:{BUILT}/lib/*",
+            program, str(config), *arguments,
+        ]  # fmt: skip

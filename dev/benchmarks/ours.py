@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dev import paths
+from dev.benchmarks.streaming import Streaming
 from dev.bootstrap.report import Problem
 from dev.servers import Server
 from dev.servers.mysql_family import MySqlFamily
@@ -35,9 +36,9 @@ class Ours:
         }
 
     @classmethod
-    def mysql(cls, server: MySqlFamily, kind: str, table: str, folder: Path) -> Ours:
+    def mysql(cls, server: MySqlFamily, kind: str, table: str, folder: Path, **more: Any) -> Ours:
         """A connector of MySQL or MariaDB."""
-        properties = {"database.include.list": table.split(".")[0], "database.server.id": 5402}
+        properties = {"database.include.list": table.split(".")[0], "database.server.id": 5402} | more
         return cls(server, kind, table, folder, **properties)
 
     @property
@@ -59,18 +60,7 @@ class Ours:
         :param stages: with stopwatches, which cost a little
         :raises Problem: it failed
         """
-        self.changelog.mkdir(parents=True, exist_ok=True)
-        given = {
-            "source": self._kind,
-            "changelog": str(self.changelog),
-            "state": f"sqlite:///{self.folder}/state.db",
-            "properties": self._properties,
-            "secrets": self._secrets,
-            "stages": stages,
-        }
-        file = self.folder / "run.json"
-        file.write_text(json.dumps(given))
-        command = [sys.executable, "-m", "dev.benchmarks.run_capture", str(file)]
+        command = self._command("dev.benchmarks.run_capture", stages=stages)
         figures: dict[str, Any] = {}
         with (
             (self.folder / "run.log").open("w") as log,
@@ -87,6 +77,29 @@ class Ours:
             tail = "".join((self.folder / "run.log").read_text().splitlines(keepends=True)[-15:])
             raise Problem(f"The capture ended with {process.returncode}:\n{tail}")
         return figures
+
+    def stream(self, table: str, probe: str) -> Streaming:
+        """Capture until it is ended, measuring as it goes.
+
+        :param table: topic of the table that is read in chunks
+        :param probe: topic of the table of timestamps
+        """
+        command = self._command("dev.benchmarks.run_stream", table=table, probe=probe)
+        return Streaming("The capture", command, paths.ROOT, self.folder / "run.log", _environment())
+
+    def _command(self, module: str, **more: Any) -> list[str]:
+        """A program of ours that is told of this connector in a file."""
+        self.changelog.mkdir(parents=True, exist_ok=True)
+        given = {
+            "source": self._kind,
+            "changelog": str(self.changelog),
+            "state": f"sqlite:///{self.folder}/state.db",
+            "properties": self._properties,
+            "secrets": self._secrets,
+        }
+        file = self.folder / "run.json"
+        file.write_text(json.dumps(given | more))
+        return [sys.executable, "-m", module, str(file)]
 
 
 def _environment() -> dict[str, str]:

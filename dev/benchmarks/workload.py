@@ -40,7 +40,7 @@ class Work:
     def fill(self, table: str, rows: int, *, first: int = 1) -> None:
         """Insert rows, a thousand in each transaction."""
         for low, high in _ranges(first, first + rows):
-            values = ",".join(_row(i) for i in range(low, high))
+            values = ",".join(row(i) for i in range(low, high))
             self._cursor.execute(f"INSERT INTO {table} VALUES {values}")
             self._connection.commit()
             self._progress(f"{high - first:,} of {rows:,} rows inserted")
@@ -75,7 +75,7 @@ def _ranges(first: int, end: int) -> Iterator[tuple[int, int]]:
         yield low, min(low + TRANSACTION_ROWS, end)
 
 
-def _row(i: int) -> str:
+def row(i: int) -> str:
     """One row as SQL; its values depend on the id alone."""
     h = (i * 2654435761) & 0xFFFFFFFF
     k = h % len(_LETTERS)

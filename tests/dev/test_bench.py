@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -11,8 +12,11 @@ from typing import Any
 import pytest
 
 from dev import paths
+from dev.benchmarks import incremental
 from dev.benchmarks.figures import Bar, compared, summed_up, verdicts
 from dev.benchmarks.stages import Stages
+from dev.benchmarks.streaming import Streaming
+from dev.bootstrap.report import Problem
 
 ROWS = 3000
 
@@ -40,6 +44,21 @@ def test_ours_is_measured_with_the_shares_of_its_stages(tmp_path: Path, what: st
 
 
 @pytest.mark.slow
+@pytest.mark.mysql  # starts a MariaDB of its own
+def test_an_incremental_snapshot_is_measured_beside_a_stream_and_its_lag(tmp_path: Path) -> None:
+    document = _bench(tmp_path, "incremental", "--skip-debezium")
+    assert set(document) == {"ours", "variants", "server", "rows", "batch_max_ms", "load"}
+    assert set(document["variants"]) == set(incremental.OURS) - {"ours"}
+    for one in (document["ours"], *document["variants"].values()):
+        assert ROWS * 0.5 < one["reads"] <= ROWS
+        assert all(
+            one[name] > 0 for name in ("rows_per_s", "rows_per_cpu_s", "seconds", "peak_rss_mb", "changes_per_s")
+        )
+        assert 0 < one["lag_before_ms"]["p50"] <= one["lag_before_ms"]["p95"] <= one["lag_before_ms"]["max"]
+        assert one["durable_before_ms"]["p50"] > one["lag_before_ms"]["p50"]
+
+
+@pytest.mark.slow
 def test_capture_of_logminer_rows_is_measured_beside_the_driver_and_the_parser_alone(tmp_path: Path) -> None:
     document = _bench(tmp_path, "oracle")
     ours = document["ours"]
@@ -54,6 +73,53 @@ def test_the_document_has_both_sides_and_their_ratio() -> None:
     document = compared(ours, summed_up([{**run, "seconds": 10.0, "cpu_s": 20.0}], "events"), "events")
     assert (ours["events_per_s"], ours["peak_rss_mb"]) == (1000, 200.0)
     assert document["ratio"] == {"events_per_s": 10.0, "events_per_cpu_s": 10.0}
+
+
+def test_the_table_of_an_incremental_snapshot_has_a_line_for_each_side_and_one_for_the_ratio() -> None:
+    lag = {"p50": 1.0, "p95": 20.0, "max": 1300.4}
+    one = {
+        "rows_per_s": 50_000, "rows_per_cpu_s": 60_000, "seconds": 20.0, "cpu_s": 16.7, "peak_rss_mb": 310.0,
+        "changes_per_s": 998, "cpu_share_before": 0.27, "load": 2.0, "lag_before_ms": lag, "lag_ms": lag,
+        "durable_before_ms": lag, "durable_ms": None,
+    }  # fmt: skip
+    lines = incremental.table({"ours": one, "debezium": {**one, "rows_per_s": 5000}}, {"rows_per_s": 10.0}).splitlines()
+    assert [line.split("  ")[0] for line in lines] == [
+        "",
+        "ours",
+        "debezium",
+        "ratio",
+        "",
+        "lag in ms, p50/p95/max",
+        "ours",
+        "debezium",
+    ]
+    assert lines[1].split()[1] == "50,000"
+    assert lines[3].split() == ["ratio", "10.0"]
+    assert lines[6].endswith("1 / 20 / 1,300                       –")
+
+
+def test_the_lag_is_summed_up_by_when_rows_were_written() -> None:
+    before, during = [[at, at + 2000, at + 9000] for at in (100, 200)], [[300, 5300, None], [400, 11_400, 12_400]]
+    lags = incremental._lags([*before, *during, [900, 999_900, None]], began=100, asked=300, ended=900)
+    assert lags["lag_before_ms"] == {"p50": 2.0, "p95": 2.0, "max": 2.0}
+    assert lags["durable_before_ms"]["p50"] == 9.0
+    assert (lags["lag_ms"]["p50"], lags["lag_ms"]["max"]) == (8.0, 11.0)
+    assert lags["durable_ms"] == {"p50": 12.0, "p95": 12.0, "max": 12.0}
+
+
+@pytest.mark.parametrize(("reads", "fine"), [(1_000_000, True), (990_000, True), (900_000, False), (1_000_001, False)])
+def test_rows_that_are_missing_make_the_figures_void(reads: int, fine: bool) -> None:
+    one = {"reads": reads, "changes_per_s": 1000, "seconds": 20.0}
+    with contextlib.nullcontext() if fine else pytest.raises(Problem, match="the figures mean nothing"):
+        incremental._verify("ours", one, 1_000_000)
+
+
+def test_a_streaming_process_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
+    program = "import sys; print('streaming', flush=True); print('the cause', file=sys.stderr); sys.exit(3)"
+    with Streaming("It", [sys.executable, "-c", program], tmp_path, tmp_path / "log", {}) as process:
+        process.wait("streaming", 30)
+        with pytest.raises(Problem, match="It ended:\nthe cause"):
+            process.wait("completed", 30)
 
 
 def test_a_bar_that_was_not_measured_is_not_met() -> None:
