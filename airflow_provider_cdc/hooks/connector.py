@@ -16,11 +16,18 @@ from airflow.sdk import BaseHook
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.runtime import ChangesProbe, ConnectorDefinition, open_capture, refuse_secrets
+from airflow_provider_cdc.runtime import (
+    ChangesProbe,
+    ConnectorDefinition,
+    open_capture,
+    open_lifecycle,
+    refuse_secrets,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.log import ChangeLog
     from airflow_provider_cdc.core.connector import Capture
+    from airflow_provider_cdc.core.lifecycle import Lifecycle
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,19 @@ class ConnectorAccess:
         """Asks whether there is anything to capture; close it after use."""
         state = CdcStateHook(self.state_conn_id).address()
         return ChangesProbe(self.definition, state.url, state_schema=state.schema, secrets=self.properties())
+
+    @contextlib.contextmanager
+    def lifecycle(self) -> Iterator[Lifecycle]:
+        """The connector for those who steer it."""
+        state = CdcStateHook(self.state_conn_id).address()
+        with open_lifecycle(
+            self.definition,
+            state.url,
+            state_schema=state.schema,
+            secrets=self.properties(),
+            storage_secrets=storage_options(self.storage_conn_id),
+        ) as lifecycle:
+            yield lifecycle
 
     def current(self) -> ConnectorAccess:
         """The same, with what the connection says now in place of what a recorded definition holds of it."""

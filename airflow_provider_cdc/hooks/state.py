@@ -6,6 +6,8 @@ the tables. ``airflow cdc setup`` makes it from the URL of Airflow's metadata DB
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow.sdk import BaseHook, Connection
@@ -80,16 +82,26 @@ class CdcStateHook(BaseHook):
         url, schema = self.address()
         return StateStore(url, schema=schema, **options)
 
+    @contextlib.contextmanager
+    def opened(self, **options: Any) -> Iterator[StateStore]:
+        """The store, with tables that are known to be there; closed at the end.
+
+        :raises StateError: there is no such connection, or the tables are missing
+        """
+        store = self.get_conn(**options)
+        try:
+            store.verify()
+            yield store
+        finally:
+            store.close()
+
     def test_connection(self) -> tuple[bool, str]:
         """Whether the state tables are there."""
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
-            store = self.get_conn(patience_s=0)
-            try:
-                store.verify()
-            finally:
-                store.close()
+            with self.opened(patience_s=0):
+                pass
         except CdcError as e:
             return False, str(e)
         except SQLAlchemyError as e:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_cdc.core.errors import CdcError, TerminalError
+from airflow_provider_cdc.core.errors import CdcError, ConnectorHalted, TerminalError
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.runtime import ConnectorDefinition, refuse_secrets
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class ConnectorFields:
@@ -41,8 +44,48 @@ class ConnectorFields:
         return ConnectorAccess(definition, self.conn_id, self.state_conn_id, self.storage_conn_id or None)
 
 
-def failure(error: CdcError) -> Exception:
-    """What a task raises for an error of ours: Airflow retries what may pass, and does not retry what a person must mend."""
-    from airflow.sdk.exceptions import AirflowException, AirflowFailException
+class StateFields:
+    """The fields of those who ask the state tables about a connector, or tell it something, and need no more."""
 
+    STATE_FIELDS: ClassVar[tuple[str, ...]] = ("connector", "state_conn_id")
+    """Template fields."""
+
+    def _take_name(self, connector: str | ConnectorDefinition, state_conn_id: str) -> None:
+        self.connector = connector.name if isinstance(connector, ConnectorDefinition) else connector
+        self.state_conn_id = state_conn_id
+
+
+def failure(error: CdcError) -> Exception:
+    """What a task raises for an error of ours: Airflow retries what may pass, does not retry what a person must mend, and skips
+    what a person does not want now."""
+    from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+    if isinstance(error, ConnectorHalted):
+        return AirflowSkipException(str(error))
     return (AirflowFailException if isinstance(error, TerminalError) else AirflowException)(str(error))
+
+
+def sender(context: Context) -> str:
+    """Who asks for something by a task, for people who wonder: the user that started the run, where there is one, and the run.
+
+    >>> sender(context)
+    'admin, by cdc_ad_hoc_snapshot manual__2025-01-02T03:04:05+00:00'
+    """
+    ti = context["ti"]
+    run = f"{ti.dag_id} {ti.run_id}"
+    user = getattr(context.get("dag_run"), "triggering_user_name", None)
+    return (f"{user}, by {run}" if user else run)[:250]
+
+
+def origin(context: Context, number: int = 0) -> str:
+    """A name for what a task instance does, equal for all tries of it and another one after it was cleared.
+
+    A try that was killed between sending something and saying so is followed by one that finds it sent.
+
+    :param number: tells several things apart that one task does
+    """
+    ti = context["ti"]
+    retries = getattr(getattr(ti, "task", None), "retries", 0) or 0
+    cleared = max(getattr(ti, "max_tries", 0) - retries, 0)
+    place = [ti.dag_id, ti.run_id, ti.task_id, getattr(ti, "map_index", -1), cleared, number]
+    return "airflow:" + "/".join(map(str, place))

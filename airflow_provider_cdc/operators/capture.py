@@ -29,7 +29,8 @@ class CaptureOperator(ConnectorFields, BaseOperator):
     """Captures the changes of one connector into its change log, up to the end of the source's log as it is now.
 
     The first run reads whole tables first. A run that is ended (SIGTERM) commits what it has at the next boundary between
-    two transactions; one that is killed loses nothing either, the next run goes on where the offset stands.
+    two transactions; one that is killed loses nothing either, the next run goes on where the offset stands. While somebody has
+    paused or stopped the connector the task is skipped, and says by whom and why.
 
         >>> CaptureOperator(task_id="capture", definition=shop, conn_id="shop_mariadb")
 

@@ -19,6 +19,9 @@ from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.plugins import pages
 from airflow_provider_cdc.state.store import StateStore
 
+_NEWEST = 20
+"""Signals and notifications that a page shows."""
+
 app = FastAPI(
     title="Change data capture",
     dependencies=[Depends(requires_access_asset("GET"))],
@@ -48,8 +51,9 @@ def connector(request: Request, connector: str, limit: int = 50) -> str:
     with _store() as store:
         row = _found(store, connector)
         batches = store.batches(connector, limit=max(1, min(limit, 1000)))
+        signals, notifications = store.signals_of(connector, _NEWEST), store.notifications(connector, limit=_NEWEST)
     reports, trouble = _applied(row)
-    return pages.connector(_base(request), row, batches, reports, trouble)
+    return pages.connector(_base(request), row, batches, reports, trouble, signals=signals, notifications=notifications)
 
 
 @app.get("/connectors/{connector}/batches/{batch}", response_class=HTMLResponse)

@@ -43,7 +43,7 @@ def _arguments() -> argparse.Namespace:
         description="Prepare this working copy: Python packages, Java, Spark jars, a MariaDB server. Can be repeated.",
         epilog="Environment: CDC_DEV_HOME (instead of .dev), CDC_MAVEN_REPO (a mirror of Maven Central), "
         "UV_DEFAULT_INDEX or PIP_INDEX_URL (a Python package index), CDC_DEV_SYSTEM_SERVERS=0 (private database "
-        "servers only), and the usual variables of proxies and certificates.",
+        "servers only), CDC_DEV_CHROMIUM (a Chromium for the tests of pages), and the usual variables of proxies and certificates.",
     )
     servers = ",".join(databases.SERVERS)
     parser.add_argument(

@@ -6,12 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-DAGS = sorted((Path(__file__).resolve().parents[2] / "dags").glob("*.py"))
+FOLDER = Path(__file__).resolve().parents[2] / "dags"
+DAGS = sorted(path for path in FOLDER.glob("*.py") if path.stem != "inventory")  # that one holds the connectors
+CAPTURES = [path for path in DAGS if path.stem.endswith("_to_delta")]
+FORMS = [path for path in DAGS if path.stem.startswith("cdc_")]
 HEAVY = (
     "pyspark", "pyarrow", "numpy", "numba", "pandas", "pymysql", "pymysqlreplication", "oracledb", "pymongo", "orjson",
     "zstandard", "s3fs", "alembic", "airflow_provider_cdc.state", "airflow_provider_cdc.changelog",
@@ -20,7 +24,8 @@ HEAVY = (
 )  # fmt: skip
 PARSE = """
 import json, sys, time
-import airflow.sdk, airflow.providers.apache.spark.operators.spark_submit
+import airflow.sdk, airflow.providers.apache.spark.operators.spark_submit, airflow.providers.standard.decorators.python
+sys.path.append(sys.argv[1].rpartition("/")[0])
 own = set(sys.modules)
 began = time.process_time()
 namespace = {"__name__": "example", "__file__": sys.argv[1]}
@@ -33,19 +38,25 @@ print(json.dumps({
     "schedule": str(dag.schedule), "max_active_runs": dag.max_active_runs, "catchup": dag.catchup,
     "start_date": str(dag.start_date), "dag_id": dag.dag_id,
     "retries": {t.task_id: t.retries for t in dag.tasks},
+    "params": {name: dag.params.get_param(name).serialize() for name in dag.params},
 }))
 """
 
 
-@pytest.fixture(scope="module", params=DAGS, ids=lambda path: path.stem)
-def parsed(request: pytest.FixtureRequest) -> dict[str, Any]:
-    path: Path = request.param
+@cache
+def parse(path: Path) -> dict[str, Any]:
+    """A DAG file as the DAG processor sees it."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW_CONN", "AIRFLOW_VAR"))}
     result = subprocess.run(
         [sys.executable, "-c", PARSE, str(path)], capture_output=True, text=True, env=environment, cwd=path.parents[1]
     )
     assert result.returncode == 0, result.stderr
     return dict(json.loads(result.stdout.splitlines()[-1])) | {"file": path.stem}
+
+
+@pytest.fixture(params=DAGS, ids=lambda path: path.stem)
+def parsed(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return parse(request.param)
 
 
 def test_parsing_it_loads_nothing_heavy(parsed: dict[str, Any]) -> None:
@@ -61,8 +72,38 @@ def test_it_is_called_as_its_file(parsed: dict[str, Any]) -> None:
     assert parsed["dag_id"] == parsed["file"]
 
 
-def test_it_waits_then_captures_then_applies_one_run_at_a_time(parsed: dict[str, Any]) -> None:
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+def test_it_waits_then_captures_then_applies_one_run_at_a_time(path: Path) -> None:
+    parsed = parse(path)
     assert parsed["tasks"] == {"wait": ["capture"], "capture": ["apply"], "apply": []}
     assert (parsed["max_active_runs"], parsed["catchup"], parsed["schedule"]) == (1, False, "@continuous")
     assert parsed["start_date"] != "None"
     assert set(parsed["retries"].values()) == {3}
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
+def test_a_form_offers_the_connectors_and_is_started_by_people_only(path: Path) -> None:
+    parsed = parse(path)
+    assert parsed["schedule"] == "None"
+    connector = parsed["params"]["connector"]
+    assert connector["schema"]["enum"] == ["inventory", "inventory_oracle"]
+    assert connector["value"] == "inventory"
+    assert "section" not in connector["schema"]  # shown at once
+    assert all(param["schema"].get("title") for param in parsed["params"].values())
+
+
+def test_the_ad_hoc_form_offers_the_tables_that_the_include_lists_name() -> None:
+    parsed = parse(FOLDER / "cdc_ad_hoc_snapshot.py")
+    tables = parsed["params"]["tables"]["schema"]
+    assert tables["examples"] == [
+        "INVENTORY.CUSTOMERS", "INVENTORY.ORDERS", "INVENTORY.PRODUCTS",
+        "inventory.customers", "inventory.orders", "inventory.products",
+    ]  # fmt: skip
+    assert tables["values_display"]["inventory.orders"] == "inventory.orders (inventory)"
+    assert parsed["tasks"] == {"check": ["send"], "send": ["wait"], "wait": []}
+
+
+def test_a_dag_can_start_with_the_changes_of_a_table() -> None:
+    parsed = parse(FOLDER / "on_inventory_orders.py")
+    assert "cdc://inventory/inventory.inventory.orders/captured" in parsed["schedule"]
+    assert "CdcChangeTrigger" in parsed["schedule"]

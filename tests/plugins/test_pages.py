@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.seams import Wanted
+from airflow_provider_cdc.core.signals import Fate, SentSignal
 from airflow_provider_cdc.hooks import overview
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.plugins import pages
@@ -84,6 +86,64 @@ def test_a_connector_shows_its_batches_and_how_far_targets_are(shop: Shop) -> No
     for word in ("1 batch behind", "shop.t: column <x>", "entry 2", "memory.database"):
         assert word in seen.text
     assert {"/cdc/connectors/shop/batches/1", "/cdc/connectors/shop/batches/2"} <= set(seen.links)
+
+
+def page(shop: Shop) -> str:
+    """The connector's page as the API server makes it."""
+    signals, told = shop.store.signals_of("shop", 20), shop.store.notifications("shop", limit=20)
+    return pages.connector("/cdc", row(shop), shop.store.batches("shop"), [], None, signals=signals, notifications=told)
+
+
+def test_a_connector_shows_who_has_paused_it_and_why(shop: Shop) -> None:
+    capture(shop)
+    assert "unassigned" in Text(page(shop)).text
+    shop.store.set_control("shop", Wanted.PAUSED, "ann <b>", "upgrade & more")
+    seen = Text(page(shop)).text
+    assert "paused by ann <b>" in seen
+    assert "upgrade & more" in seen
+    assert "paused" in Text(pages.connectors("/cdc", shop.store.connectors())).text
+
+
+def test_a_connector_shows_the_error_of_its_last_run(shop: Shop) -> None:
+    capture(shop)
+    shop.store.ended("shop", "the log is <gone>")
+    seen = Text(page(shop)).text
+    assert "failed" in seen
+    assert "the log is <gone>" in seen
+    with shop.store.lease("shop", "the next run", wait_s=0):
+        seen = Text(page(shop)).text
+        assert "running" in seen
+        assert "the next run" in seen
+        assert "<gone>" not in seen
+
+
+def test_a_connector_shows_signals_with_their_fates_and_progress(shop: Shop) -> None:
+    capture(shop)
+    number = shop.store.send("shop", SentSignal("a", "execute-snapshot", '{"x": "<i>"}', by="ann"))
+    assert "received" in Text(page(shop)).text
+    progress = {"left": 1, "table": "inventory.orders", "rows": 5000, "after": [250], "upto": [1000]}
+    shop.store.fate("shop", number, Fate.RUNNING, progress=progress)
+    html = page(shop)
+    assert "<progress max=1 value=0.250>" in html
+    assert 'http-equiv="refresh"' in html  # the page follows what moves
+    for word in (
+        "execute-snapshot",
+        '{"x": "<i>"}',
+        "running",
+        "1 table left, now inventory.orders, 5,000 rows",
+        "ann",
+    ):
+        assert word in Text(html).text
+    shop.store.fate("shop", number, Fate.FAILED, "stopped by <b>ann</b>")
+    html = page(shop)
+    assert "stopped by <b>ann</b>" in Text(html).text
+    assert "refresh" not in html
+
+
+def test_a_connector_shows_its_newest_notifications(shop: Shop) -> None:
+    capture(shop)
+    seen = Text(page(shop))
+    assert "Initial Snapshot COMPLETED data_collections: inventory.orders" in seen.text
 
 
 def test_a_change_log_that_cannot_be_read_does_not_hide_the_state(shop: Shop) -> None:

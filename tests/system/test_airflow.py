@@ -12,6 +12,8 @@ import pytest
 
 from airflow_provider_cdc.sources import SOURCES
 from airflow_provider_cdc.state.models import VERSION_TABLE, Base
+from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.triggers.applied import AppliedTrigger
 from dev.airflow import Airflow, Services
 from tests.system.conftest import PASSWORD
 
@@ -39,9 +41,9 @@ def test_the_provider_is_there_from_its_wheel(airflow: Airflow) -> None:
 
 def test_db_migrate_has_made_our_tables_with_a_version_of_their_own(airflow: Airflow) -> None:
     assert {VERSION_TABLE, *Base.metadata.tables} <= airflow.tables()
-    assert airflow.sql(f"SELECT version_num FROM {VERSION_TABLE}") == [("0001",)]
+    assert airflow.sql(f"SELECT version_num FROM {VERSION_TABLE}") == [("0002",)]
     airflow.run("db", "migrate")  # again: nothing to do, nothing lost
-    assert airflow.sql(f"SELECT version_num FROM {VERSION_TABLE}") == [("0001",)]
+    assert airflow.sql(f"SELECT version_num FROM {VERSION_TABLE}") == [("0002",)]
 
 
 def test_setup_makes_the_connection_once_and_does_not_show_or_replace_it(airflow: Airflow) -> None:
@@ -115,6 +117,17 @@ def test_the_commands_know_the_connector_after_its_run(ran: Airflow) -> None:
     assert record["key"] == {"id": 1}
     assert record["value"]["after"] == {"id": 1, "name": "hammer", "weight": 1.5}
     assert "Ready for capture." in ran.run("cdc", "check", "inventory").stdout
+
+
+def test_what_the_spark_job_tells_is_what_waiting_for_a_target_looks_at(ran: Airflow) -> None:
+    store = StateStore(f"sqlite:///{ran.home}/airflow.db")
+    try:
+        last = store.batches("inventory", limit=1)[0]
+        for point in ({"batch": last["batch"]}, {"seq": last["last_seq"]}, {}):
+            event = AppliedTrigger("inventory", **point).ask(store).event
+            assert event == {"batch": last["batch"], "applied": last["batch"], "target": "delta"}
+    finally:
+        store.close()
 
 
 # the services

@@ -1,15 +1,4 @@
-"""Wait → capture → apply, from one connector definition.
-
-from airflow_provider_cdc.dag import ConnectorDefinition, cdc_dag
-
-shop = ConnectorDefinition(
-    name="shop",
-    source="mariadb",
-    changelog="s3://lake/changelog",
-    properties={"database.server.id": 4711, "table.include.list": "shop\\\\..*"},
-)
-dag = cdc_dag(shop, conn_id="shop_mariadb", location="s3a://lake/{database}/{table}")
-"""
+"""Wait → capture → apply, from one connector definition."""
 
 from __future__ import annotations
 
@@ -24,8 +13,6 @@ from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.sensors.changes_available import ChangesAvailableSensor
-
-__all__ = ["ConnectorDefinition", "cdc_dag", "cdc_task_group"]
 
 
 def cdc_task_group(

@@ -1,0 +1,32 @@
+"""DAGs from connector definitions.
+
+from airflow_provider_cdc.dag import ConnectorDefinition, ad_hoc_snapshot_dag, cdc_dag
+
+shop = ConnectorDefinition(
+    name="shop",
+    source="mariadb",
+    changelog="s3://lake/changelog",
+    properties={"database.server.id": 4711, "table.include.list": "shop\\\\.(orders|lines)"},
+)
+dag = cdc_dag(shop, conn_id="shop_mariadb", location="s3a://lake/{database}/{table}")
+again = ad_hoc_snapshot_dag([shop])
+"""
+
+from __future__ import annotations
+
+from airflow_provider_cdc.dag.assets import table_asset, watched
+from airflow_provider_cdc.dag.control import lifecycle_dag
+from airflow_provider_cdc.dag.on_demand import ad_hoc_snapshot_dag, signal_dag
+from airflow_provider_cdc.dag.pipeline import cdc_dag, cdc_task_group
+from airflow_provider_cdc.runtime import ConnectorDefinition
+
+__all__ = [
+    "ConnectorDefinition",
+    "ad_hoc_snapshot_dag",
+    "cdc_dag",
+    "cdc_task_group",
+    "lifecycle_dag",
+    "signal_dag",
+    "table_asset",
+    "watched",
+]

@@ -1,0 +1,69 @@
+"""Assets that stand for what is captured of tables, for DAGs that start when a table changes.
+
+They are others than those of :class:`~airflow_provider_cdc.operators.apply_changes.ApplyChangesOperator`, which stand for tables of a
+target: a change is captured first and applied after that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from airflow.sdk import Asset, AssetWatcher
+
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
+
+
+def topic(connector: ConnectorDefinition, table: str) -> str:
+    """The topic of a table.
+
+    >>> topic(ConnectorDefinition("shop", "mariadb", "/lake", {"topic.prefix": "eu"}), "inventory.orders")
+    'eu.inventory.orders'
+    """
+    prefix = str(connector.properties.get("topic.prefix", connector.name))
+    delimiter = str(connector.properties.get("topic.delimiter", "."))
+    return delimiter.join((prefix, *table.split(".", 1)))
+
+
+def table_asset(connector: ConnectorDefinition, table: str | None = None) -> Asset:
+    """What is captured of a table; of all tables without one. Nobody watches it by that: see :func:`watched`.
+
+    >>> table_asset(ConnectorDefinition("shop", "mariadb", "/lake"), "inventory.orders").uri
+    'cdc://shop/shop.inventory.orders/captured'
+    """
+    return Asset(_uri(connector, table))
+
+
+def watched(
+    connector: ConnectorDefinition,
+    table: str | None = None,
+    *,
+    poll_interval: float = 5.0,
+    state_conn_id: str = DEFAULT_CONN_ID,
+) -> Asset:
+    """The same asset, with a watcher: an event for it comes with each batch that holds events of the table.
+
+        >>> with DAG("on_orders", schedule=[watched(shop, "inventory.orders")]): ...
+
+    The event's ``extra["payload"]`` is what :class:`~airflow_provider_cdc.triggers.changes.CdcChangeTrigger` fires. All that is
+    watched of one connector shares one poll of the state tables, of one row if nothing is new.
+
+    :param table: as ``database.table``; without one, all tables
+    :param poll_interval: seconds between two looks, the same for all tables of a connector that are to share them
+    """
+    uri = _uri(connector, table)
+    trigger = CdcChangeTrigger(
+        connector.name,
+        [] if table is None else [topic(connector, table)],
+        asset=uri,
+        state_conn_id=state_conn_id,
+        poll_interval=poll_interval,
+    )
+    return Asset(uri, watchers=[AssetWatcher(name="captured", trigger=trigger)])
+
+
+def _uri(connector: ConnectorDefinition, table: str | None) -> str:
+    parts: list[Any] = [connector.name, *([] if table is None else [topic(connector, table)]), "captured"]
+    return "cdc://" + "/".join(quote(str(part), safe="$") for part in parts)

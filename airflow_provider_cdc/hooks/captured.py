@@ -1,0 +1,75 @@
+"""Which tables a connector captures, by what it has recorded: without asking the source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.signals import unquoted
+from airflow_provider_cdc.hooks.overview import access_of
+from airflow_provider_cdc.runtime import parse_config
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.state.store import StateStore
+
+_SHOWN = 30
+"""Names of tables in a message."""
+
+
+def captured_tables(store: StateStore, row: dict[str, Any]) -> dict[str, str]:
+    """Tables that are captured and have a structure: name as ``database.table`` → name with the level above it, where there is one.
+
+    :param row: of ``StateStore.connectors``
+    """
+    from airflow_provider_cdc.core.filters import Filters
+    from airflow_provider_cdc.core.schema_history import SchemaHistory
+
+    tables = SchemaHistory.replay(store.schema_history(row["connector"])).tables
+    access = access_of(row)
+    if access is None:
+        return {str(t): t.full_name for t in tables}
+    access = access.current()
+    config = parse_config(access.definition, access.properties())
+    filters, hidden = Filters(config), str(getattr(config, "signal_data_collection", None) or "")
+    return {str(t): t.full_name for t in tables if filters.table(t) and hidden not in (str(t), t.full_name)}
+
+
+def chosen(patterns: Sequence[str], captured: Mapping[str, str]) -> list[str]:
+    """The captured tables that names or regular expressions stand for, as signals do: they match whole names.
+
+    :param captured: of :func:`captured_tables`
+    :raises ConfigError: one of them stands for none, or is no regular expression; the error names it
+    """
+    found, wrong = dict[str, None](), []
+    for pattern in patterns:
+        try:
+            compiled = re.compile(unquoted(pattern))
+        except re.error as e:
+            wrong.append(f"{pattern!r} is not a regular expression: {e}")
+            continue
+        names = [name for name, full in captured.items() if compiled.fullmatch(name) or compiled.fullmatch(full)]
+        if not names:
+            near = get_close_matches(pattern.replace("\\", ""), captured, n=1, cutoff=0.6)
+            wrong.append(f"no captured table is {pattern!r}" + (f"; did you mean {near[0]}?" if near else ""))
+        found |= dict.fromkeys(names)
+    if wrong:
+        raise ConfigError(
+            "\n".join(wrong),
+            where=f"captured are {listed(list(captured))}",
+            safe="Nothing was sent.",
+            remedy="name captured tables as <database>.<table>, or regular expressions that match whole names",
+        )
+    return list(found)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a message.
+
+    >>> listed(["a", "b"])
+    'a, b'
+    """
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return (", ".join(names[:_SHOWN]) or "none") + more

@@ -1,0 +1,36 @@
+"""Links from task instances to the plugin's pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urljoin
+
+from airflow.sdk import BaseOperatorLink
+from airflow.sdk.configuration import conf
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+    from airflow.sdk.types import TaskInstanceKey
+
+PREFIX = "cdc"
+"""Where the plugin's pages are, below Airflow's base URL."""
+
+
+def page(*parts: str | int) -> str:
+    """Address of a page of the plugin.
+
+    >>> page("connectors", "shop", "batches", 7)
+    '/cdc/connectors/shop/batches/7'
+    """
+    base = conf.get("api", "base_url", fallback="/") or "/"
+    path = "/".join([PREFIX, *(quote(str(part), safe="") for part in parts)])
+    return urljoin(base if base.endswith("/") else f"{base}/", path)
+
+
+class ConnectorLink(BaseOperatorLink):
+    """The page of the connector that the task instance asked about, or told something."""
+
+    name = "CDC connector"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        return page("connectors", getattr(operator, "connector", ""))

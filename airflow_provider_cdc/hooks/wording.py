@@ -1,0 +1,102 @@
+"""How a connector and what was asked of it stand, in the words of logs and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow_provider_cdc.core.seams import Wanted
+from airflow_provider_cdc.core.signals import Fate
+
+
+def halted(row: Mapping[str, Any]) -> str:
+    """Who has paused or stopped a connector, and why; empty where nobody has.
+
+    :param row: of ``StateStore.connectors``
+
+    >>> halted({"wanted": "paused", "asked_by": "ann", "reason": "migration", "since": None})
+    'paused by ann: migration'
+    """
+    if (row.get("wanted") or Wanted.RUNNING) == Wanted.RUNNING:
+        return ""
+    by = f" by {row['asked_by']}" if row.get("asked_by") else ""
+    since = f" at {row['since']:%Y-%m-%d %H:%M:%S} UTC" if row.get("since") else ""
+    reason = f": {row['reason']}" if row.get("reason") else ""
+    return f"{row['wanted']}{by}{since}{reason}"
+
+
+def standstill(rows: Sequence[Mapping[str, Any]], connector: str) -> str:
+    """Why nothing moves with a connector now; empty when a run of it is alive.
+
+    :param rows: of ``StateStore.connectors(connector)``
+    """
+    if not rows:
+        return f"no capture of {connector} has run yet"
+    if text := halted(rows[0]):
+        return f"the connector is {text}"
+    if rows[0].get("owner") is None:
+        return "no run of its capture is alive; the next one goes on with it"
+    return ""
+
+
+def progress_text(progress: Mapping[str, Any] | None) -> str:
+    """How a signal's snapshot comes on.
+
+    :param progress: of ``StateStore.signals_of``
+
+    >>> progress_text({"left": 2, "table": "shop.orders", "rows": 120000, "rows_per_s": 81000.4})
+    '2 tables left, now shop.orders, 120,000 rows, 81,000 rows/s'
+    """
+    progress = progress or {}
+    parts = []
+    if (left := progress.get("left")) is not None:
+        of = f" of {progress['tables']}" if progress.get("tables") else ""
+        parts.append(f"{left}{of} table{'' if left == 1 and not of else 's'} left")
+    if progress.get("table"):
+        parts.append(f"now {progress['table']}")
+    if (rows := progress.get("rows")) is not None:
+        about = f" of about {progress['of_about']:,}" if progress.get("of_about") else ""
+        parts.append(f"{rows:,}{about} row{'' if rows == 1 and not about else 's'}")
+    if (rate := progress.get("rows_per_s")) is not None:
+        parts.append(f"{float(rate):,.0f} rows/s")
+    return ", ".join(parts)
+
+
+def fraction(signal: Mapping[str, Any]) -> float | None:
+    """How much of a signal's snapshot is done, between 0 and 1; ``None`` where that cannot be said.
+
+    A table counts by its rows, or by how far its key has come where keys are numbers; tables count alike.
+
+    :param signal: of ``StateStore.signals_of``
+    """
+    progress: Mapping[str, Any] = signal.get("progress") or {}
+    if signal["state"] == Fate.DONE:
+        return 1.0
+    left = progress.get("left")
+    if left is None:
+        return None
+    tables = float(max(progress.get("tables") or left, left, 1))
+    done: float = (tables - left + (_of_table(progress) if left else 0.0)) / tables
+    return min(max(done, 0.0), 1.0)
+
+
+def _of_table(progress: Mapping[str, Any]) -> float:
+    """How much of the table that is being read is done."""
+    if total := progress.get("of_about"):
+        return min(float(progress.get("rows", 0)) / float(total), 1.0)
+    after, upto = progress.get("after") or [None], progress.get("upto") or [None]
+    if isinstance(after[0], int) and isinstance(upto[0], int) and 0 <= after[0] <= upto[0] and upto[0]:
+        return float(after[0] / upto[0])
+    return 0.0
+
+
+def verdict(connector: str, event: Mapping[str, Any]) -> str | None:
+    """What to tell of a signal that was not carried out; ``None`` of one that was.
+
+    :param event: of ``SignalFateTrigger``
+    """
+    fate = Fate(event["fate"])
+    if fate is Fate.DONE:
+        return None
+    name = f"Signal {event['number']} ({event['type']}) of {connector}"
+    return f"{name} {'was refused' if fate is Fate.REFUSED else 'failed'}: {event['message'] or 'no reason was given'}"

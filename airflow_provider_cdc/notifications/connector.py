@@ -1,0 +1,93 @@
+"""Callbacks that tell how a connector stands when a DAG run or a task ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseNotifier
+
+from airflow_provider_cdc.hooks import overview
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
+from airflow_provider_cdc.hooks.wording import halted
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_cdc.runtime import ConnectorDefinition
+    from airflow_provider_cdc.state.store import StateStore
+
+
+class CdcNotifier(BaseNotifier):
+    """Gives another notifier, or any callback, a text about a connector: its state and its newest notifications.
+
+        >>> mail = SmtpNotifier(to="ann@example.com", subject="{{ dag.dag_id }}", html_content="<pre>{{ cdc_text }}</pre>")
+        >>> cdc_dag(shop, ..., default_args={"on_failure_callback": CdcNotifier(shop, tell=mail)})
+
+    In the other's templates ``cdc_text`` is the text and ``cdc_notifications`` the notifications in their documented form. Without
+    another one, the text is written to the log.
+
+    :param connector: the connector, or its name (templated)
+    :param tell: what is called with the context
+    :param limit: how many notifications, those since the DAG run began
+    :param state_conn_id: Airflow connection to the state tables (templated)
+    """
+
+    template_fields: Sequence[str] = ("connector", "state_conn_id")
+
+    def __init__(
+        self,
+        connector: str | ConnectorDefinition,
+        *,
+        tell: Callable[[Any], Any] | None = None,
+        limit: int = 20,
+        state_conn_id: str = DEFAULT_CONN_ID,
+    ) -> None:
+        super().__init__()
+        self.connector: str = connector if isinstance(connector, str) else connector.name
+        self.tell, self.limit, self.state_conn_id = tell, limit, state_conn_id
+
+    def notify(self, context: Context) -> None:
+        began = getattr(context.get("dag_run"), "start_date", None)
+        with CdcStateHook(self.state_conn_id).opened(patience_s=10) as store:
+            found = _since(store.notifications(self.connector, limit=self.limit), began)
+            text = _text(store, self.connector, found)
+        if self.tell is None:
+            self.log.info("%s", text)
+            return
+        self.tell({**context, "cdc_text": text, "cdc_notifications": [_document(row) for row in found]})
+
+
+def _since(rows: list[dict[str, Any]], began: datetime | None) -> list[dict[str, Any]]:
+    return rows if began is None else [row for row in rows if row["created_at"] >= began]
+
+
+def _text(store: StateStore, connector: str, rows: Sequence[dict[str, Any]]) -> str:
+    found = store.connectors(connector)
+    if not found:
+        return f"Connector {connector} has not run yet."
+    (row,) = found
+    lines = [
+        f"Connector {connector} is at {overview.position_text((row['offset'] or {}).get('position'))}, batch {row['batch']}."
+    ]
+    if text := halted(row):
+        lines.append(f"It is {text}.")
+    elif row["last_error"] and row["last_error_at"] == row["run_ended_at"]:
+        lines.append(f"Its last run failed: {row['last_error']}")
+    for told in rows:
+        more = ", ".join(f"{k}={v}" for k, v in told["additional_data"].items() if k != "connector_name" and v)
+        lines.append(
+            f"{told['created_at']:%H:%M:%S} {told['aggregate_type']}: {told['type']}{f' ({more})' if more else ''}"
+        )
+    return "\n".join(lines)
+
+
+def _document(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "aggregate_type": row["aggregate_type"],
+        "type": row["type"],
+        "additional_data": dict(row["additional_data"]),
+        "timestamp": int(row["created_at"].timestamp() * 1000),
+    }

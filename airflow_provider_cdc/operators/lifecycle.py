@@ -1,0 +1,251 @@
+"""Tasks that steer a connector: pause, resume, stop, restart, look, move the offset, repair a gap, delete."""
+
+from __future__ import annotations
+
+import enum
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.hooks import overview
+from airflow_provider_cdc.hooks.links import ConnectorLink
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
+from airflow_provider_cdc.hooks.tasks import StateFields, failure, sender
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_cdc.core.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.offset_plan import OffsetPlan
+    from airflow_provider_cdc.runtime import ConnectorDefinition
+
+
+class Action(enum.StrEnum):
+    """What can be done with a connector."""
+
+    STATUS = "status"
+    PAUSE = "pause"
+    RESUME = "resume"
+    STOP = "stop"
+    RESTART = "restart"
+    OFFSET_SET = "offset-set"
+    OFFSET_RESTORE = "offset-restore"
+    OFFSET_RESET = "offset-reset"
+    REPAIR_GAP = "repair-gap"
+    DELETE = "delete"
+
+    @property
+    def dangerous(self) -> bool:
+        """Whether it has to be confirmed, and can be tried dry."""
+        return self in (
+            Action.OFFSET_SET, Action.OFFSET_RESTORE, Action.OFFSET_RESET, Action.REPAIR_GAP, Action.DELETE
+        )  # fmt: skip
+
+
+TITLES = {
+    Action.STATUS: "Show how it stands",
+    Action.PAUSE: "Pause it",
+    Action.RESUME: "Resume it",
+    Action.STOP: "Stop it",
+    Action.RESTART: "Restart the run that is alive",
+    Action.OFFSET_SET: "Go on from another position",
+    Action.OFFSET_RESTORE: "Go back to an earlier offset",
+    Action.OFFSET_RESET: "Forget the offset: read all tables again",
+    Action.REPAIR_GAP: "Repair a gap: the log no longer holds the position",
+    Action.DELETE: "Delete the connector",
+}
+"""What people choose from."""
+
+
+class ConnectorLifecycleOperator(StateFields, BaseOperator):
+    """Steers a connector.
+
+    ``pause`` and ``stop`` have the run that is alive end at the next boundary between two transactions and are over when it has;
+    new runs are skipped until ``resume``. ``offset-set``, ``offset-restore``, ``offset-reset``, ``repair-gap`` and ``delete`` change what cannot be
+    changed back by itself: they have to be confirmed with the connector's name, and with ``plan_only`` only tell what they would do.
+
+        >>> ConnectorLifecycleOperator(task_id="pause", connector="shop", action="pause", reason="upgrade of the database")
+
+    Returns how the connector stands afterwards, as ``airflow cdc status`` shows it; with ``plan_only`` what would be done.
+
+    :param connector: the connector, or its name (templated)
+    :param action: see :class:`Action` (templated)
+    :param reason: shown to people who wonder (templated)
+    :param confirm: the connector's name, of actions that have to be confirmed (templated)
+    :param plan_only: only tell what it would do (templated: ``"true"`` or ``"false"``)
+    :param position: of ``offset-set``, a place in the source's log, as ``airflow cdc offset`` shows it (templated)
+    :param version: of ``offset-restore``, an offset in the connector's history (templated)
+    :param repair: of ``repair-gap``: ``snapshot``, ``incremental`` or ``skip`` (templated)
+    :param with_changelog: of ``delete``: delete the change log too (templated: ``"true"`` or ``"false"``)
+    :param state_conn_id: Airflow connection to the state tables (templated)
+    :param wait_for_end: seconds to wait for the run that is alive to end, of ``pause`` and ``stop``; 0 = do not wait
+    """
+
+    template_fields: Sequence[str] = (
+        *StateFields.STATE_FIELDS, "action", "reason", "confirm", "plan_only", "position", "version", "repair",
+        "with_changelog",
+    )  # fmt: skip
+    template_fields_renderers = {"position": "json"}
+    operator_extra_links = (ConnectorLink(),)
+    ui_color = "#f7e3e3"
+
+    def __init__(
+        self,
+        *,
+        connector: str | ConnectorDefinition,
+        action: str,
+        reason: str = "",
+        confirm: str | None = None,
+        plan_only: bool | str = False,
+        position: Mapping[str, Any] | str | None = None,
+        version: int | str | None = None,
+        repair: str | None = None,
+        with_changelog: bool | str = False,
+        state_conn_id: str = DEFAULT_CONN_ID,
+        wait_for_end: float = 120.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._take_name(connector, state_conn_id)
+        self.action, self.reason, self.confirm = str(action), reason, confirm
+        self.plan_only, self.with_changelog = plan_only, with_changelog
+        self.position, self.version, self.repair = position, version, repair
+        self.wait_for_end = wait_for_end
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        try:
+            action = Action(self.action)
+        except ValueError:
+            valid = ", ".join(a.value for a in Action)
+            raise AirflowFailException(f"{self.action!r} is not an action. Valid values are: {valid}.") from None
+        try:
+            if action.dangerous:
+                return self._change(action, sender(context))
+            return self._steer(action, sender(context))
+        except CdcError as e:
+            raise failure(e) from e
+
+    # -- what can be taken back ---------------------------------------------------------------------------------------
+
+    def _steer(self, action: Action, by: str) -> dict[str, Any]:
+        from airflow_provider_cdc.core.lifecycle import Lifecycle
+
+        with CdcStateHook(self.state_conn_id).opened() as store:
+            overview.find(store, self.connector)
+            lifecycle = Lifecycle(self.connector, store)
+            if action is not Action.STATUS:
+                getattr(lifecycle, action.value)(by, self.reason)
+                self.log.info("Connector %s: %s, asked for by %s. %s", self.connector, action.value, by, self.reason)
+            if action in (Action.PAUSE, Action.STOP):
+                self._until_ended(lifecycle)
+            return self._told(lifecycle)
+
+    def _until_ended(self, lifecycle: Lifecycle) -> None:
+        deadline = time.monotonic() + self.wait_for_end
+        while self.wait_for_end and (owner := lifecycle.status().owner) is not None:
+            if time.monotonic() >= deadline:
+                raise AirflowException(
+                    f"The run {owner} of {self.connector} has not ended within {self.wait_for_end:g} s; it was asked to."
+                )
+            time.sleep(min(1.0, self.wait_for_end))
+
+    def _told(self, lifecycle: Lifecycle) -> dict[str, Any]:
+        status = lifecycle.status().document()
+        for name, value in status.items():
+            if value not in (None, "", [], {}):
+                self.log.info("  %s: %s", name, value)
+        return status
+
+    # -- what cannot --------------------------------------------------------------------------------------------------
+
+    def _change(self, action: Action, by: str) -> dict[str, Any]:
+        dry = _yes(self.plan_only, "plan_only")
+        with self._opened() as lifecycle:
+            if action is Action.DELETE:
+                return self._delete(lifecycle, dry)
+            if action is Action.REPAIR_GAP:
+                return self._repair(lifecycle, dry, by)
+            plan = self._plan(action, lifecycle)
+            self._show(plan)
+            if dry:
+                return {"plan_only": True, **plan.document()}
+            if self.reason:
+                by = f"{by}: {self.reason}"
+            lifecycle.apply_offset(plan, self.confirm, by)
+            self.log.info("The offset of %s was moved to %s.", self.connector, plan.target)
+            return self._told(lifecycle)
+
+    def _plan(self, action: Action, lifecycle: Lifecycle) -> OffsetPlan:
+        if action is Action.OFFSET_RESET:
+            return lifecycle.plan_offset(None)
+        if action is Action.OFFSET_RESTORE:
+            try:
+                return lifecycle.plan_restore(int(str(self.version)))
+            except ValueError:
+                raise AirflowFailException(f"{self.version!r} is not the version of an offset.") from None
+        try:
+            found = json.loads(self.position) if isinstance(self.position, str) else self.position
+        except ValueError:
+            found = None
+        if not isinstance(found, Mapping) or not found:
+            raise AirflowFailException(f"{self.position!r} is not a position: give a JSON object.")
+        assert lifecycle.source is not None
+        return lifecycle.plan_offset(lifecycle.source.position_of(found))
+
+    def _show(self, plan: OffsetPlan) -> None:
+        self.log.info("Connector %s from %s to %s: %s", self.connector, plan.now, plan.target, plan.effect.value)
+        for line in plan.told:
+            self.log.info("  %s", line)
+        for line in plan.problems:
+            self.log.warning("  %s", line)
+
+    def _repair(self, lifecycle: Lifecycle, dry: bool, by: str) -> dict[str, Any]:
+        from airflow_provider_cdc.core.gap import Repair
+
+        valid = [r.value for r in Repair]
+        if self.repair not in valid:
+            raise AirflowFailException(f"{self.repair!r} is not a repair. Valid values are: {', '.join(valid)}.")
+        if dry:
+            gap = lifecycle.gap()
+            self.log.info("%s", gap or f"There is no gap: the log holds the position of {self.connector}.")
+            return {"plan_only": True, "connector": self.connector, "gap": None if gap is None else gap.document()}
+        done = lifecycle.repair(Repair(self.repair), self.confirm, by)
+        self.log.info("%s Repaired by %s.", done.gap, done.how.value)
+        return {**self._told(lifecycle), "gap": done.gap.document(), "signal": done.signal}
+
+    def _delete(self, lifecycle: Lifecycle, dry: bool) -> dict[str, Any]:
+        status, too = self._told(lifecycle), _yes(self.with_changelog, "with_changelog")
+        what = f"The state of {self.connector}{' and its change log' if too else ''}"
+        if dry:
+            self.log.info("%s would be deleted; nothing was.", what)
+            return {"plan_only": True, **status}
+        lifecycle.delete(self.confirm, with_changelog=too)
+        self.log.info("%s: deleted. Targets were not touched.", what)
+        return {"connector": self.connector, "deleted": True}
+
+    @contextmanager
+    def _opened(self) -> Iterator[Lifecycle]:
+        """The connector with its source, as its last run reached it."""
+        with CdcStateHook(self.state_conn_id).opened() as store:
+            access = overview.access_of(overview.find(store, self.connector), self.state_conn_id)
+        if access is None:
+            raise AirflowFailException(
+                f"It is not recorded how {self.connector} reaches its source: it was captured by an earlier release. Run it once."
+            )
+        with access.current().lifecycle() as lifecycle:
+            yield lifecycle
+
+
+def _yes(value: bool | str, name: str) -> bool:
+    """A switch that may be rendered from a template."""
+    if isinstance(value, bool):
+        return value
+    if value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise AirflowFailException(f"{name} is {value!r}; valid values are true and false.")

@@ -1,0 +1,206 @@
+"""Tasks that send signals to connectors."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.signals import Refused, SentSignal, Signal, parse
+from airflow_provider_cdc.hooks import overview
+from airflow_provider_cdc.hooks.links import ConnectorLink
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
+from airflow_provider_cdc.hooks.tasks import StateFields, failure, origin, sender
+from airflow_provider_cdc.hooks.wording import verdict
+from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.triggers.signal_fate import SignalFateTrigger
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class SendSignalOperator(StateFields, BaseOperator):
+    """Sends a signal to a connector: what is asked of it while it works. Types and data are the documented ones
+    ("Sending signals to a connector").
+
+    The signal is recorded in the state tables and taken by the connector's run, the present or the next one. A task that is
+    tried again does not send twice; one that is cleared does send again. Data that cannot be meant is refused before it is sent.
+
+        >>> SendSignalOperator(
+        ...     task_id="pause", connector="shop", type="pause-snapshot", data={"type": "incremental"}, wait=True)
+
+    Returns ``{"number", "id", "type"}``, where ``number`` is what the signal is called from now on; with ``wait`` also ``fate``,
+    ``message`` and ``progress``. A signal that is refused or fails then fails the task.
+
+    :param connector: the connector, or its name (templated)
+    :param type: for example ``execute-snapshot``, ``stop-snapshot``, ``pause-snapshot``, ``resume-snapshot`` or ``log`` (templated)
+    :param data: a JSON object, or its text (templated)
+    :param id: what the signal is called in notifications (templated); by default the DAG run and the task
+    :param state_conn_id: Airflow connection to the state tables (templated)
+    :param wait: wait for what becomes of it
+    :param deferrable: wait in the triggerer; otherwise in the worker
+    :param poll_interval: seconds between two looks at what has become of it
+    :param wait_timeout: how long to wait; the signal stays sent when it is over
+    """
+
+    template_fields: Sequence[str] = (*StateFields.STATE_FIELDS, "type", "data", "id")
+    template_fields_renderers = {"data": "json"}
+    operator_extra_links = (ConnectorLink(),)
+    ui_color = "#efe6f5"
+
+    def __init__(
+        self,
+        *,
+        connector: str | ConnectorDefinition,
+        type: str,
+        data: Mapping[str, Any] | str | None = None,
+        id: str | None = None,
+        state_conn_id: str = DEFAULT_CONN_ID,
+        wait: bool = False,
+        deferrable: bool = True,
+        poll_interval: float = 5.0,
+        wait_timeout: timedelta | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._take_name(connector, state_conn_id)
+        self._defined = isinstance(connector, ConnectorDefinition)
+        self.type, self.data, self.id = type, data, id
+        self.wait, self.deferrable, self.poll_interval, self.wait_timeout = (
+            wait,
+            deferrable,
+            poll_interval,
+            wait_timeout,
+        )
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        try:
+            sent = self._send(context)
+        except CdcError as e:
+            raise failure(e) from e
+        if not self.wait:
+            return sent
+        trigger = SignalFateTrigger(
+            self.connector, sent["number"], state_conn_id=self.state_conn_id, poll_interval=self.poll_interval
+        )
+        if self.deferrable:
+            self.defer(trigger=trigger, method_name="execute_complete", timeout=self.wait_timeout)
+        return self.execute_complete(context, self._watch(trigger))
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Go on with what has become of the signal."""
+        if "error" in event:
+            raise AirflowFailException(event["error"])
+        if (wrong := verdict(self.connector, event)) is not None:
+            raise AirflowFailException(wrong)
+        self.log.info("Signal %s of %s is done.", event["number"], self.connector)
+        return event
+
+    def content(self) -> dict[str, Any] | str | None:
+        """The signal's data, from rendered fields."""
+        return dict(self.data) if isinstance(self.data, Mapping) else self.data
+
+    def _send(self, context: Context) -> dict[str, Any]:
+        found = self.content()
+        data = found if found is None or isinstance(found, str) else json.dumps(found)
+        ti = context["ti"]
+        called = self.id or f"{ti.dag_id}.{ti.task_id} {ti.run_id}"
+        try:
+            parse(Signal(0, called, self.type, data))
+        except Refused as e:
+            raise AirflowFailException(f"The signal {self.type} for {self.connector} was not sent: {e}.") from None
+        with CdcStateHook(self.state_conn_id).opened() as store:
+            if not self._defined:
+                overview.find(store, self.connector)
+            signal = SentSignal(called, self.type, data, "airflow", origin(context), sender(context))
+            number = store.send(self.connector, signal)
+        self.log.info("Signal %d (%s) of %s is sent: %s", number, self.type, self.connector, data or "no data")
+        return {"number": number, "id": called, "type": self.type}
+
+    def _watch(self, trigger: SignalFateTrigger) -> dict[str, Any]:
+        """Wait in this worker."""
+        deadline = None if self.wait_timeout is None else time.monotonic() + self.wait_timeout.total_seconds()
+        told = ""
+        try:
+            with CdcStateHook(self.state_conn_id).opened() as store:
+                while (answer := trigger.ask(store)).event is None:
+                    if answer.stage != told:
+                        self.log.info("%s", answer.text)
+                        told = answer.stage
+                    if deadline is not None and time.monotonic() >= deadline:
+                        raise AirflowException(f"Not within {self.wait_timeout}: {answer.text}")
+                    time.sleep(self.poll_interval)
+        except CdcError as e:
+            raise failure(e) from e
+        return answer.event
+
+
+class AdHocSnapshotOperator(SendSignalOperator):
+    """Asks for tables to be read again while changes are captured: ``execute-snapshot`` in comfortable form.
+
+        >>> AdHocSnapshotOperator(
+        ...     task_id="again", connector="shop", tables=["inventory.orders"],
+        ...     filters={"inventory.orders": "region = 'north'"}, wait=True)
+
+    :param tables: names, or regular expressions that match whole names (templated)
+    :param blocking: capture stands still while the tables are read; otherwise they are read piece by piece beside it
+    :param filters: table → SQL condition for its rows; with ``blocking`` the whole SELECT (templated)
+    :param surrogate_key: column to cut pieces by in place of the primary key (templated)
+    :param replace: empty the tables in the targets first, so that rows which are gone from the source disappear there too
+    """
+
+    template_fields: Sequence[str] = (*SendSignalOperator.template_fields, "tables", "filters", "surrogate_key")
+
+    def __init__(
+        self,
+        *,
+        connector: str | ConnectorDefinition,
+        tables: Sequence[str],
+        blocking: bool = False,
+        filters: Mapping[str, str] | None = None,
+        surrogate_key: str | None = None,
+        replace: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(connector=connector, type="execute-snapshot", **kwargs)
+        self.tables, self.blocking, self.filters = tables, blocking, filters
+        self.surrogate_key, self.replace = surrogate_key, replace
+
+    def content(self) -> dict[str, Any]:
+        return execute_snapshot(
+            self.tables,
+            blocking=self.blocking,
+            filters=self.filters,
+            surrogate_key=self.surrogate_key,
+            replace=self.replace,
+        )
+
+
+def execute_snapshot(
+    tables: Sequence[str],
+    *,
+    blocking: bool = False,
+    filters: Mapping[str, str] | None = None,
+    surrogate_key: str | None = None,
+    replace: bool = False,
+) -> dict[str, Any]:
+    """The data of an ``execute-snapshot`` signal.
+
+    >>> execute_snapshot(["inventory.orders"], filters={"inventory.orders": "id > 7"})["additional-conditions"]
+    [{'data-collection': 'inventory.orders', 'filter': 'id > 7'}]
+    """
+    names = [tables] if isinstance(tables, str) else list(tables)
+    data: dict[str, Any] = {"type": "blocking" if blocking else "incremental", "data-collections": names}
+    if filters:
+        data["additional-conditions"] = [{"data-collection": t, "filter": f} for t, f in filters.items()]
+    if surrogate_key:
+        data["surrogate-key"] = surrogate_key
+    if replace:
+        data["replace"] = True
+    return data

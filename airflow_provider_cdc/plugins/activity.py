@@ -1,0 +1,118 @@
+"""What goes on with a connector: its state, signals with what became of them, and notifications."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
+
+from airflow_provider_cdc.core.signals import Fate
+from airflow_provider_cdc.core.standing import RunState, state_of
+from airflow_provider_cdc.hooks.wording import fraction, halted, progress_text
+from airflow_provider_cdc.plugins.html import Raw, ago, link, table
+
+_CLASS = {RunState.RUNNING: "good", RunState.FAILED: "bad", Fate.DONE: "good", Fate.REFUSED: "bad", Fate.FAILED: "bad"}
+_ABOUT = {
+    RunState.UNASSIGNED: "no run is alive; the next one goes on",
+    RunState.RUNNING: "",
+    RunState.FAILED: "the last run ended with an error",
+}
+
+
+def state(row: dict[str, Any]) -> str:
+    """The state of a connector in a word.
+
+    :param row: of ``StateStore.connectors``
+    """
+    found, _ = state_of(row)
+    return _coloured(found)
+
+
+def standing(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """The state, since when and by whom, and the last error."""
+    found, since = state_of(row)
+    about = halted(row) or _ABOUT.get(found, "")
+    parts = [_coloured(found), *([f" since {ago(since)}"] if since else []), *([f": {escape(about)}"] if about else [])]
+    facts: list[tuple[str, str]] = [("state", Raw("".join(parts)))]
+    died = row.get("died")
+    error = f"The run {died} was killed, or its machine is gone." if died else row.get("last_error")
+    if error and found is not RunState.RUNNING:
+        when = row.get("died_at") if died else row.get("last_error_at")
+        colour = "bad" if found is RunState.FAILED else "quiet"
+        facts.append(("last error", Raw(f"{ago(when)}<pre class={colour}>{escape(str(error))}</pre>")))
+    return facts
+
+
+def holder(row: dict[str, Any]) -> str:
+    """Who captures a connector now."""
+    if row["owner"] is None:
+        return Raw("<span class=quiet>nobody now</span>")
+    return f"{row['owner']} (lease ends in {row['lease_s']:.0f} s unless renewed)"
+
+
+def moving(rows: Sequence[dict[str, Any]]) -> bool:
+    """Whether the fate of some signal is not final."""
+    return any(not Fate(row["state"]).final for row in rows)
+
+
+def signals(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Signals with what has become of them.
+
+    :param rows: of ``StateStore.signals_of``
+    """
+    if not rows:
+        return []
+    lines = []
+    for row in rows:
+        fate, sent_by = Fate(row["state"]), row["sent_by"]
+        lines.append(
+            (
+                row["number"], row["type"], Raw(f"<code>{escape(row['data'] or '')}</code>"),
+                Raw(f"{ago(row['received_at'])}, {escape(row['channel'])}{f', {escape(sent_by)}' if sent_by else ''}"),
+                _coloured(fate), _progress(row), row["message"],
+            )
+        )  # fmt: skip
+    return [
+        Raw("<h2>Signals</h2>"),
+        table(("number", "type", "data", "sent", "fate", "progress", ""), lines),
+    ]
+
+
+def notifications(base: str, connector: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What the connector has told, newest first.
+
+    :param rows: of ``StateStore.notifications``, oldest first
+    """
+    if not rows:
+        return []
+    lines = []
+    for row in reversed(rows):
+        told = [f"{name}: {text}" for name, text in row["additional_data"].items() if name != "connector_name" and text]
+        batch = row["batch"]
+        lines.append(
+            (
+                _moment(row["created_at"]), row["aggregate_type"], row["type"], "; ".join(told),
+                link(base, str(batch), connector, batch) if batch else "",
+            )
+        )  # fmt: skip
+    head = ("at", "about", "what", "details", "batch")
+    return [Raw("<h2>Notifications</h2>"), table(head, lines)]
+
+
+def _progress(row: dict[str, Any]) -> str:
+    part = fraction(row)
+    text = "" if Fate(row["state"]) is Fate.DONE else escape(progress_text(row["progress"]))
+    bar = "" if part is None else f"<progress max=1 value={part:.3f}></progress> "
+    seconds = ""
+    if row["running_at"] and row["ended_at"]:
+        seconds = f" in {(row['ended_at'] - row['running_at']).total_seconds():,.1f} s"
+    return Raw(f"{bar}{text}{seconds}")
+
+
+def _coloured(word: RunState | Fate) -> str:
+    return Raw(f"<span class={_CLASS.get(word, 'quiet')}>{word.value}</span>")
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

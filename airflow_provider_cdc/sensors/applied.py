@@ -1,0 +1,84 @@
+"""Waits until a target has applied what was captured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_cdc.hooks.tasks import StateFields
+from airflow_provider_cdc.sensors.state import StateSensor
+from airflow_provider_cdc.triggers.applied import AppliedTrigger
+
+
+class AppliedSensor(StateSensor):
+    """Waits until the tables of a target hold everything up to a point: a batch, a sequence number or a place in the source's log.
+    Without any, the point is what is captured when the sensor begins to wait.
+
+        >>> AppliedSensor(task_id="applied", connector="shop", seq="{{ ti.xcom_pull('capture')['seq'] }}")
+
+    Returns ``{"batch", "applied", "target"}``: the batch that was waited for and the one that the target stands at.
+
+    :param target: kind of target, as of ``ApplyChangesOperator`` (templated)
+    :param topic: only the table of this topic has to be that far (templated); without it, every table
+    :param batch: number of a batch (templated)
+    :param seq: a sequence number (templated)
+    :param position: a place in the source's log, as a JSON object or its text (templated)
+    """
+
+    template_fields: Sequence[str] = (*StateFields.STATE_FIELDS, "target", "topic", "batch", "seq", "position")
+
+    def __init__(
+        self,
+        *,
+        target: str = "delta",
+        topic: str | None = None,
+        batch: int | str | None = None,
+        seq: int | str | None = None,
+        position: Mapping[str, Any] | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.target, self.topic, self.batch, self.seq, self.position = target, topic, batch, seq, position
+
+    def trigger(self) -> AppliedTrigger:
+        points: dict[str, Any] = {
+            "batch": _number(self.batch),
+            "seq": _number(self.seq),
+            "position": _object(self.position),
+        }
+        if len(given := [name for name, value in points.items() if value is not None]) > 1:
+            raise AirflowFailException(
+                f"Only one of batch, seq and position can be waited for, not {' and '.join(given)}."
+            )
+        return AppliedTrigger(
+            self.connector,
+            target=self.target,
+            topic=self.topic or None,
+            state_conn_id=self.state_conn_id,
+            poll_interval=self.poll_interval,
+            **points,
+        )
+
+
+def _number(value: int | str | None) -> int | None:
+    if value in (None, ""):
+        return None
+    try:
+        return int(str(value))
+    except ValueError:
+        raise AirflowFailException(f"{value!r} is not a number.") from None
+
+
+def _object(value: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
+    if value in (None, ""):
+        return None
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        found = None
+    if not isinstance(found, Mapping):
+        raise AirflowFailException(f"{value!r} is not a JSON object, as a position is.")
+    return dict(found)

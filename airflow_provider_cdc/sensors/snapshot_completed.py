@@ -1,0 +1,55 @@
+"""Waits until a snapshot is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_cdc.hooks.tasks import StateFields
+from airflow_provider_cdc.hooks.wording import verdict
+from airflow_provider_cdc.sensors.state import StateSensor
+from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
+from airflow_provider_cdc.triggers.signal_fate import SignalFateTrigger
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.triggers.state import StateTrigger
+
+
+class SnapshotCompletedSensor(StateSensor):
+    """Waits for what becomes of a signal, such as a snapshot that was asked for; without one, for the initial snapshot.
+
+    Succeeds when the signal is done. One that is refused, or that fails, fails the task with what was wrong, and no try of
+    Airflow's changes that: what was sent has to be sent anew. Progress (tables, rows, rows per second) is in the task's log.
+
+        >>> send = AdHocSnapshotOperator(task_id="send", connector="shop", tables=["inventory.orders"])
+        >>> SnapshotCompletedSensor(task_id="wait", connector="shop", number=send.output)
+
+    Returns what the trigger fires: of a signal its ``fate`` and ``progress``, of the initial snapshot ``seq`` and ``batch``.
+
+    :param number: the signal's number, or what :class:`~airflow_provider_cdc.operators.signal.SendSignalOperator` returns, which holds
+        it (templated); ``None`` for the initial snapshot
+    """
+
+    template_fields: Sequence[str] = (*StateFields.STATE_FIELDS, "number")
+
+    def __init__(self, *, number: int | str | Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.number = number
+
+    def trigger(self) -> StateTrigger:
+        common: dict[str, Any] = {"state_conn_id": self.state_conn_id, "poll_interval": self.poll_interval}
+        if self.number in (None, ""):
+            return InitialSnapshotTrigger(self.connector, **common)
+        found = self.number.get("number") if isinstance(self.number, Mapping) else self.number
+        try:
+            number = int(str(found))
+        except ValueError:
+            raise AirflowFailException(f"{found!r} is not the number of a signal.") from None
+        return SignalFateTrigger(self.connector, number, **common)
+
+    def result(self, event: dict[str, Any]) -> dict[str, Any]:
+        if "fate" in event and (wrong := verdict(self.connector, event)) is not None:
+            raise AirflowFailException(wrong)
+        return event

@@ -1,0 +1,91 @@
+"""What sensors that wait for something in the state tables have in common."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator
+from airflow.sdk.bases.sensor import PokeReturnValue
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.hooks.links import ConnectorLink
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
+from airflow_provider_cdc.hooks.tasks import StateFields, failure
+from airflow_provider_cdc.triggers.state import Found, StateTrigger
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_cdc.runtime import ConnectorDefinition
+
+
+class StateSensor(StateFields, BaseSensorOperator):
+    """Waits for what a :class:`~airflow_provider_cdc.triggers.state.StateTrigger` asks for; meanwhile it occupies no worker.
+
+    :param connector: the connector, or its name (templated)
+    :param state_conn_id: Airflow connection to the state tables (templated)
+    :param poll_interval: seconds between two questions
+    :param deferrable: wait in the triggerer; otherwise in a worker, in the ``mode`` that sensors have
+    """
+
+    template_fields: Sequence[str] = StateFields.STATE_FIELDS
+    operator_extra_links = (ConnectorLink(),)
+    ui_color = "#e6f1f2"
+
+    def __init__(
+        self,
+        *,
+        connector: str | ConnectorDefinition,
+        state_conn_id: str = DEFAULT_CONN_ID,
+        poll_interval: float = 5.0,
+        deferrable: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**{"poke_interval": poll_interval, **kwargs})
+        self._take_name(connector, state_conn_id)
+        self.poll_interval, self.deferrable = poll_interval, deferrable
+
+    @abc.abstractmethod
+    def trigger(self) -> StateTrigger:
+        """What to ask, with rendered fields."""
+
+    def result(self, event: dict[str, Any]) -> Any:
+        """What the task returns for the trigger's event; raises where that is none to go on with."""
+        return event
+
+    def poke(self, context: Context) -> bool | PokeReturnValue:
+        answer = self._ask(self.trigger())
+        return False if answer.event is None else PokeReturnValue(True, self.result(answer.event))
+
+    def execute(self, context: Context) -> Any:
+        if not self.deferrable:
+            return super().execute(context)
+        trigger = self.trigger()
+        try:
+            answer = self._ask(trigger)
+            if answer.event is not None:
+                return self.result(answer.event)
+        except AirflowFailException:
+            raise
+        except AirflowException as e:
+            self.log.warning("The state tables cannot be asked now; trying again in the triggerer: %s", e)
+        self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Go on with what the trigger found."""
+        if "error" in event:
+            raise AirflowFailException(event["error"])
+        return self.result(event)
+
+    def _ask(self, trigger: StateTrigger) -> Found:
+        try:
+            with CdcStateHook(self.state_conn_id).opened() as store:
+                answer = trigger.ask(store)
+        except CdcError as e:
+            raise failure(e) from e
+        self.log.info("%s", answer.text)
+        return answer

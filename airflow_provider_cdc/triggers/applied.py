@@ -1,0 +1,129 @@
+"""Waits until a target has applied what was captured up to some point."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.errors import StateError, StorageUnavailable
+from airflow_provider_cdc.hooks import overview
+from airflow_provider_cdc.triggers.state import Found, StateTrigger
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.position import Position
+    from airflow_provider_cdc.state.store import StateStore
+
+
+class AppliedTrigger(StateTrigger):
+    """Fires when a target stands at a batch, or behind it; one of ``batch``, ``seq`` and ``position`` says at which.
+
+    Targets tell how far they are beside the change log, which is looked at where the connector's last run wrote it. Fires
+    ``{"batch", "applied", "target"}``: the batch that was waited for and the one that the target stands at.
+
+    :param target: kind of target, as of ``ApplyChangesOperator``
+    :param topic: only the table of this topic counts; without it, all tables do
+    :param batch: number of a batch
+    :param seq: a sequence number: the batch is the one that holds it
+    :param position: a place in the source's log, as ``CaptureOperator`` or an event has it: the batch is the first one behind it
+    """
+
+    def __init__(
+        self,
+        connector: str,
+        *,
+        target: str = "delta",
+        topic: str | None = None,
+        batch: int | None = None,
+        seq: int | None = None,
+        position: dict[str, Any] | None = None,
+        **common: Any,
+    ) -> None:
+        super().__init__(connector, **common)
+        self.target, self.topic, self.batch, self.seq, self.position = target, topic, batch, seq, position
+
+    def arguments(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("target", "topic", "batch", "seq", "position")}
+
+    def ask(self, store: StateStore) -> Found:
+        rows = store.connectors(self.connector)
+        access = overview.access_of(rows[0], self.state_conn_id) if rows else None
+        if access is None or not rows[0]["batch"]:
+            return Found(f"Connector {self.connector} has captured nothing yet.", "nothing")
+        if self.batch is None:
+            self.batch = self._find(store, rows[0])
+        if self.batch is None:
+            wanted = f"seq {self.seq}" if self.seq is not None else overview.position_text(self.position)
+            text = f"Connector {self.connector} has not captured up to {wanted} yet; it is at {_at(rows[0])}."
+            return Found(text, "captured")
+        try:
+            reports = overview.applied(access.changelog(), self.connector)
+        except OSError as e:
+            raise StorageUnavailable(f"The change log of {self.connector} cannot be read: {e}") from e
+        report = next((r for r in reports if r["target"] == self.target), None)
+        stands = 0 if report is None else self._stands(report)
+        text = f"Target {self.target} of {self.connector} has applied batch {stands}; waited for is {self.batch}."
+        failed = "" if report is None else self._failed(report)
+        if stands >= self.batch:
+            return Found(text, "applied", {"batch": self.batch, "applied": stands, "target": self.target})
+        return Found(text + (f" Its last run failed: {failed}" if failed else ""), f"{stands} {failed}")
+
+    def _stands(self, report: dict[str, Any]) -> int:
+        """The batch up to which everything that counts is applied. Tables that failed stay behind the others."""
+        last, lagging = int(report["last_batch"] or 0), report["lagging"] or {}
+        if self.topic is not None:
+            return int(lagging.get(self.topic, last))
+        return min([last, *map(int, lagging.values())])
+
+    def _failed(self, report: dict[str, Any]) -> str:
+        found = report["failed"] or {}
+        return "; ".join(f"{topic}: {text}" for topic, text in sorted(found.items()) if self.topic in (None, topic))
+
+    def _find(self, store: StateStore, row: dict[str, Any]) -> int | None:
+        """The first batch with which everything up to the point is captured; ``None`` as long as it is not."""
+        last = int(row["batch"])
+        if self.seq is not None:
+            return None if self.seq > row["seq"] else _first(store, self.connector, last, self._has_seq)
+        if self.position is None:
+            return last
+        parse = _parser(row)
+        wanted = parse(self.position)
+        now = (row["offset"] or {}).get("position")
+        if now is None or not parse(now).reached(wanted):
+            return None
+        # places without changes are passed without a batch: then nothing is to be applied behind the last one
+        return _first(store, self.connector, last, lambda b: parse(b["position"]).reached(wanted))
+
+    def _has_seq(self, batch: dict[str, Any]) -> bool:
+        return bool(batch["last_seq"] >= (self.seq or 0))
+
+
+def _first(store: StateStore, connector: str, last: int, fits: Any) -> int:
+    """The first batch that fits, where all behind it fit too; the last one when none does."""
+    low, high = 1, last
+    while low < high:
+        middle = (low + high) // 2
+        found = store.batches(connector, batch=middle)
+        if found and fits(found[0]):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _parser(row: dict[str, Any]) -> Any:
+    """What builds positions of the connector's source. The source is not connected to."""
+    from airflow_provider_cdc.runtime import open_source
+
+    access = overview.access_of(row)
+    if access is None:
+        raise StateError(f"Nothing is known about the source of {row['connector']}.", remedy="run its capture once")
+    access = access.current()
+    source = open_source(access.definition, access.properties())
+
+    def parse(document: dict[str, Any]) -> Position:
+        return source.position_of(document)
+
+    return parse
+
+
+def _at(row: dict[str, Any]) -> str:
+    return f"{overview.position_text((row['offset'] or {}).get('position'))}, seq {row['seq']}"

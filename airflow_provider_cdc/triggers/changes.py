@@ -1,0 +1,256 @@
+"""Tells assets of the changes of tables, for DAGs that start when a table changes.
+
+One poll of the state tables serves all watched tables of a connector, and each of them keeps its own place: the number of the
+last batch that is told of is in the asset's state store, and is moved on only when what was told is in Airflow's database.
+So nothing is missed when a triggerer dies; something may be told twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
+from airflow_provider_cdc.triggers.state import answers
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.state.store import StateStore
+
+log = logging.getLogger(__name__)
+
+CURSOR = "cdc_batch"
+"""Name of the place in the asset's state store."""
+_LONGEST_S = 120.0
+"""Airflow gives up on what is not kept after ``[triggerer] shared_stream_ack_timeout``, 300 seconds."""
+_BEHIND = 1000
+"""A place is moved on at least every so many batches, also where nothing was told."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What one look has found.
+
+    :param number: of the look
+    :param after: the last batch before
+    :param upto: the last batch now
+    :param batches: rows of the batches in between, oldest first
+    """
+
+    number: int
+    after: int
+    upto: int
+    batches: Sequence[dict[str, Any]] = ()
+
+
+class CdcChangeTrigger(BaseEventTrigger):
+    """Fires when new batches of a connector hold events of watched tables, for an ``AssetWatcher``.
+
+    Use :func:`airflow_provider_cdc.dag.watched`, which names the asset and the topic. The event's payload is ``{"connector", "topics",
+    "events", "batches", "last_seq", "position"}``: events by topic, and first and last batch.
+
+    :param connector: name of the connector
+    :param topics: topics of the watched tables; none means all tables of the connector
+    :param asset: name of the asset whose state store keeps the place; ``None`` where one asset alone has this trigger
+    :param state_conn_id: Airflow connection to the state tables
+    :param poll_interval: seconds between two looks, at most 120: what is told by one look counts as kept with the next
+    :raises ConfigError: it is longer
+    """
+
+    def __init__(
+        self,
+        connector: str,
+        topics: Sequence[str] = (),
+        *,
+        asset: str | None = None,
+        state_conn_id: str = DEFAULT_CONN_ID,
+        poll_interval: float = 5.0,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        if not 0 < poll_interval <= _LONGEST_S:
+            raise ConfigError(f"poll_interval is {poll_interval:g}; valid values are up to {_LONGEST_S:g} seconds.")
+        self.connector, self.topics, self.asset = connector, sorted(topics), asset
+        self.state_conn_id, self.poll_interval = state_conn_id, poll_interval
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        path = f"{type(self).__module__}.{type(self).__qualname__}"
+        names = ("connector", "topics", "asset", "state_conn_id", "poll_interval")
+        return path, {name: getattr(self, name) for name in names}
+
+    def shared_stream_key(self) -> Hashable | None:
+        """All watched tables of a connector share one poll."""
+        return _key(self.serialize()[1])
+
+    @classmethod
+    def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
+        return _Looks(kwargs)
+
+    async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncIterator[TriggerEvent]:
+        cursor = _Cursor(self)
+        _cursors.setdefault(self.shared_stream_key(), set()).add(cursor)
+        try:
+            async for news in shared_stream:
+                if cursor.batch is None:
+                    await cursor.find(news.after)
+                assert cursor.batch is not None
+                batches = news.batches
+                if cursor.batch > news.upto:  # the connector was deleted, and has begun again
+                    cursor.batch = 0
+                if cursor.batch < news.after:  # told of while nobody listened
+                    batches = [*await asyncio.to_thread(self._missed, cursor.batch, news.after), *batches]
+                payload = self._payload([b for b in batches if b["batch"] > cursor.batch])
+                cursor.told(news, bool(payload))
+                if payload:
+                    yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
+        finally:
+            _cursors[self.shared_stream_key()].discard(cursor)
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """By itself, where there is no shared stream: in tests, or for a deferred task."""
+        producer = _Looks(self.serialize()[1])
+        last: News | None = None
+
+        async def stream() -> AsyncGenerator[News, None]:
+            nonlocal last
+            async with aclosing(producer.open_stream()) as looks:  # type: ignore[type-var]
+                async for news, _ in looks:
+                    if last is not None:
+                        await producer.confirm(last.number)
+                    last = news
+                    yield news
+
+        async with aclosing(stream()) as news, aclosing(self.filter_shared_stream(news)) as events:  # type: ignore[type-var]
+            async for event in events:
+                yield event
+
+    def _missed(self, after: int, upto: int) -> list[dict[str, Any]]:
+        with CdcStateHook(self.state_conn_id).opened(patience_s=10) as store:
+            return _batches(store, self.connector, after, upto)
+
+    def _payload(self, batches: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+        found: dict[str, int] = {}
+        told = []
+        for batch in batches:
+            events = {t: n for t, n in batch["topics"].items() if n and (not self.topics or t in self.topics)}
+            if events:
+                told.append(batch)
+            for topic, n in events.items():
+                found[topic] = found.get(topic, 0) + n
+        if not told:
+            return None
+        return {
+            "connector": self.connector,
+            "topics": found,
+            "events": sum(found.values()),
+            "batches": [told[0]["batch"], told[-1]["batch"]],
+            "last_seq": told[-1]["last_seq"],
+            "position": told[-1]["position"],
+        }
+
+
+@dataclass(eq=False)
+class _Cursor:
+    """How far one asset is told."""
+
+    trigger: CdcChangeTrigger
+    batch: int | None = None
+    kept: int = -1
+    """The batch in the asset's state store."""
+    open: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    """Look → batch up to which it tells, and whether it did tell something."""
+
+    async def find(self, now: int) -> None:
+        """Begin where the asset's state store says, the first time with what comes from ``now`` on."""
+        found = None if (store := self._store()) is None else await store.aget(CURSOR)
+        if found is None:
+            self.batch = now
+            await self._keep(now)
+        else:
+            self.batch = self.kept = int(found)
+
+    def told(self, news: News, something: bool) -> None:
+        self.batch = news.upto
+        self.open[news.number] = (self.batch, something)
+
+    async def confirm(self, look: int) -> None:
+        """What was told by this look, and by those before it, is in Airflow's database.
+
+        Whoever did not see this look may have failed at one before it, and is not concerned.
+        """
+        if look not in self.open:
+            return
+        done = [self.open.pop(number) for number in sorted(self.open) if number <= look]
+        if done and (any(something for _, something in done) or abs(done[-1][0] - self.kept) >= _BEHIND):
+            await self._keep(done[-1][0])
+
+    async def _keep(self, batch: int) -> None:
+        if (store := self._store()) is not None:
+            await store.aset(CURSOR, batch)
+        self.kept = batch
+
+    def _store(self) -> Any:
+        store, asset = self.trigger.asset_state_store, self.trigger.asset
+        return store if store is None or asset is None else store[Asset(asset)]
+
+
+_cursors: dict[Hashable, set[_Cursor]] = {}
+"""Shared stream → the places of those who listen to it; all in the one event loop of a triggerer."""
+
+
+def _key(kwargs: dict[str, Any]) -> Hashable:
+    return ("cdc-changes", kwargs["connector"], kwargs["state_conn_id"], kwargs["poll_interval"])
+
+
+class _Looks(SharedStreamProducer):
+    """The one poll of the state tables for a connector."""
+
+    def __init__(self, kwargs: dict[str, Any]) -> None:
+        self._key = _key(kwargs)
+        self._connector, self._conn_id = kwargs["connector"], kwargs["state_conn_id"]
+        self._interval = kwargs["poll_interval"]
+
+    async def open_stream(self) -> AsyncIterator[tuple[Any, Any]]:
+        before: int | None = None
+
+        def look(store: StateStore) -> News:
+            newest = store.batches(self._connector, limit=1)
+            upto = newest[0]["batch"] if newest else 0
+            after = upto if before is None or before > upto else before
+            return News(time.monotonic_ns(), after, upto, _batches(store, self._connector, after, upto))
+
+        async with aclosing(answers(self._conn_id, look, self._interval, log=log)) as found:  # type: ignore[type-var]
+            async for news in found:
+                # quiet looks are passed on too: somebody may have begun to listen since the last one
+                yield news, news.number
+                before = news.upto
+
+    async def advance(self, batch: Sequence[AdvanceItem]) -> None:
+        for item in batch:
+            # What failed is not kept for all who listened: those that live on are confirmed with the next look, and those that
+            # do not begin again at their own place.
+            if not item.outcome.failed:
+                await self.confirm(item.broker_payload)
+
+    async def confirm(self, look: int) -> None:
+        for cursor in list(_cursors.get(self._key, ())):
+            await cursor.confirm(look)
+
+
+def _batches(store: StateStore, connector: str, after: int, upto: int) -> list[dict[str, Any]]:
+    """Batches after one up to another one, oldest first."""
+    limit = upto - after
+    while limit > 0:
+        newest = store.batches(connector, limit=limit)
+        if len(newest) < limit or newest[-1]["batch"] <= after + 1:
+            return [b for b in reversed(newest) if after < b["batch"] <= upto]
+        limit += newest[-1]["batch"] - after  # more were committed meanwhile
+    return []

@@ -1,0 +1,39 @@
+"""Waits for the initial snapshot of a connector."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_cdc.hooks.wording import standstill
+from airflow_provider_cdc.triggers.state import Found, StateTrigger
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.state.store import StateStore
+
+_SHOWN = 5
+"""Tables that are named."""
+
+
+class InitialSnapshotTrigger(StateTrigger):
+    """Fires when a connector has a position and no table that is to be read before its changes can be.
+
+    Tables that a signal asks for do not count. Fires ``{"seq", "batch"}``: what the connector had captured by then.
+    """
+
+    def ask(self, store: StateStore) -> Found:
+        offset = store.load(self.connector).offset
+        rows = store.connectors(self.connector)
+        why = standstill(rows, self.connector)
+        if offset is None or offset.position is None:
+            text = f"Connector {self.connector} has captured nothing yet{f': {why}' if why else ''}."
+            return Found(text, f"nothing {why}")
+        left = sorted(table for table in offset.snapshot.pending if table not in offset.snapshot.requests)
+        if not left:
+            text = f"The initial snapshot of {self.connector} is complete, at seq {offset.seq}."
+            return Found(text, "complete", {"seq": offset.seq, "batch": offset.batch})
+        more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+        text = (
+            f"Connector {self.connector} has {len(left)} table{'s' if len(left) > 1 else ''} still to read: "
+            f"{', '.join(left[:_SHOWN])}{more}; {offset.seq:,} events so far{f'; {why}' if why else ''}."
+        )
+        return Found(text, f"{len(left)} {why}")

@@ -1,0 +1,29 @@
+"""Starts whenever orders have changed in the ``inventory`` database, as soon as the changes are captured.
+
+Each run is told which batches hold the changes. A run that should wait until a target has them begins with ``AppliedSensor``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import DAG, task
+from inventory import inventory
+
+from airflow_provider_cdc.dag import watched
+
+orders = watched(inventory, "inventory.orders")
+
+
+@task
+def tell(**context: Any) -> int:
+    """Say what has changed; the number of events."""
+    payloads = [event.extra["payload"] for event in context["triggering_asset_events"][orders]]
+    for payload in payloads:
+        first, last = payload["batches"]
+        print(f"{payload['events']} events of orders in batches {first} to {last}, up to seq {payload['last_seq']}")
+    return sum(payload["events"] for payload in payloads)
+
+
+with DAG("on_inventory_orders", schedule=[orders], catchup=False, tags=["cdc"]) as dag:
+    tell()

@@ -1,0 +1,107 @@
+"""DAGs from definitions: what forms ask for and refuse, and assets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.definitions.param import ParamsDict
+from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.dag import (
+    ConnectorDefinition,
+    ad_hoc_snapshot_dag,
+    lifecycle_dag,
+    signal_dag,
+    table_asset,
+    watched,
+)
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
+from tests.support.face import Shop, context, make_shop
+
+SHOP = ConnectorDefinition("shop", "memory", "/lake", {"table.include.list": r"inventory\.(orders|lines)"})
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    shop = make_shop(monkeypatch, tmp_path, "factories")
+    shop.order(1)
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+    yield shop
+    shop.store.close()
+
+
+def entered(dag: DAG, **values: Any) -> dict[str, Any]:
+    """What a run of the DAG has for parameters, when a form was filled in."""
+    params = ParamsDict({name: dag.params.get_param(name) for name in dag.params})
+    params.update(values)
+    return dict(params.validate())
+
+
+def test_a_form_that_nobody_filled_in_is_valid_and_asks_for_nothing() -> None:
+    for made in (ad_hoc_snapshot_dag([SHOP]), signal_dag([SHOP]), lifecycle_dag([SHOP])):
+        assert entered(made)["connector"] == "shop"
+    assert entered(lifecycle_dag([SHOP]))["action"] == "status"
+    assert entered(lifecycle_dag([SHOP]))["plan_only"] is True
+
+
+def test_a_form_takes_what_people_enter(shop: Shop) -> None:
+    dag = ad_hoc_snapshot_dag([SHOP, "billing"], tables={"billing": ["billing.invoices"]})
+    tables = dag.params.get_param("tables").schema
+    assert tables["examples"] == ["billing.invoices", "inventory.lines", "inventory.orders"]
+    assert tables["values_display"]["billing.invoices"] == "billing.invoices (billing)"
+    params = entered(
+        dag, tables=["inventory.orders"], more_tables=["inventory.o.*"], filters={"inventory.orders": "id > 1"},
+        changed_since="2025-01-01T00:00:00Z", changed_since_column="at", type="blocking", replace=True,
+    )  # fmt: skip
+    assert params["tables"] == ["inventory.orders"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"connector": "billing"}, {"type": "sideways"}, {"tables": "inventory.orders"}, {"tables": [7]},
+        {"filters": ["x"]}, {"replace": "yes"},
+    ],
+)  # fmt: skip
+def test_a_form_refuses_what_has_the_wrong_type(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ParamValidationError):
+        entered(ad_hoc_snapshot_dag([SHOP]), **wrong)
+
+
+def test_the_check_refuses_tables_that_were_never_captured_by_name(shop: Shop) -> None:
+    check = ad_hoc_snapshot_dag([SHOP]).get_task("check").python_callable  # type: ignore[attr-defined]
+    good = check(state_conn_id="cdc_state_default", params={"connector": "shop", "tables": ["inventory.orders"]})
+    assert good["data-collections"] == [r"inventory\.orders"]
+    with pytest.raises(AirflowFailException, match=r"inventory\.lines[\s\S]*captured are inventory\.orders"):
+        check(state_conn_id="cdc_state_default", params={"connector": "shop", "tables": ["inventory.lines"]})
+    with pytest.raises(Exception, match="No connector 'billing'"):
+        check(state_conn_id="cdc_state_default", params={"connector": "billing", "tables": ["a.b"]})
+
+
+def test_a_form_without_connectors_is_refused() -> None:
+    with pytest.raises(ConfigError, match="at least one connector"):
+        signal_dag([])
+
+
+def test_arguments_of_the_dag_are_the_users() -> None:
+    dag = signal_dag([SHOP], dag_id="mine", tags=["shop"], dag_display_name="Mine")
+    assert (dag.dag_id, dag.tags, dag.dag_display_name) == ("mine", {"shop"}, "Mine")
+
+
+def test_a_watched_table_is_its_asset_with_a_watcher() -> None:
+    definition = ConnectorDefinition("shop", "memory", "/lake", {"topic.prefix": "eu", "topic.delimiter": "_"})
+    asset = watched(definition, "inventory.orders", poll_interval=7)
+    assert asset.uri == table_asset(definition, "inventory.orders").uri
+    assert asset.uri == "cdc://shop/eu_inventory_orders/captured"
+    trigger = asset.watchers[0].trigger
+    assert isinstance(trigger, CdcChangeTrigger)
+    assert (trigger.topics, trigger.asset, trigger.poll_interval) == (["eu_inventory_orders"], asset.name, 7)
+    whole = watched(definition)
+    assert whole.uri == "cdc://shop/captured"
+    assert whole.watchers[0].trigger.topics == []  # type: ignore[attr-defined]

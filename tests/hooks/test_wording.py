@@ -1,0 +1,48 @@
+"""What logs and pages say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.hooks.wording import fraction, halted, progress_text, standstill, verdict
+
+
+def row(**more: Any) -> dict[str, Any]:
+    return {"wanted": "running", "owner": None, "asked_by": "", "reason": "", "since": None, **more}
+
+
+def test_why_nothing_moves_is_said_in_one_sentence() -> None:
+    assert standstill([], "shop") == "no capture of shop has run yet"
+    assert standstill([row()], "shop") == "no run of its capture is alive; the next one goes on with it"
+    assert standstill([row(owner="a run")], "shop") == ""
+    paused = row(wanted="paused", asked_by="ann", reason="upgrade", owner="a run that ends now")
+    assert standstill([paused], "shop") == "the connector is paused by ann: upgrade"
+    assert halted(row(wanted="stopped")) == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("progress", "text", "part"),
+    [
+        (None, "", None),
+        ({"left": 1, "table": "a.b", "rows": 1}, "1 table left, now a.b, 1 row", 0.0),
+        ({"tables": 4, "left": 1, "rows": 5000}, "1 of 4 tables left, 5,000 rows", 0.75),
+        ({"left": 2, "rows": 50, "of_about": 100}, "2 tables left, 50 of about 100 rows", 0.25),
+        ({"left": 1, "after": [30], "upto": [40]}, "1 table left", 0.75),
+        ({"left": 1, "after": ["x"], "upto": ["y"]}, "1 table left", 0.0),
+        ({"left": 1, "after": None, "upto": None}, "1 table left", 0.0),
+        ({"tables": 3, "left": 0}, "0 of 3 tables left", 1.0),
+        ({"left": 1, "rows": 300, "of_about": 100}, "1 table left, 300 of about 100 rows", 1.0),
+    ],
+)
+def test_progress_is_told_as_far_as_it_is_known(progress: Any, text: str, part: float | None) -> None:
+    assert progress_text(progress) == text
+    assert fraction({"state": "running", "progress": progress}) == part
+    assert fraction({"state": "done", "progress": progress}) == 1.0
+
+
+def test_a_verdict_is_told_of_what_was_not_carried_out_only() -> None:
+    event = {"number": 7, "type": "log", "message": ""}
+    assert verdict("shop", {**event, "fate": "done"}) is None
+    assert verdict("shop", {**event, "fate": "failed"}) == "Signal 7 (log) of shop failed: no reason was given"

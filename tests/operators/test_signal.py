@@ -1,0 +1,182 @@
+"""Tasks that send signals, on real state tables and a memory source that carries them out."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+
+from airflow_provider_cdc.core.signals import Fate
+from airflow_provider_cdc.hooks.links import ConnectorLink
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.operators.signal import AdHocSnapshotOperator, SendSignalOperator
+from airflow_provider_cdc.triggers.signal_fate import SignalFateTrigger
+from tests.support.face import Shop, context, make_shop
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    shop = make_shop(monkeypatch, tmp_path, "signal-operator")
+    shop.order(1)
+    capture(shop)
+    yield shop
+    shop.store.close()
+
+
+def capture(shop: Shop) -> None:
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+
+
+def signals(shop: Shop) -> list[dict[str, Any]]:
+    return shop.store.signals_of("shop", 50)
+
+
+def instance(*, max_tries: int = 0, retries: int = 0) -> Any:
+    """The context of a task instance."""
+    task = SimpleNamespace(retries=retries)
+    ti = SimpleNamespace(
+        dag_id="d", task_id="t", run_id="r", try_number=1, map_index=-1, max_tries=max_tries, task=task
+    )
+    return context(ti=ti, dag_run=SimpleNamespace(triggering_user_name="ann"))
+
+
+def test_a_signal_is_recorded_and_returned_by_its_number(shop: Shop) -> None:
+    result = SendSignalOperator(task_id="t", connector="shop", type="log", data={"message": "here"}).execute(instance())
+    (row,) = signals(shop)
+    assert result == {"number": row["number"], "id": "d.t r", "type": "log"}
+    assert (row["type"], json.loads(row["data"]), row["channel"]) == ("log", {"message": "here"}, "airflow")
+    assert row["sent_by"] == "ann, by d r"
+    assert row["state"] == "received"
+
+
+def test_a_task_that_is_tried_again_does_not_send_twice(shop: Shop) -> None:
+    operator = SendSignalOperator(task_id="t", connector="shop", type="pause-snapshot")
+    first = operator.execute(instance(max_tries=2, retries=2))
+    assert operator.execute(instance(max_tries=2, retries=2)) == first
+    assert len(signals(shop)) == 1
+
+
+def test_a_task_that_was_cleared_sends_again(shop: Shop) -> None:
+    operator = SendSignalOperator(task_id="t", connector="shop", type="pause-snapshot")
+    operator.execute(instance(max_tries=2, retries=2))
+    operator.execute(instance(max_tries=3, retries=2))  # Airflow raises max_tries when a task is cleared
+    assert len(signals(shop)) == 2
+
+
+@pytest.mark.parametrize(
+    ("type_", "data", "wrong"),
+    [
+        ("execute-snapshot", "{", "its data is not JSON"),
+        ("execute-snapshot", {"type": "sideways"}, "valid values are incremental and blocking"),
+        ("stop-snapshot", {}, "the only valid value is incremental"),
+        ("log", None, "it has no data"),
+    ],
+)
+def test_data_that_cannot_be_meant_is_refused_before_it_is_sent(shop: Shop, type_: str, data: Any, wrong: str) -> None:
+    with pytest.raises(AirflowFailException, match=wrong):
+        SendSignalOperator(task_id="t", connector="shop", type=type_, data=data).execute(instance())
+    assert signals(shop) == []
+
+
+def test_a_connector_that_nobody_knows_is_refused_by_name(shop: Shop) -> None:
+    with pytest.raises(AirflowException, match=r"No connector 'shpo'[\s\S]*shop"):
+        SendSignalOperator(task_id="t", connector="shpo", type="pause-snapshot").execute(instance())
+
+
+def test_it_waits_in_the_triggerer_for_what_becomes_of_the_signal(shop: Shop) -> None:
+    operator = SendSignalOperator(
+        task_id="t", connector="shop", type="pause-snapshot", wait=True, wait_timeout=timedelta(hours=1)
+    )
+    with pytest.raises(TaskDeferred) as deferred:
+        operator.execute(instance())
+    assert isinstance(deferred.value.trigger, SignalFateTrigger)
+    assert deferred.value.trigger.number == signals(shop)[0]["number"]
+    assert deferred.value.timeout == timedelta(hours=1)
+
+
+def test_it_waits_in_a_worker_where_there_is_no_triggerer(shop: Shop) -> None:
+    operator = SendSignalOperator(
+        task_id="t",
+        connector="shop",
+        type="log",
+        data={"message": "x"},
+        wait=True,
+        deferrable=False,
+        poll_interval=0.05,
+    )
+    running = threading.Timer(0.3, capture, (shop,))
+    running.start()
+    assert operator.execute(instance())["fate"] == "done"
+    running.join()
+
+
+def test_waiting_in_a_worker_ends_at_its_timeout_and_the_signal_stays(shop: Shop) -> None:
+    operator = SendSignalOperator(
+        task_id="t", connector="shop", type="pause-snapshot", wait=True, deferrable=False, poll_interval=0.05,
+        wait_timeout=timedelta(seconds=0.2),
+    )  # fmt: skip
+    with pytest.raises(AirflowException, match="waits to be taken"):
+        operator.execute(instance())
+    assert signals(shop)[0]["state"] == "received"
+
+
+@pytest.mark.parametrize(("fate", "told"), [(Fate.REFUSED, "was refused: no such thing"), (Fate.FAILED, "failed: no")])
+def test_a_signal_that_is_not_carried_out_fails_the_task(shop: Shop, fate: Fate, told: str) -> None:
+    operator = SendSignalOperator(task_id="t", connector="shop", type="pause-snapshot", wait=True)
+    event = {"number": 7, "type": "pause-snapshot", "fate": fate.value, "message": "no such thing", "progress": None}
+    with pytest.raises(AirflowFailException, match=told):
+        operator.execute_complete(instance(), event)
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+def test_an_ad_hoc_snapshot_reads_the_rows_that_are_asked_for_again(shop: Shop, blocking: bool) -> None:
+    shop.database.create_table("inventory.lines", {"id": "int64!", "note": "string"}, key=("id",))
+    with shop.database.transaction() as t:
+        for key in range(5):
+            t.insert("inventory.lines", {"id": key, "note": ""})
+    capture(shop)
+    operator = AdHocSnapshotOperator(task_id="t", connector="shop", tables=["inventory.lines"], blocking=blocking)
+    number = operator.execute(instance())["number"]
+    capture(shop)
+    (row,) = shop.store.signals_of("shop", number=number)
+    assert row["state"] == "done", row
+    assert shop.store.batches("shop")[0]["topics"]["shop.inventory.lines"] >= 5
+
+
+def test_an_ad_hoc_snapshot_is_the_documented_signal() -> None:
+    operator = AdHocSnapshotOperator(
+        task_id="t",
+        connector="shop",
+        tables=["a.b", "a.c"],
+        blocking=True,
+        filters={"a.b": "SELECT 1"},
+        surrogate_key="n",
+    )
+    assert operator.content() == {
+        "type": "blocking",
+        "data-collections": ["a.b", "a.c"],
+        "additional-conditions": [{"data-collection": "a.b", "filter": "SELECT 1"}],
+        "surrogate-key": "n",
+    }
+
+
+def test_fields_are_templates_and_the_link_leads_to_the_connector(shop: Shop) -> None:
+    operator = AdHocSnapshotOperator(
+        task_id="t",
+        connector="{{ x }}",
+        tables=["{{ x }}.t"],
+        filters={"shop.t": "id > {{ y }}"},
+        state_conn_id="{{ x }}",
+    )
+    operator.render_template_fields({"x": "shop", "y": 7})  # type: ignore[typeddict-item]
+    assert (operator.connector, operator.state_conn_id) == ("shop", "shop")
+    assert operator.content()["data-collections"] == ["shop.t"]
+    assert operator.content()["additional-conditions"][0]["filter"] == "id > 7"
+    assert ConnectorLink().get_link(operator, ti_key=None) == "/cdc/connectors/shop"  # type: ignore[arg-type]

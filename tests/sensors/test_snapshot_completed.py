@@ -1,0 +1,112 @@
+"""Waiting for snapshots and for what becomes of signals."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+
+from airflow_provider_cdc.core.signals import Fate, SentSignal
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSensor
+from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
+from airflow_provider_cdc.triggers.signal_fate import SignalFateTrigger
+from tests.support.face import Shop, connect, context, make_shop
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    shop = make_shop(monkeypatch, tmp_path, "snapshot-sensor")
+    yield shop
+    shop.store.close()
+
+
+def sensor(**more: Any) -> SnapshotCompletedSensor:
+    return SnapshotCompletedSensor(**{"task_id": "wait", "connector": "shop", "poll_interval": 0.05, **more})
+
+
+def sent(shop: Shop, fate: Fate | None = None, message: str = "") -> int:
+    number = shop.store.send("shop", SentSignal("a", "execute-snapshot", "{}"))
+    if fate is not None:
+        shop.store.fate("shop", number, fate, message, {"left": 0, "rows": 7})
+    return number
+
+
+def capture(shop: Shop) -> None:
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+
+
+def test_a_signal_that_is_done_already_needs_no_waiting(shop: Shop) -> None:
+    result = sensor(number=sent(shop, Fate.DONE)).execute(context())
+    assert (result["fate"], result["progress"]) == ("done", {"left": 0, "rows": 7})
+
+
+def test_otherwise_it_waits_in_the_triggerer(shop: Shop) -> None:
+    number = sent(shop, Fate.RUNNING)
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor(number=str(number), timeout=60).execute(context())
+    trigger = deferred.value.trigger
+    assert isinstance(trigger, SignalFateTrigger)
+    assert (trigger.number, trigger.poll_interval) == (number, 0.05)
+    assert deferred.value.timeout is not None
+    assert deferred.value.timeout.total_seconds() == 60
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_a_signal_that_is_not_carried_out_fails_the_task_for_good(shop: Shop, deferrable: bool) -> None:
+    number = sent(shop, Fate.REFUSED, "no captured table is called x")
+    with pytest.raises(AirflowFailException, match="was refused: no captured table is called x"):
+        sensor(number=number, deferrable=deferrable).execute(context())
+    with pytest.raises(AirflowFailException, match="failed: disk is full"):
+        sensor(number=number).execute_complete(
+            context(), {"number": 1, "type": "execute-snapshot", "fate": "failed", "message": "disk is full"}
+        )
+
+
+def test_without_a_number_it_waits_for_the_initial_snapshot(shop: Shop) -> None:
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor().execute(context())
+    assert isinstance(deferred.value.trigger, InitialSnapshotTrigger)
+    capture(shop)
+    assert sensor().execute(context()) == {"seq": 1, "batch": 1}
+
+
+def test_it_takes_what_the_sending_task_returned(shop: Shop) -> None:
+    number = sent(shop, Fate.DONE)
+    assert sensor(number={"number": number, "id": "a"}).execute(context())["number"] == number
+
+
+def test_it_waits_in_a_worker_where_that_is_wanted(shop: Shop) -> None:
+    running = threading.Timer(0.3, capture, (shop,))
+    running.start()
+    assert sensor(deferrable=False).execute(context()) == {"seq": 1, "batch": 1}
+    running.join()
+
+
+@pytest.mark.parametrize("number", ["seven", {"id": "a"}])
+def test_what_is_no_number_is_refused(shop: Shop, number: Any) -> None:
+    with pytest.raises(AirflowFailException, match="is not the number of a signal"):
+        sensor(number=number).execute(context())
+
+
+def test_a_number_that_nobody_sent_fails_the_task(shop: Shop) -> None:
+    with pytest.raises(AirflowFailException, match="has no signal 99"):
+        sensor(number=99).execute(context())
+
+
+def test_state_tables_that_are_missing_fail_the_task(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    number = sent(shop)
+    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=f"sqlite:///{tmp_path}/empty.db")
+    with pytest.raises(AirflowFailException, match="airflow db migrate"):
+        sensor(number=number).execute(context())
+
+
+def test_an_error_that_the_trigger_found_fails_the_task(shop: Shop) -> None:
+    with pytest.raises(AirflowException, match="a person must act"):
+        sensor().execute_complete(context(), {"error": "a person must act"})

@@ -1,0 +1,83 @@
+"""How far a target is, from real state and a real change log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.triggers.applied import AppliedTrigger
+from tests.support.face import Shop, context, make_shop
+from tests.support.waiting import report, revived
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    shop = make_shop(monkeypatch, tmp_path, "applied")
+    for key in (1, 2, 3):  # batches 1 to 3, one order in each
+        shop.order(key)
+        CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+    yield shop
+    shop.store.close()
+
+
+def ask(shop: Shop, **point: Any) -> Any:
+    return revived(AppliedTrigger("shop", **point)).ask(shop.store)
+
+
+def test_without_a_point_it_waits_for_what_is_captured_when_it_begins(shop: Shop) -> None:
+    trigger = AppliedTrigger("shop")
+    report(shop, 2)
+    assert trigger.ask(shop.store).event is None
+    shop.order(4)
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+    report(shop, 3)
+    waited = revived(trigger)  # as another triggerer takes it over: the point stays
+    assert waited.ask(shop.store).event == {"batch": 3, "applied": 3, "target": "delta"}
+
+
+def test_a_batch_is_applied_when_the_target_stands_at_it_or_behind_it(shop: Shop) -> None:
+    assert "has applied batch 0; waited for is 2" in ask(shop, batch=2).text
+    report(shop, 1)
+    assert ask(shop, batch=2).event is None
+    report(shop, 3)
+    assert ask(shop, batch=2).event == {"batch": 2, "applied": 3, "target": "delta"}
+    assert ask(shop, batch=2, target="iceberg").event is None
+
+
+def test_a_sequence_number_stands_for_the_batch_that_holds_it(shop: Shop) -> None:
+    report(shop, 2)
+    batches = shop.store.batches("shop")[::-1]
+    for batch in batches:
+        for seq in (batch["first_seq"], batch["last_seq"]):
+            event = ask(shop, seq=seq).event
+            assert (event or {"batch": None})["batch"] == (batch["batch"] if batch["batch"] <= 2 else None)
+    found = ask(shop, seq=batches[-1]["last_seq"] + 1)
+    assert found.event is None
+    assert "has not captured up to seq" in found.text
+
+
+def test_a_place_in_the_log_stands_for_the_first_batch_behind_it(shop: Shop) -> None:
+    report(shop, 3)
+    for batch in shop.store.batches("shop"):
+        assert ask(shop, position=batch["position"]).event["batch"] == batch["batch"]
+    beyond = {**shop.store.batches("shop")[0]["position"]}
+    (name,) = beyond
+    beyond[name] += 5
+    assert "has not captured up to" in ask(shop, position=beyond).text
+
+
+def test_a_table_that_lags_holds_up_those_who_wait_for_all_tables_or_for_it(shop: Shop) -> None:
+    report(shop, 3, {"shop.inventory.orders": 1}, {"shop.inventory.orders": "disk is full"})
+    found = ask(shop, batch=2)
+    assert found.event is None
+    assert "shop.inventory.orders: disk is full" in found.text
+    assert ask(shop, batch=2, topic="shop.inventory.orders").event is None
+    assert ask(shop, batch=2, topic="shop.inventory.lines").event["applied"] == 3
+
+
+def test_a_connector_that_has_not_run_is_waited_for(shop: Shop) -> None:
+    assert "has captured nothing yet" in AppliedTrigger("other").ask(shop.store).text

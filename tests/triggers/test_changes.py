@@ -1,0 +1,314 @@
+"""Watching tables: Airflow's own manager of shared streams, real state tables, and a stand-in for the asset's state store and for the
+supervisor that says what is kept in Airflow's database."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.triggers.base import BaseEventTrigger
+from airflow.triggers.shared_stream import SharedStreamManager
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.triggers.changes import CURSOR, CdcChangeTrigger
+from tests.support.face import SHOP, Shop, context, make_shop
+from tests.support.waiting import first, revived
+
+ORDERS, LINES = "shop.inventory.orders", "shop.inventory.lines"
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    shop = make_shop(monkeypatch, tmp_path, "watched")
+    shop.database.create_table("inventory.lines", SHOP, key=("id",))
+    capture(shop)
+    yield shop
+    shop.store.close()
+
+
+def capture(shop: Shop) -> None:
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+
+
+def change(shop: Shop, key: int, table: str = "orders") -> None:
+    """One more batch."""
+    with shop.database.transaction() as t:
+        t.insert(f"inventory.{table}", {"id": key, "note": ""})
+    capture(shop)
+
+
+class Kept(dict[str, Any]):
+    """The state store of one asset."""
+
+    async def aget(self, key: str) -> Any:
+        return self.get(key)
+
+    async def aset(self, key: str, value: Any) -> None:
+        self[key] = value
+
+    def __getitem__(self, key: Any) -> Any:
+        return self if not isinstance(key, str) else super().__getitem__(key)
+
+
+class Slow(Kept):
+    """A state store that does not answer."""
+
+    async def aget(self, key: str) -> Any:
+        await asyncio.sleep(3600)
+
+
+class Triggerer:
+    """Runs triggers as Airflow's does: they share a stream, and what they fire is kept when :meth:`keep` says so."""
+
+    def __init__(self) -> None:
+        self.manager = SharedStreamManager(ack_timeout=60)
+        self.fired: list[tuple[int, Any]] = []
+        self.unkept: list[int] = []
+        self.stall_s = 0.0
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def start(self, number: int, kept: Kept, topics: list[str] | None = None) -> None:
+        trigger = revived(CdcChangeTrigger("shop", topics or [], asset="a", poll_interval=0.05))
+        trigger.asset_state_store = kept
+        self._tasks[number] = asyncio.create_task(self._run(number, trigger))
+
+    async def _run(self, number: int, trigger: BaseEventTrigger) -> None:
+        key = trigger.shared_stream_key()
+        assert key is not None
+        stream = self.manager.subscribe(trigger_id=number, trigger=trigger, key=key)
+        try:
+            async for event in trigger.filter_shared_stream(stream):
+                seq = self.manager.bind_pending_event(trigger_id=number, key=key)
+                assert seq is not None
+                self.fired.append((number, event.payload))
+                self.unkept.append(seq)
+                await asyncio.sleep(self.stall_s)
+        finally:
+            await self.manager.unsubscribe(number, key)
+
+    def keep(self) -> None:
+        """Everything that was fired is in the database now."""
+        self.manager.confirm_persisted(self.unkept)
+        self.unkept.clear()
+
+    async def leave(self, number: int) -> None:
+        """One trigger ends: its DAG is gone."""
+        task = self._tasks.pop(number)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def die(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self.manager.stop_all()
+
+    async def until(self, events: int) -> list[tuple[int, Any]]:
+        for _ in range(400):
+            if len(self.fired) >= events:
+                break
+            await asyncio.sleep(0.02)
+        return self.fired
+
+
+@contextlib.asynccontextmanager
+async def triggerer() -> AsyncIterator[Triggerer]:
+    made = Triggerer()
+    try:
+        yield made
+    finally:
+        await made.die()
+
+
+def test_a_table_tells_of_its_own_changes_only(shop: Shop) -> None:
+    async def story() -> None:
+        async with triggerer() as t:
+            t.start(1, Kept(), [ORDERS])
+            t.start(2, Kept(), [LINES])
+            t.start(3, Kept())
+            await asyncio.sleep(0.4)
+            assert t.fired == []  # what was captured before nobody is told of
+            await asyncio.to_thread(change, shop, 1)
+            fired = dict(await t.until(2))
+            assert set(fired) == {1, 3}
+            last = shop.store.batches("shop")[0]
+            assert fired[1] == {
+                "connector": "shop",
+                "topics": {ORDERS: 1},
+                "events": 1,
+                "batches": [last["batch"], last["batch"]],
+                "last_seq": last["last_seq"],
+                "position": last["position"],
+            }
+            await asyncio.to_thread(change, shop, 1, "lines")
+            assert [n for n, _ in (await t.until(4))[2:]] in ([2, 3], [3, 2])
+
+    asyncio.run(story())
+
+
+def test_all_tables_of_a_connector_share_one_poll(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    batches = StateStore.batches
+
+    def counted(self: StateStore, connector: str, **more: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return batches(self, connector, **more)
+
+    monkeypatch.setattr(StateStore, "batches", counted)
+
+    async def story() -> None:
+        async with triggerer() as t:
+            for number in range(40):
+                t.start(number, Kept(), [ORDERS])
+            await asyncio.sleep(1)
+
+    asyncio.run(story())
+    assert 1 < looks < 25  # 20 looks fit into a second; 40 polls would have been 800
+
+
+def test_what_was_captured_while_no_triggerer_was_alive_is_told_of(shop: Shop) -> None:
+    async def story() -> None:
+        kept = Kept()
+        async with triggerer() as t:
+            t.start(1, kept, [ORDERS])
+            await asyncio.sleep(0.3)
+        for key in (1, 2, 3):
+            await asyncio.to_thread(change, shop, key)
+        async with triggerer() as t:
+            t.start(1, kept, [ORDERS])
+            ((_, payload),) = await t.until(1)
+            assert payload["events"] == 3
+
+    asyncio.run(story())
+
+
+def test_an_event_that_was_not_kept_when_the_triggerer_died_is_told_again(shop: Shop) -> None:
+    async def story() -> None:
+        kept = Kept()
+        async with triggerer() as t:
+            t.start(1, kept, [ORDERS])
+            await asyncio.sleep(0.3)
+            began = kept[CURSOR]
+            await asyncio.to_thread(change, shop, 1)
+            (told,) = await t.until(1)
+            await asyncio.sleep(0.3)  # the stream goes on, and Airflow has not kept the event
+            assert kept[CURSOR] == began
+        async with triggerer() as t:
+            t.start(1, kept, [ORDERS])
+            assert await t.until(1) == [told]
+            t.keep()
+            for _ in range(100):
+                if kept[CURSOR] != began:
+                    break
+                await asyncio.sleep(0.02)
+            assert kept[CURSOR] == told[1]["batches"][1]
+        async with triggerer() as t:
+            t.start(1, kept, [ORDERS])
+            await asyncio.sleep(0.4)
+            assert t.fired == []
+
+    asyncio.run(story())
+
+
+def test_one_table_that_is_not_kept_does_not_hold_up_what_is_kept_of_others(shop: Shop) -> None:
+    async def story() -> None:
+        async with triggerer() as t:
+            t.start(1, Kept(), [ORDERS])
+            await asyncio.sleep(0.2)
+            await asyncio.to_thread(change, shop, 1)
+            await t.until(1)  # never kept
+            late = Kept()
+            t.start(2, late, [LINES])
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(change, shop, 1, "lines")
+            assert (await t.until(2))[1][0] == 2  # told of, in spite of the other
+
+    asyncio.run(story())
+
+
+def test_a_watcher_that_leaves_does_not_disturb_the_others(shop: Shop) -> None:
+    async def story() -> None:
+        async with triggerer() as t:
+            kept = Kept()
+            t.start(1, kept, [ORDERS])
+            t.start(2, Kept(), [LINES])
+            await asyncio.sleep(0.3)
+            t.start(3, Slow(), [LINES])
+            await asyncio.sleep(0.3)  # looks wait in its queue that it will never see
+            await t.leave(3)
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(change, shop, 1)
+            ((number, payload),) = await t.until(1)
+            assert number == 1
+            t.keep()
+            for _ in range(100):
+                if kept[CURSOR] == payload["batches"][1]:
+                    return
+                await asyncio.sleep(0.02)
+            raise AssertionError(kept)
+
+    asyncio.run(story())
+
+
+def test_who_was_given_up_on_is_told_again_though_others_go_on(shop: Shop) -> None:
+    """Airflow gives up on a trigger whose event it could not store."""
+
+    async def story() -> None:
+        kept = Kept()
+        async with triggerer() as t:
+            t.manager, t.stall_s = SharedStreamManager(ack_timeout=0.5), 30
+            t.start(1, kept, [ORDERS])
+            t.start(2, Kept(), [LINES])
+            await asyncio.sleep(0.3)
+            began = kept[CURSOR]
+            await asyncio.to_thread(change, shop, 1)
+            (told,) = await t.until(1)  # never kept
+            await asyncio.sleep(1.5)
+            assert kept[CURSOR] == began
+        async with triggerer() as t:
+            t.start(1, kept, [ORDERS])
+            assert await t.until(1) == [told]
+
+    asyncio.run(story())
+
+
+def test_a_connector_that_was_deleted_and_began_again_is_told_of_from_its_first_batch(
+    shop: Shop, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        kept = Kept({CURSOR: 500})
+        async with triggerer() as t:
+            t.start(1, kept, [ORDERS])
+            await asyncio.to_thread(change, shop, 1)
+            assert (await t.until(1))[0][1]["topics"] == {ORDERS: 1}
+
+    asyncio.run(story())
+
+
+def test_by_itself_it_fires_too(shop: Shop) -> None:
+    async def story() -> None:
+        waiting = asyncio.create_task(first(CdcChangeTrigger("shop", [ORDERS], poll_interval=0.05)))
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(change, shop, 1)
+        assert (await waiting)["events"] == 1
+
+    asyncio.run(story())
+
+
+def test_triggers_of_equal_arguments_have_one_hash_whatever_the_order_of_topics() -> None:
+    one = CdcChangeTrigger("shop", ["b", "a"], asset="x").serialize()
+    other = CdcChangeTrigger("shop", ["a", "b"], asset="x").serialize()
+    assert BaseEventTrigger.hash(*one) == BaseEventTrigger.hash(*other)
+    assert CdcChangeTrigger("shop", ["a"]).shared_stream_key() == CdcChangeTrigger("shop", ["b"]).shared_stream_key()
+
+
+def test_an_interval_that_airflow_would_not_wait_for_is_refused() -> None:
+    with pytest.raises(ConfigError, match="up to 120 seconds"):
+        CdcChangeTrigger("shop", poll_interval=600)

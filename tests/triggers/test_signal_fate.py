@@ -1,0 +1,139 @@
+"""What becomes of a signal, as the trigger sees it in real state tables."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_cdc.core.seams import Wanted
+from airflow_provider_cdc.core.signals import Fate, SentSignal
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.triggers.signal_fate import SignalFateTrigger
+from tests.support.face import Shop, connect, context, make_shop
+from tests.support.waiting import first, revived
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    shop = make_shop(monkeypatch, tmp_path, "fate")
+    yield shop
+    shop.store.close()
+
+
+def send(shop: Shop, type_: str = "log", data: str = '{"message": "here"}') -> int:
+    return shop.store.send("shop", SentSignal("a", type_, data))
+
+
+def trigger(number: int) -> SignalFateTrigger:
+    made: SignalFateTrigger = revived(SignalFateTrigger("shop", number, poll_interval=0.05))
+    return made
+
+
+def capture(shop: Shop) -> None:
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+
+
+def test_it_fires_when_a_run_has_carried_the_signal_out(shop: Shop) -> None:
+    capture(shop)
+    number = send(shop)
+
+    async def story() -> None:
+        waiting = asyncio.create_task(first(trigger(number)))
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        await asyncio.to_thread(capture, shop)
+        event = await waiting
+        assert (event["number"], event["type"], event["fate"]) == (number, "log", "done")
+
+    asyncio.run(story())
+
+
+def test_one_that_is_taken_over_by_another_triggerer_sees_what_came_meanwhile(shop: Shop) -> None:
+    capture(shop)
+    number = send(shop)
+
+    async def story() -> None:
+        abandoned = asyncio.create_task(first(trigger(number)))
+        await asyncio.sleep(0.2)
+        abandoned.cancel()
+        await asyncio.to_thread(capture, shop)  # while nobody waits
+        assert (await first(trigger(number)))["fate"] == "done"
+
+    asyncio.run(story())
+
+
+def test_a_refused_signal_says_what_was_wrong(shop: Shop) -> None:
+    capture(shop)
+    number = send(shop, "execute-snapshot", '{"data-collections": ["inventory.nothing"]}')
+    capture(shop)
+    event = asyncio.run(first(trigger(number)))
+    assert event["fate"] == "refused"
+    assert "inventory.nothing" in event["message"]
+
+
+def test_the_log_says_why_nothing_moves_and_how_the_snapshot_comes_on(
+    shop: Shop, capfd: pytest.CaptureFixture[str]
+) -> None:
+    capture(shop)
+    number = send(shop)
+    ask = trigger(number).ask
+    assert "no run of its capture is alive" in ask(shop.store).text
+    shop.store.set_control("shop", Wanted.PAUSED, "ann", "upgrade")
+    assert "paused by ann" in ask(shop.store).text
+    assert "upgrade" in ask(shop.store).text
+    progress = {"left": 2, "table": "inventory.orders", "rows": 120000, "rows_per_s": 81000}
+    shop.store.fate("shop", number, Fate.RUNNING, progress=progress)
+    text = ask(shop.store).text
+    assert text == f"2 tables left, now inventory.orders, 120,000 rows, 81,000 rows/s (signal {number} (log) of shop)"
+
+    async def story() -> None:
+        waiting = asyncio.create_task(first(trigger(number)))
+        await asyncio.sleep(0.5)  # ten looks at the same, told once
+        shop.store.fate("shop", number, Fate.RUNNING, progress={**progress, "left": 1, "table": "inventory.lines"})
+        await asyncio.sleep(0.3)
+        shop.store.fate("shop", number, Fate.DONE)
+        await waiting
+
+    asyncio.run(story())
+    told = re.findall(rf"now inventory.(\w+)|Signal {number} \(log\) of shop is (done)", "".join(capfd.readouterr()))
+    assert told == [("orders", ""), ("lines", ""), ("", "done")]
+
+
+def test_a_number_that_nobody_sent_ends_the_waiting(shop: Shop) -> None:
+    assert "has no signal 77" in asyncio.run(first(trigger(77)))["error"]
+
+
+def test_state_tables_that_cannot_be_asked_are_asked_until_they_can(
+    shop: Shop, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    number = send(shop)
+    shop.store.fate("shop", number, Fate.DONE)
+    (tmp_path / "state.db").rename(tmp_path / "away.db")
+    (tmp_path / "state.db").mkdir()  # a database that cannot be opened
+
+    async def story() -> None:
+        waiting = asyncio.create_task(first(trigger(number), within=40))
+        told = ""
+        while "cannot be asked (2 in a row)" not in told:
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            told += "".join(capfd.readouterr())
+        (tmp_path / "state.db").rmdir()
+        (tmp_path / "away.db").rename(tmp_path / "state.db")
+        assert (await waiting)["fate"] == "done"
+
+    asyncio.run(story())
+
+
+def test_a_connection_that_is_missing_ends_the_waiting(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="")
+    assert "airflow cdc setup" in asyncio.run(first(trigger(1)))["error"]
+
+
+def test_arguments_hold_ids_of_connections_only(shop: Shop) -> None:
+    arguments = SignalFateTrigger("shop", 7, poll_interval=3).serialize()[1]
+    assert arguments == {"connector": "shop", "number": 7, "state_conn_id": "cdc_state_default", "poll_interval": 3}
