@@ -95,7 +95,7 @@ def _execute(run: Run, signal: Signal, request: ExecuteSnapshot) -> str | None:
     state = run.state()
     scans = [
         Scan(
-            table=name, request=signal.number, signal=signal.id, condition=conditions.get(name),
+            table=name, request=signal.number, signal=signal.id, tables=len(names), condition=conditions.get(name),
             surrogate=request.surrogate, replace=request.replace,
         )
         for name in names

@@ -163,7 +163,7 @@ class Desk:
             scan.request,
             Fate.RUNNING,
             progress={
-                "table": scan.table, "left": left, "rows": scan.rows, "rows_per_s": round(rate), "after": scan.after,
+                "table": scan.table, "tables": scan.tables, "left": left, "rows": scan.rows, "rows_per_s": round(rate), "after": scan.after,
                 "upto": scan.upto, "chunk_rows": self._run.incremental.chunk_rows,
             },
         )  # fmt: skip

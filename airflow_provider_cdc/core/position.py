@@ -51,6 +51,7 @@ class Scan(BaseModel):
     :param table: ``namespace.name``
     :param request: number of the signal that asked for it
     :param signal: that signal's id, as the sender called it
+    :param tables: how many tables that signal asked for
     :param condition: SQL condition that rows have to fulfil
     :param surrogate: column that chunks are cut by in place of the key
     :param order: columns that the rows are ordered by; empty before the first chunk
@@ -65,6 +66,7 @@ class Scan(BaseModel):
     table: str
     request: int
     signal: str = ""
+    tables: int = 0
     condition: str | None = None
     surrogate: str | None = None
     order: list[str] = Field(default_factory=list)

@@ -219,7 +219,7 @@ def test_a_person_fills_in_the_form_and_watches_the_snapshot(
     page.locator("#element_changed_since_column").fill("changed_at")
     form.get_by_text("Select date and time").click()
     page.get_by_placeholder("YYYY/MM/DD").fill("2024/01/01")
-    page.get_by_placeholder("HH:mm").fill("01:00")  # in Berlin, which is midnight in UTC: every row but none before
+    page.get_by_placeholder("HH:mm").fill("01:00")  # in Berlin, which is midnight in UTC: before every row
     page.keyboard.press("Tab")
     page.screenshot(path=shots / "form-2-rows.png")
     page.keyboard.press("Escape")
