@@ -145,7 +145,8 @@ class ChunkThread:
                     self._again(window, place, generation, e)
                 except Exception as e:
                     log.warning("Chunks of %s cannot be read.", place.table, exc_info=not isinstance(e, CdcError))
-                    self._settle(window, place, generation, problem=_problem(e))
+                    with contextlib.suppress(_Cancelled):
+                        self._settle(window, place, generation, problem=_problem(e))
         except BaseException as e:  # the streaming thread raises it
             with self._changed:
                 self._error = e

@@ -268,6 +268,29 @@ def test_a_lost_connection_is_made_again(
     assert fate(connector, number) == ("done", "")
 
 
+def test_a_chunk_that_fails_after_it_was_cancelled_harms_nothing(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = partial(db, tmp_path)
+    read, first = MemoryChunks.read, [True]
+
+    def fails_late(self: MemoryChunks, *args: Any) -> Any:
+        if first[0]:
+            first[0] = False
+            send(connector, "pause-snapshot")
+            time.sleep(0.5)  # until it is taken
+            raise ValueError("nobody wants to know any more")
+        return read(self, *args)
+
+    monkeypatch.setattr(MemoryChunks, "read", fails_late)
+    number = snapshot(connector, "shop.a")
+    connector.capture(run_for_s=1.5)
+    send(connector, "resume-snapshot")
+    connector.capture()
+    equal(connector, db, "shop.a")
+    assert fate(connector, number) == ("done", "")
+
+
 # requests
 
 
