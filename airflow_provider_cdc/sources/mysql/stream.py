@@ -61,7 +61,7 @@ class BinlogStream:
     ) -> None:
         self.config, self.server, self.until, self.tables = config, server, until, tables
         self.single = self.commits_prepared = prepared
-        self._patience = patience
+        self._patience = patience or (lambda: config.poll_interval_ms / 1000)
         self.maps = TableMaps(config, tables, catalogue, charsets, mariadb=server.mariadb)
         self.reader = SchemaReader(config, tables, catalogue, database_charset)
         self._charsets = charsets

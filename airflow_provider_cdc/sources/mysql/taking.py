@@ -173,15 +173,18 @@ class Taking:
     def _advance(self, i: int) -> None:
         """Stand where a heartbeat of the server says that its log ends: what lies before may be no transaction, as the head of
         a new file."""
-        s, end = self.s, int(self.routed.ends[i])
-        same = s.position.server == s.server.identity and s.position.file == s.file
-        if s.until is None and end >= (s.position.pos if same else 4):
-            s.position = replace(
-                s.position, file=s.file, pos=end, created=s.created, server=s.server.identity, gtids=self._gtids()
-            )
-
-    def _gtids(self) -> str:
-        return str(self.s.gtids) if self.s.server.gtids else self.s.position.gtids
+        s = self.s
+        place = replace(
+            s.position,
+            file=s.file,
+            pos=int(self.routed.ends[i]),
+            gtids=str(s.gtids) if s.server.gtids else "",
+            created=s.created,
+            server=s.server.identity,
+        )
+        # on the way to where a reader by GTIDs stands, what it has is passed over
+        if s.until is None and (not place.same_log(s.position) or place.reached(s.position)):
+            s.position = place
 
     def _note(self, tx: int) -> Open:
         """What is known of a transaction besides what the kernels know."""

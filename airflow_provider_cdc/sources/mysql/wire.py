@@ -31,6 +31,8 @@ BUFFER = 4 << 20
 _MAX_EVENTS = 1 << 17
 _COM_REGISTER_SLAVE, _COM_BINLOG_DUMP, _COM_BINLOG_DUMP_GTID = 0x15, 0x12, 0x1E
 _NON_BLOCK, _SEND_ANNOTATE, _THROUGH_GTID = 0x01, 0x02, 0x04
+_LEAST_BEAT_S = 1.0
+"""MySQL counts whole seconds while it passes over what a reader has: with less, it beats once for each transaction."""
 _QUIET_BEATS = 10
 """So many missed heartbeats mean that the connection is dead."""
 
@@ -63,7 +65,7 @@ class BinlogConnection:
 
     :param follow: wait for new events for ever; otherwise the server ends the stream at the end of the log
     :param patience: asked whenever there is nothing: how many seconds to wait before :meth:`events` says so; without it, the
-        server's heartbeats are all there is
+        server's heartbeats are all there is, which come once a second at most
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class BinlogConnection:
     ) -> None:
         self._config, self._server, self._start, self._follow = config, server, start, follow
         self._patience = patience
-        self._beat_s = max(config.poll_interval_ms / 1000, 0.1)
+        self._beat_s = max(config.poll_interval_ms / 1000, _LEAST_BEAT_S)
         self.checksum = 0 if server.variables.get("binlog_checksum", "NONE").upper() == "NONE" else 4
         self._buf = np.empty(BUFFER, np.uint8)
         self._have = 0
