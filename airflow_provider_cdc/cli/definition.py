@@ -207,6 +207,7 @@ def _signals() -> list[ActionCommand]:
                 help="read only some rows: a condition (incremental), or a SELECT (blocking); may be repeated",
             ),
             _arg("--surrogate-key", metavar="COLUMN", help="column to cut chunks by, in place of the key"),
+            _arg("--chunk-size", type=int, metavar="N", help="rows that are read at a time; by default as the connector has it"),
             _arg("--replace", action="store_true", help="empty the tables in the targets first, so that rows that are gone disappear"),
             id_, _WAIT, _STATE, where="signals.snapshot",
         ),

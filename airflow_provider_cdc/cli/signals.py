@@ -31,6 +31,8 @@ def snapshot(args: argparse.Namespace) -> None:
         data["additional-conditions"] = [_condition(text) for text in args.filter]
     if args.surrogate_key:
         data["surrogate-key"] = args.surrogate_key
+    if args.chunk_size is not None:
+        data["chunk-size"] = args.chunk_size
     if args.replace:
         data["replace"] = True
     _send(args, "execute-snapshot", json.dumps(data))

@@ -96,7 +96,7 @@ def _execute(run: Run, signal: Signal, request: ExecuteSnapshot) -> str | None:
     scans = [
         Scan(
             table=name, request=signal.number, signal=signal.id, tables=len(names), condition=conditions.get(name),
-            surrogate=request.surrogate, replace=request.replace,
+            surrogate=request.surrogate, replace=request.replace, chunk_rows=request.chunk_rows,
         )
         for name in names
     ]  # fmt: skip

@@ -26,7 +26,14 @@ log = logging.getLogger(__name__)
 AHEAD: Final = 32
 """Windows that are open at a time."""
 AHEAD_ROWS: Final = 65_536
-"""Rows that wait in windows; while there are more, only two are open."""
+AHEAD_BYTES: Final = 64 << 20
+"""What may wait in windows; while there is more, only two are open."""
+QUERIES: Final = 8
+"""Chunks of one window at most."""
+WINDOW_S: Final = 0.1
+"""Seconds that reading the chunks of one window may take, if they are several."""
+_QUICK: Final = 8
+"""So many windows in a row have to be quick before they hold more chunks."""
 _LARGEST: Final = 200_000
 """Rows of a chunk that grows."""
 _TRIES: Final = 8
@@ -68,6 +75,7 @@ class ChunkThread:
         self._by_deletion = config.incremental_snapshot_watermarking_strategy is WatermarkStrategy.INSERT_DELETE
         self._target_s = config.incremental_snapshot_chunk_target_ms / 1000
         self.chunk_rows = config.incremental_snapshot_chunk_size
+        self._queries, self._quick = 1, 0
         self._changed = threading.Condition()
         self._places: deque[_Place] = deque()
         self.windows: deque[Window] = deque()
@@ -167,8 +175,9 @@ class ChunkThread:
         return None
 
     def _room(self) -> bool:
-        rows = sum(len(w.chunk) for w in self.windows if w.chunk is not None)
-        return len(self.windows) < (AHEAD if rows < AHEAD_ROWS else 2)
+        chunks = [w.chunk for w in self.windows if w.chunk is not None]
+        few = sum(map(len, chunks)) < AHEAD_ROWS and sum(chunk.bytes for chunk in chunks) < AHEAD_BYTES
+        return len(self.windows) < (AHEAD if few else 2)
 
     def _fill(self, window: Window, place: _Place, generation: int) -> None:
         """Read a chunk into its window."""
@@ -210,20 +219,23 @@ class ChunkThread:
     def _read(self, reader: ChunkReader, window: Window, place: _Place, generation: int) -> None:
         assert place.schema is not None
         rows = KeyRange(place.schema, place.order, place.after, place.upto, place.scan.condition)
-        limit = self.chunk_rows
+        given = place.scan.chunk_rows
+        limit = given or self.chunk_rows
+        grows = bool(self._target_s) and given is None
+        queries = 1 if grows else self._queries
         if self._written:
             window.marker = str(uuid.uuid4())
             reader.write(f"{window.marker}-open", WINDOW_OPEN)
         began = time.monotonic()
-        chunk = reader.read(rows, limit)
+        chunk = reader.read(rows, limit, queries)
         while chunk.low is not None and window.floor is not None and not chunk.low.reached(window.floor):
             # the stream is ahead of what is visible: for moments, as a log is written before it is committed
             if generation != self._generation:
                 raise _Cancelled
             time.sleep(0.002)
-            chunk = reader.read(rows, limit)
-        self._adapt(len(chunk), time.monotonic() - began)
-        final = len(chunk) < limit or chunk.last is None or chunk.last == place.upto
+            chunk = reader.read(rows, limit, queries)
+        self._adapt(time.monotonic() - began, full=len(chunk) >= limit, grows=grows)
+        final = chunk.complete or chunk.last is None or chunk.last == place.upto
         self._settle(window, place, generation, chunk=chunk, final=final)
         if window.marker is not None:
             # the rows are there before the marker that closes the window can come back
@@ -254,11 +266,20 @@ class ChunkThread:
             elif chunk is not None:
                 place.after = chunk.last
 
-    def _adapt(self, rows: int, seconds: float) -> None:
-        """Aim at the time that a chunk may take, in steps that are not too large."""
-        if self._target_s and rows >= self.chunk_rows:
+    def _adapt(self, seconds: float, *, full: bool, grows: bool) -> None:
+        """Aim at the time that a chunk may take, in steps that are not too large; where chunks have one size, have several in a
+        window, as long as the stream need not wait for it."""
+        if not full:
+            return
+        if grows:
             factor = min(max(self._target_s / max(seconds, 1e-4), 0.5), 2.0)
             self.chunk_rows = min(max(int(self.chunk_rows * factor), 256), _LARGEST)
+            return
+        self._quick = self._quick + 1 if seconds < WINDOW_S / 3 else 0
+        if seconds > WINDOW_S:
+            self._queries = max(self._queries // 2, 1)
+        elif self._quick == _QUICK:
+            self._queries, self._quick = min(self._queries * 2, QUERIES), 0
 
     def _again(self, window: Window, place: _Place, generation: int, e: TransientError) -> None:
         """The connection was lost: the chunk is read again over another one. The log's own reader meets the same trouble, and

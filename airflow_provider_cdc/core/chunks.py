@@ -19,7 +19,7 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from airflow_provider_cdc.core.events import RowBlock
 from airflow_provider_cdc.core.position import Position
@@ -28,6 +28,8 @@ from airflow_provider_cdc.core.schema import TableId, TableSchema, arrow_type
 if TYPE_CHECKING:
     from types import TracebackType
 
+MUCH: Final = 16 << 20
+"""Bytes of a chunk after which no further query is made for it."""
 Key = list[Any]
 """Values of the ordering columns of one row, fit for JSON; see :func:`key_to_json`. A source reads and writes what is in it."""
 
@@ -63,15 +65,22 @@ class ChunkRows:
     :param last: key of the last row; ``None`` when there is none
     :param low: a place in the log up to which all that was committed is in the rows; with written watermarks ``None``
     :param high: a place in the log before which all that is in the rows was committed; with written watermarks ``None``
+    :param complete: the range has no more rows
     """
 
     rows: list[RowBlock]
     last: Key | None
     low: Position | None = None
     high: Position | None = None
+    complete: bool = False
 
     def __len__(self) -> int:
         return sum(len(block) for block in self.rows)
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory the rows take."""
+        return sum(block.after.nbytes for block in self.rows if block.after is not None)
 
 
 class ChunkReader(abc.ABC):
@@ -90,8 +99,9 @@ class ChunkReader(abc.ABC):
         """
 
     @abc.abstractmethod
-    def read(self, rows: KeyRange, limit: int) -> ChunkRows:
-        """The first ``limit`` rows of a range, or fewer if there are no more.
+    def read(self, rows: KeyRange, limit: int, queries: int = 1) -> ChunkRows:
+        """The first ``limit`` rows of a range, or fewer if there are no more; with several queries, each behind the rows of the
+        one before, as many times that. It may end earlier, as when the rows take :data:`MUCH`.
 
         With read watermarks, ``low`` is taken before the rows are read and ``high`` afterwards (or both are the very place of
         a consistent view). A reader that was opened for written watermarks leaves them out.

@@ -164,7 +164,7 @@ class Desk:
             Fate.RUNNING,
             progress={
                 "table": scan.table, "tables": scan.tables, "left": left, "rows": scan.rows, "rows_per_s": round(rate), "after": scan.after,
-                "upto": scan.upto, "chunk_rows": self._run.incremental.chunk_rows,
+                "upto": scan.upto, "chunk_rows": scan.chunk_rows or self._run.incremental.chunk_rows,
             },
         )  # fmt: skip
 

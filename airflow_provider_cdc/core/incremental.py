@@ -5,7 +5,8 @@ says which chunks may be written now. What is durable is only :class:`~.position
 kill, each table goes on behind the last row that a batch holds.
 
 See "Incremental snapshots" of the Debezium connector documents. What is different: chunks are read ahead, several windows are
-open at once, and the windows of a table may be of positions instead of rows in a signal table (:mod:`~.chunks`).
+open at once, each may hold several small chunks, and the windows of a table may be of positions instead of rows in a signal table
+(:mod:`~.chunks`).
 """
 
 from __future__ import annotations

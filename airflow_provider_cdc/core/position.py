@@ -59,6 +59,7 @@ class Scan(BaseModel):
     :param upto: key of the last row there was at the beginning
     :param rows: rows read so far
     :param replace: the table is emptied in the target before its first row is read, so that rows which are gone disappear
+    :param chunk_rows: rows that are read at a time; ``None`` = as the connector has it
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -74,6 +75,7 @@ class Scan(BaseModel):
     upto: list[Any] | None = None
     rows: int = 0
     replace: bool = False
+    chunk_rows: int | None = None
 
 
 class IncrementalState(BaseModel):

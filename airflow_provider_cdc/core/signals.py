@@ -6,7 +6,7 @@ of the last one that was taken, so that none is lost and none is carried out twi
 look up.
 
     >>> parse(Signal(1, "ad-hoc-1", "execute-snapshot", '{"data-collections": ["shop.orders"], "type": "INCREMENTAL"}'))
-    ExecuteSnapshot(collections=('shop.orders',), blocking=False, conditions={}, surrogate=None, replace=False)
+    ExecuteSnapshot(collections=('shop.orders',), blocking=False, conditions={}, surrogate=None, replace=False, chunk_rows=None)
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ WINDOW_OPEN: Final = "snapshot-window-open"
 WINDOW_CLOSE: Final = "snapshot-window-close"
 LARGEST: Final = 1 << 20
 """Characters of a signal's data; what is larger is refused."""
+MOST_CHUNK_ROWS: Final = 1_000_000
+"""Rows of a chunk that a signal may ask for: a chunk is held in memory, and no signal may end a run."""
 ACTIONS: Final = "airflow_provider_cdc.signals"
 """Entry point group of signal types of one's own."""
 TYPES: Final = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log", "schema-changes")
@@ -92,6 +94,7 @@ class ExecuteSnapshot:
     :param conditions: table → SQL condition (incremental) or SELECT (blocking); the empty name stands for every table
     :param surrogate: column that chunks are cut by in place of the key
     :param replace: ours (``"replace": true``): tables are emptied in the target first, so that rows which are gone disappear
+    :param chunk_rows: ours (``"chunk-size"``), incremental: rows that are read at a time; ``None`` = as the connector has it
     """
 
     collections: tuple[str, ...]
@@ -99,6 +102,7 @@ class ExecuteSnapshot:
     conditions: dict[str, str] = field(default_factory=dict)
     surrogate: str | None = None
     replace: bool = False
+    chunk_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +267,19 @@ def _execute(data: dict[str, Any]) -> ExecuteSnapshot:
         raise Refused('"replace" is neither true nor false')
     if replace and kept:
         raise Refused('"replace" empties the tables, and a condition would bring only some of their rows back')
-    return ExecuteSnapshot(collections, kind == "blocking", kept, surrogate, replace)
+    blocking = kind == "blocking"
+    return ExecuteSnapshot(collections, blocking, kept, surrogate, replace, _chunk_rows(data, blocking))
+
+
+def _chunk_rows(data: dict[str, Any], blocking: bool) -> int | None:
+    rows = data.get("chunk-size")
+    if rows is None:
+        return None
+    if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= MOST_CHUNK_ROWS:
+        raise Refused(f'"chunk-size" is not a whole number from 1 to {MOST_CHUNK_ROWS:,}')
+    if blocking:
+        raise Refused('"chunk-size" is for incremental snapshots: a blocking one reads tables whole')
+    return rows
 
 
 def _stop(data: dict[str, Any]) -> StopSnapshot:

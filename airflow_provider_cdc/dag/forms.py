@@ -65,6 +65,11 @@ def document(title: str, description: str, section: str | None) -> Param:
     return Param({}, description, type=["null", "object"], title=title, **_in(section))
 
 
+def whole_number(title: str, description: str, section: str | None, most: int) -> Param:
+    """A number from one to ``most`` that may be left empty."""
+    return Param(None, description, type=["null", "integer"], minimum=1, maximum=most, title=title, **_in(section))
+
+
 def switch(title: str, description: str, section: str | None, *, on: bool = False) -> Param:
     """Yes or no."""
     return Param(on, description, type="boolean", title=title, **_in(section))

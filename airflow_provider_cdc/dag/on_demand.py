@@ -9,6 +9,7 @@ from typing import Any
 from airflow.sdk import DAG, Param, task
 
 from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.signals import MOST_CHUNK_ROWS
 from airflow_provider_cdc.dag import forms
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.hooks.tasks import failure
@@ -167,6 +168,12 @@ def _snapshot_params(names: Sequence[str], known: Mapping[str, Sequence[str]]) -
         ),
         "surrogate_key": forms.text(
             "Surrogate key", "column to cut chunks by in place of the primary key; it may not be NULL", _HOW
+        ),
+        "chunk_size": forms.whole_number(
+            "Chunk size",
+            "rows that are read at a time in an incremental snapshot; by default as the connector has it",
+            _HOW,
+            MOST_CHUNK_ROWS,
         ),
         "replace": forms.switch(
             "Empty the tables first",

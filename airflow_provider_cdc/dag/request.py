@@ -33,6 +33,9 @@ def snapshot_request(params: Mapping[str, Any], captured: Mapping[str, str]) -> 
         raise _wrong("Tables cannot be emptied first when a filter brings only some of their rows back.")
     if blocking and surrogate:
         raise _wrong("A surrogate key cuts tables into chunks, and a blocking snapshot has none.")
+    chunk_size = params.get("chunk_size")
+    if blocking and chunk_size is not None:
+        raise _wrong("A chunk size is for tables that are read in chunks, and a blocking snapshot has none.")
     # names are sent as patterns that match nothing else
     named = {table: re.escape(table) for table in tables}
     return execute_snapshot(
@@ -40,6 +43,7 @@ def snapshot_request(params: Mapping[str, Any], captured: Mapping[str, str]) -> 
         blocking=blocking,
         filters={named[table]: text for table, text in filters.items()},
         surrogate_key=surrogate,
+        chunk_size=chunk_size,
         replace=replace,
     )
 

@@ -152,10 +152,17 @@ class AdHocSnapshotOperator(SendSignalOperator):
     :param blocking: capture stands still while the tables are read; otherwise they are read piece by piece beside it
     :param filters: table → SQL condition for its rows; with ``blocking`` the whole SELECT (templated)
     :param surrogate_key: column to cut pieces by in place of the primary key (templated)
+    :param chunk_size: rows that are read at a time, not with ``blocking`` (templated); by default the connector's
     :param replace: empty the tables in the targets first, so that rows which are gone from the source disappear there too
     """
 
-    template_fields: Sequence[str] = (*SendSignalOperator.template_fields, "tables", "filters", "surrogate_key")
+    template_fields: Sequence[str] = (
+        *SendSignalOperator.template_fields,
+        "tables",
+        "filters",
+        "surrogate_key",
+        "chunk_size",
+    )
 
     def __init__(
         self,
@@ -165,12 +172,13 @@ class AdHocSnapshotOperator(SendSignalOperator):
         blocking: bool = False,
         filters: Mapping[str, str] | None = None,
         surrogate_key: str | None = None,
+        chunk_size: int | str | None = None,
         replace: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(connector=connector, type="execute-snapshot", **kwargs)
         self.tables, self.blocking, self.filters = tables, blocking, filters
-        self.surrogate_key, self.replace = surrogate_key, replace
+        self.surrogate_key, self.chunk_size, self.replace = surrogate_key, chunk_size, replace
 
     def content(self) -> dict[str, Any]:
         return execute_snapshot(
@@ -178,6 +186,7 @@ class AdHocSnapshotOperator(SendSignalOperator):
             blocking=self.blocking,
             filters=self.filters,
             surrogate_key=self.surrogate_key,
+            chunk_size=self.chunk_size,
             replace=self.replace,
         )
 
@@ -188,6 +197,7 @@ def execute_snapshot(
     blocking: bool = False,
     filters: Mapping[str, str] | None = None,
     surrogate_key: str | None = None,
+    chunk_size: int | str | None = None,
     replace: bool = False,
 ) -> dict[str, Any]:
     """The data of an ``execute-snapshot`` signal.
@@ -201,6 +211,19 @@ def execute_snapshot(
         data["additional-conditions"] = [{"data-collection": t, "filter": f} for t, f in filters.items()]
     if surrogate_key:
         data["surrogate-key"] = surrogate_key
+    if (rows := _number(chunk_size)) is not None:
+        data["chunk-size"] = rows
     if replace:
         data["replace"] = True
     return data
+
+
+def _number(given: int | str | None) -> int | str | None:
+    """A template gives a text; one that is no number is left as it is, and refused as that when the signal is sent."""
+    if not isinstance(given, str):
+        return given
+    text = given.strip()
+    try:
+        return int(text) if text else None
+    except ValueError:
+        return given

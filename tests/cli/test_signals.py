@@ -69,6 +69,8 @@ def test_what_would_be_refused_is_not_sent(captured: Shop) -> None:
         (["signal", "shop", "execute-snapshot", "--data", "{"], "its data is not JSON"),
         (["snapshot", "shop", "shop.["], "not a regular expression"),
         (["snapshot", "shop", "a.b", "--filter", "id > 3"], "not of the form TABLE=SQL"),
+        (["snapshot", "shop", "a.b", "--chunk-size", "0"], '"chunk-size" is not a whole number from 1'),
+        (["snapshot", "shop", "a.b", "--chunk-size", "9", "--type", "blocking"], "is for incremental snapshots"),
         (["signal", "shpo", "pause-snapshot"], "No connector 'shpo' has run yet"),
     ):
         assert words in refused(*line)
@@ -81,7 +83,7 @@ def test_a_snapshot_is_asked_for_in_the_documented_form(captured: Shop) -> None:
         "snapshot", "shop", "inventory.orders", "inventory.l.*", "--type", "blocking", "--filter",
         "inventory.orders=SELECT * FROM orders WHERE note = 'x'", "--surrogate-key", "id",
     )  # fmt: skip
-    run("snapshot", "shop", "inventory.orders", "--replace")
+    run("snapshot", "shop", "inventory.orders", "--replace", "--chunk-size", "500")
     first, second = captured.store.signals("shop", 0)
     assert (first.type, json.loads(first.data or "")) == (
         "execute-snapshot",
@@ -95,7 +97,7 @@ def test_a_snapshot_is_asked_for_in_the_documented_form(captured: Shop) -> None:
         },
     )
     assert json.loads(second.data or "") == {
-        "type": "incremental", "data-collections": ["inventory.orders"], "replace": True,
+        "type": "incremental", "data-collections": ["inventory.orders"], "replace": True, "chunk-size": 500,
     }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core import chunking
 from airflow_provider_cdc.core.errors import ConnectorHalted, TransientError
 from airflow_provider_cdc.core.seams import Wanted
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
@@ -501,6 +502,87 @@ def test_a_surrogate_key_that_may_be_null_or_is_missing_is_refused(db: MemoryDat
     connector.capture()
     assert "column n of shop.a may be NULL" in fate(connector, nullable)[1]
     assert "shop.a has no column nix, the surrogate key" in fate(connector, missing)[1]
+
+
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Tables that chunks are read of, and the rows that each was to have."""
+    found: list[tuple[str, int]] = []
+    read = MemoryChunks.read
+
+    def watched(self: MemoryChunks, rows: Any, limit: int, *more: Any) -> Any:
+        found.append((rows.table.id.full_name, limit))
+        return read(self, rows, limit, *more)
+
+    monkeypatch.setattr(MemoryChunks, "read", watched)
+    return found
+
+
+def test_windows_of_a_quick_table_hold_several_chunks_of_a_slow_one_only_one(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = partial(db, tmp_path, incremental_snapshot_chunk_size=10, **form)
+    found: dict[str, list[int]] = {"shop.a": [], "shop.b": []}
+    read = MemoryChunks.read
+
+    def watched(self: MemoryChunks, rows: Any, limit: int, queries: int) -> Any:
+        found[str(rows.table.id)].append(queries)
+        if rows.table.id.name == "b":
+            monkeypatch.setattr(chunking, "WINDOW_S", 0.0)
+        return read(self, rows, limit, queries)
+
+    monkeypatch.setattr(MemoryChunks, "read", watched)
+    monkeypatch.setattr(chunking, "WINDOW_S", 60.0)
+    snapshot(connector, "shop.a", "shop.b")
+    connector.capture()
+    assert found["shop.a"] == [1] * 8 + [2] * 8 + [4] * 8 + [8] * 6
+    assert found["shop.b"][:4] == [8, 4, 2, 1]
+    assert set(found["shop.b"][4:]) == {1}
+    connector.replay.advance()
+    equal(connector, db, "shop.a", "shop.b")
+    assert connector.replay.operations["r"] == 2000
+
+
+@pytest.mark.parametrize("target_ms", [0, 1000])
+def test_a_request_may_say_how_many_rows_a_chunk_has(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], sizes: list[tuple[str, int]], target_ms: int
+) -> None:
+    db.create_table("shop.k", COLUMNS, key=("id",))
+    fill(db, "shop.k", range(10))
+    connector = partial(db, tmp_path, incremental_snapshot_chunk_target_ms=target_ms, **form)
+    other, asked = snapshot(connector, "shop.b"), snapshot(connector, "shop.k", chunk_size=3)
+    connector.capture()
+    assert {limit for table, limit in sizes if table == "shop.k"} == {3}
+    assert 50 in {limit for table, limit in sizes if table == "shop.b"}
+    assert (fate(connector, other), fate(connector, asked)) == (("done", ""), ("done", ""))
+    assert (len(connector.rows("shop.k")), len(connector.rows("shop.b"))) == (10, 1000)
+
+
+def test_the_chunk_size_of_a_request_outlives_a_run(
+    db: MemoryDatabase, tmp_path: Path, sizes: list[tuple[str, int]], at_read: Any
+) -> None:
+    connector = partial(db, tmp_path)
+    at_read(2, lambda: send(connector, "pause-snapshot"))
+    number = snapshot(connector, "shop.a", chunk_size=3)
+    connector.capture()
+    found = connector.store.signals_of("test", limit=1, number=number)[0]
+    assert (found["state"], found["progress"]["chunk_rows"]) == ("running", 3)
+    before = len(sizes)
+    send(connector, "resume-snapshot")
+    connector.capture()
+    assert len(sizes) > before
+    assert set(sizes) == {("shop.a", 3)}
+    assert (fate(connector, number), len(connector.rows("shop.a"))) == (("done", ""), 1000)
+
+
+def test_a_chunk_size_that_cannot_be_meant_is_refused(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path)
+    none = snapshot(connector, "shop.a", chunk_size=0)
+    whole = snapshot(connector, "shop.a", chunk_size=3, type="blocking")
+    connector.capture()
+    assert fate(connector, none) == ("refused", '"chunk-size" is not a whole number from 1 to 1,000,000')
+    assert fate(connector, whole)[0] == "refused"
+    assert scans(connector) == {}
 
 
 def test_rows_that_are_gone_disappear_when_a_table_is_replaced(

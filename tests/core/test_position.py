@@ -33,6 +33,13 @@ def test_an_offset_means_the_same_after_its_way_through_json(offset: Offset) -> 
     assert Offset.model_validate(json.loads(json.dumps(offset.document()))) == offset
 
 
+def test_a_scan_of_an_older_release_is_read_in_chunks_of_the_connectors_size() -> None:
+    stored = {"incremental": {"scans": [{"table": "s.a", "request": 7, "after": [3], "upto": [9], "rows": 3}]}}
+    found = Offset.model_validate(stored)
+    assert found.incremental.scans[0].chunk_rows is None
+    assert found.document() == stored
+
+
 def test_an_offset_of_an_unknown_form_is_refused() -> None:
     """A field of a newer release must not be lost by reading and writing the offset."""
     with pytest.raises(ValidationError, match="Extra inputs"):

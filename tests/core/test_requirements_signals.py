@@ -72,9 +72,9 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any, Any, int]
     found: list[tuple[str, Any, Any, int]] = []
     read = MemoryChunks.read
 
-    def watched(self: MemoryChunks, rows: Any, limit: int) -> Any:
+    def watched(self: MemoryChunks, rows: Any, limit: int, *more: Any) -> Any:
         found.append((str(rows.table.id), rows.after, rows.upto, limit))
-        return read(self, rows, limit)
+        return read(self, rows, limit, *more)
 
     monkeypatch.setattr(MemoryChunks, "read", watched)
     return found

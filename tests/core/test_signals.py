@@ -16,6 +16,7 @@ from airflow_provider_cdc.core import signals
 from airflow_provider_cdc.core.signals import (
     ACTIONS,
     LARGEST,
+    MOST_CHUNK_ROWS,
     TYPES,
     ExecuteSnapshot,
     Fate,
@@ -91,6 +92,9 @@ def _refusal(type_: str, data: Any = None) -> str:
         ),
         ({"data-collections": ["a.b"], "surrogate-key": "ROWID"}, ExecuteSnapshot(("a.b",), surrogate="ROWID")),
         ({"data-collections": ["a.b"], "replace": True}, ExecuteSnapshot(("a.b",), replace=True)),
+        ({"data-collections": ["a.b"], "chunk-size": 1}, ExecuteSnapshot(("a.b",), chunk_rows=1)),
+        ({"data-collections": ["a.b"], "chunk-size": MOST_CHUNK_ROWS}, ExecuteSnapshot(("a.b",), chunk_rows=1_000_000)),
+        ({"data-collections": ["a.b"], "chunk-size": None, "type": "blocking"}, ExecuteSnapshot(("a.b",), True)),
     ],
 )
 def test_every_form_of_execute_snapshot(data: dict[str, Any], expected: ExecuteSnapshot) -> None:
@@ -129,6 +133,17 @@ def test_every_form_of_execute_snapshot(data: dict[str, Any], expected: ExecuteS
             "\"additional-conditions\" has two filters for 'a.b'",
         ),
         ({"data-collections": ["a.b"], "surrogate-key": ["id"]}, '"surrogate-key" is not a text'),
+        *(
+            (
+                {"data-collections": ["a.b"], "chunk-size": wrong},
+                '"chunk-size" is not a whole number from 1 to 1,000,000',
+            )
+            for wrong in (0, -1, MOST_CHUNK_ROWS + 1, 10**30, True, False, 2.5, "", "500", [500], {})
+        ),
+        (
+            {"data-collections": ["a.b"], "chunk-size": 5, "type": "BLOCKING"},
+            '"chunk-size" is for incremental snapshots',
+        ),
     ],
 )
 def test_every_wrong_execute_snapshot_is_told_why(data: dict[str, Any], reason: str) -> None:
@@ -261,7 +276,8 @@ def test_a_signal_without_a_type_is_told_what_it_is() -> None:
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
         st.sampled_from(["type", "data-collections", "additional-conditions", "additional-condition", "data-collection",
-                         "filter", "surrogate-key", "message", "database", "schema", "changes", "replace"]), inner),
+                         "filter", "surrogate-key", "message", "database", "schema", "changes", "replace",
+                         "chunk-size"]), inner),
     max_leaves=8,
 ))  # fmt: skip
 def test_no_data_gives_another_error(type_: str, data: Any) -> None:

@@ -60,13 +60,16 @@ def test_a_form_takes_what_people_enter(shop: Shop) -> None:
         changed_since="2025-01-01T00:00:00Z", changed_since_column="at", type="blocking", replace=True,
     )  # fmt: skip
     assert params["tables"] == ["inventory.orders"]
+    assert (params["chunk_size"], entered(dag, chunk_size=500)["chunk_size"]) == (None, 500)
+    assert dag.params.get_param("chunk_size").schema["section"] == "How to read"
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         {"connector": "billing"}, {"type": "sideways"}, {"tables": "inventory.orders"}, {"tables": [7]},
-        {"filters": ["x"]}, {"replace": "yes"},
+        {"filters": ["x"]}, {"replace": "yes"}, {"chunk_size": 0}, {"chunk_size": 1_000_001}, {"chunk_size": 2.5},
+        {"chunk_size": "500"}, {"chunk_size": True},
     ],
 )  # fmt: skip
 def test_a_form_refuses_what_has_the_wrong_type(wrong: dict[str, Any]) -> None:

@@ -82,6 +82,7 @@ def test_changed_since_becomes_a_condition_in_utc() -> None:
         ({"changed_since_column": "c", "changed_since": "yesterday"}, "is not a moment"),
         ({"replace": True, "filters": {"shop.orders": "x"}}, "cannot be emptied first"),
         ({"type": "blocking", "surrogate_key": "n"}, "has none"),
+        ({"type": "blocking", "chunk_size": 500}, "A chunk size is for tables that are read in chunks"),
         (
             {
                 "type": "blocking", "filters": {"shop.orders": "SELECT 1"}, "changed_since_column": "c",
@@ -105,6 +106,7 @@ def test_a_name_that_needs_quotes_is_not_guessed_into_a_select() -> None:
 
 
 def test_how_to_read_is_passed_on() -> None:
-    request = asked(tables=["shop.orders"], type="incremental", surrogate_key=" n ", replace=True)
-    assert (request.surrogate, request.replace) == ("n", True)
-    assert asked(tables=["shop.orders"], type="blocking").blocking
+    request = asked(tables=["shop.orders"], type="incremental", surrogate_key=" n ", chunk_size=500, replace=True)
+    assert (request.surrogate, request.chunk_rows, request.replace) == ("n", 500, True)
+    assert asked(tables=["shop.orders"], type="incremental", chunk_size=None).chunk_rows is None
+    assert asked(tables=["shop.orders"], type="blocking", chunk_size=None).blocking

@@ -167,6 +167,35 @@ def test_an_ad_hoc_snapshot_is_the_documented_signal() -> None:
     }
 
 
+@pytest.mark.parametrize("given", [500, "500", " {{ rows }} "])
+def test_a_chunk_size_may_be_a_template(given: int | str) -> None:
+    operator = AdHocSnapshotOperator(task_id="t", connector="shop", tables=["a.b"], chunk_size=given)
+    operator.render_template_fields({"rows": 500})  # type: ignore[typeddict-item]
+    assert operator.content() == {"type": "incremental", "data-collections": ["a.b"], "chunk-size": 500}
+
+
+@pytest.mark.parametrize("given", [None, "", "{{ params.nothing or '' }}"])
+def test_a_chunk_size_may_be_left_to_the_connector(given: str | None) -> None:
+    operator = AdHocSnapshotOperator(task_id="t", connector="shop", tables=["a.b"], chunk_size=given)
+    operator.render_template_fields({"params": {}})
+    assert "chunk-size" not in operator.content()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"chunk_size": 0}, "not a whole number from 1"),
+        ({"chunk_size": "many"}, "not a whole number from 1"),
+        ({"chunk_size": 500, "blocking": True}, "is for incremental snapshots"),
+    ],
+)
+def test_a_chunk_size_that_cannot_be_meant_is_not_sent(shop: Shop, given: dict[str, Any], told: str) -> None:
+    operator = AdHocSnapshotOperator(task_id="t", connector="shop", tables=["inventory.orders"], **given)
+    with pytest.raises(AirflowFailException, match=f"was not sent: .*{told}"):
+        operator.execute(instance())
+    assert shop.store.signals("shop", 0) == []
+
+
 def test_fields_are_templates_and_the_link_leads_to_the_connector(shop: Shop) -> None:
     operator = AdHocSnapshotOperator(
         task_id="t",

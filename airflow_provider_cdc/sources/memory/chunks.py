@@ -47,11 +47,12 @@ class MemoryChunks(ChunkReader):
         _, found = self._rows(rows)
         return _key(found[-1], rows.order) if found else None
 
-    def read(self, rows: KeyRange, limit: int) -> ChunkRows:
+    def read(self, rows: KeyRange, limit: int, queries: int = 1) -> ChunkRows:
         entry, found = self._rows(rows)
-        found = found[:limit]
+        complete = len(found) < limit * queries
+        found = found[: limit * queries]
         if not found:
-            return ChunkRows([], None, MemoryPosition(entry), MemoryPosition(entry))
+            return ChunkRows([], None, MemoryPosition(entry), MemoryPosition(entry), complete=True)
         n = len(found)
         block = RowBlock(
             table=rows.table,
@@ -64,7 +65,7 @@ class MemoryChunks(ChunkReader):
             source={"entry": pa.array([entry] * n, pa.int64()), "row": pa.array(range(n), pa.int32())},
         )
         place = None if self._signals is not None else MemoryPosition(entry)
-        return ChunkRows([block], _key(found[-1], rows.order), place, place)
+        return ChunkRows([block], _key(found[-1], rows.order), place, place, complete)
 
     def write(self, id_: str, type_: str, data: str | None = None) -> None:
         assert self._signals is not None

@@ -10,7 +10,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
+from airflow_provider_cdc.core.chunks import MUCH, ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.events import READ, RowBlock
 from airflow_provider_cdc.core.schema import TableId, TableSchema
@@ -29,7 +29,7 @@ from airflow_provider_cdc.sources.mysql.connect import SEVERAL, Server, batch, c
 from airflow_provider_cdc.sources.mysql.keys import KeyColumn, KeyTaker, OrderChanged, behind, upto
 from airflow_provider_cdc.sources.mysql.phrases import closed
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.resultset import ResultReader
+from airflow_provider_cdc.sources.mysql.resultset import BLOCK_ROWS, ResultReader
 from airflow_provider_cdc.sources.mysql.signals import SignalTable
 
 _GONE: Final = {1051, 1146, 1412, 1684}
@@ -175,26 +175,38 @@ class MySqlChunks(ChunkReader):
         with self._working(str(rows.table.id)):
             known = self._known(rows)
             how = self._ordered(known, rows.order)
-            sql = self._statement(rows, how, " DESC", 1)
             with self._locked(rows.table.id, [self._of(_FINGERPRINT, rows.table.id)]) as found:
                 self._confirm(known, found[-1])
-                images = self._fetch(how, sql, rows)
+                images = self._fetch(how, rows, " DESC", 1)
                 self._connection.commit()
-        return how.taker.take(images[-1], len(images[-1]) - 1) if images else None
+        return how.taker.last(images)
 
-    def read(self, rows: KeyRange, limit: int) -> ChunkRows:
+    def read(self, rows: KeyRange, limit: int, queries: int = 1) -> ChunkRows:
         table = rows.table.id
         with self._working(str(table)):
             known = self._known(rows)
             how = self._ordered(known, rows.order)
-            sql = self._statement(rows, how, "", limit)
             with self._locked(table, [*self._marks.inside, self._of(_FINGERPRINT, table)]) as found:
                 self._confirm(known, found[-1])
-                images = self._fetch(how, sql, rows)
+                images, complete = self._several(how, rows, limit, queries)
                 after = batch(self._connection, ["COMMIT", *self._marks.after])
             marks = self._marks.tell(found, after[1:], transactional=known.transactional)
-        last = how.taker.take(images[-1], len(images[-1]) - 1) if images else None
-        return ChunkRows(self._blocks(rows.table, images, marks), last, marks.low, marks.high)
+        blocks = self._blocks(rows.table, images, marks)
+        return ChunkRows(blocks, how.taker.last(images), marks.low, marks.high, complete)
+
+    def _several(self, how: _Ordered, rows: KeyRange, limit: int, queries: int) -> tuple[list[pa.StructArray], bool]:
+        """The first rows of a range, and whether there are no more."""
+        images: list[pa.StructArray] = []
+        complete, size = False, 0
+        while queries and not complete and size < MUCH:
+            found = self._fetch(how, rows, "", limit)
+            complete = sum(map(len, found)) < limit
+            size += sum(image.nbytes for image in found)
+            rows = replace(rows, after=how.taker.last(found))
+            images, queries = [*images, *found], queries - 1
+        if len(images) > 1 and size < 2 * MUCH and sum(map(len, images)) <= BLOCK_ROWS:
+            images = [pa.concat_arrays(images)]
+        return images, complete
 
     def _ordered(self, known: _Known, order: tuple[str, ...]) -> _Ordered:
         if (how := known.ordered.get(order)) is not None:
@@ -244,7 +256,8 @@ class MySqlChunks(ChunkReader):
         order = ", ".join(f"{quoted_name(name)}{direction}" for name in rows.order)
         return f"SELECT {how.selected} FROM {quoted(rows.table.id)}{where} ORDER BY {order} LIMIT {limit}"
 
-    def _fetch(self, how: _Ordered, sql: str, rows: KeyRange) -> list[pa.StructArray]:
+    def _fetch(self, how: _Ordered, rows: KeyRange, direction: str, limit: int) -> list[pa.StructArray]:
+        sql = self._statement(rows, how, direction, limit)
         where = f"{rows.table.id}: {rows.condition}" if rows.condition else str(rows.table.id)
         with refusing(self._config, where, _REMEDY):
             return list(how.reader.read(self._connection, sql))

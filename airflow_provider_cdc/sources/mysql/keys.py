@@ -201,7 +201,9 @@ class KeyTaker:
         places = iter(range(len(schema.columns), len(schema.columns) + len(self.extras)))
         self._places = [c.place if c.by_image else next(places) for c in columns]
 
-    def take(self, images: pa.StructArray, row: int) -> Key:
-        return [
-            column.value(images.field(place)[row]) for column, place in zip(self.columns, self._places, strict=True)
-        ]
+    def last(self, images: Sequence[pa.StructArray]) -> Key | None:
+        """The key of the last row, if there is one."""
+        if not images:
+            return None
+        places = zip(self.columns, self._places, strict=True)
+        return [column.value(images[-1].field(place)[-1]) for column, place in places]

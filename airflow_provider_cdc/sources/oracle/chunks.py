@@ -15,11 +15,13 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import oracledb
+import pyarrow as pa
 
-from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
+from airflow_provider_cdc.core.chunks import MUCH, ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
 from airflow_provider_cdc.core.errors import (
     CdcError,
     PrerequisiteError,
@@ -131,27 +133,40 @@ class OracleChunks(ChunkReader):
             return None
         return self._marked(rows, [c.to_json(value) for c, value in zip(query.key, found, strict=True)])
 
-    def read(self, rows: KeyRange, limit: int) -> ChunkRows:
+    def read(self, rows: KeyRange, limit: int, queries: int = 1) -> ChunkRows:
         self._expect(rows.table)
-        query = RangeQuery(rows, self._config, self._connection)
+        if is_address(rows.table, rows.order[0]):
+            queries = 1  # whether row ids are still valid is asked before a query
         blocks: list[RowBlock] = []
         last: Key | None = None
-        count = 0
+        count, complete = 0, False
         with self._reading(rows):
             low, ts_us = current_scn(self._connection), now_us(self._connection)
-            for condition, ordered in self._ranges(query):
-                for part in query.frames(condition, ordered, limit - count):
+            for i in range(queries):
+                rest = rows if last is None else replace(rows, after=last)
+                for part, query in self._first(rest, limit):
                     blocks.append(read_block(query.cells, part, low, ts_us, count))
                     last, count = query.key_of(part), count + len(part)
-                if count >= limit:
+                complete = count < limit * (i + 1)
+                if complete or sum(block.after.nbytes for block in blocks if block.after is not None) >= MUCH:
                     break
             high = current_scn(self._connection)
         self._unchanged(rows.table)
         if last is not None:
             last = self._marked(rows, last)
         if self._signals is not None:
-            return ChunkRows(blocks, last)
-        return ChunkRows(blocks, last, self._position(low), self._position(high))
+            return ChunkRows(blocks, last, complete=complete)
+        return ChunkRows(blocks, last, self._position(low), self._position(high), complete)
+
+    def _first(self, rows: KeyRange, limit: int) -> Iterator[tuple[pa.Table, RangeQuery]]:
+        """The first rows of a range in parts, each with the query that it is of."""
+        query = RangeQuery(rows, self._config, self._connection)
+        for condition, ordered in self._ranges(query):
+            for part in query.frames(condition, ordered, limit):
+                yield part, query
+                limit -= len(part)
+            if limit <= 0:
+                break
 
     def _ranges(self, query: RangeQuery) -> Iterator[tuple[str, tuple[KeyColumn, ...]]]:
         """Conditions of parts that follow each other, and what each is ordered by."""

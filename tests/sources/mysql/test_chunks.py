@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_cdc.core.chunks import ChunkReader, KeyRange, StructureChanged
 from airflow_provider_cdc.core.errors import QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.sources.mysql import chunks
 from tests.support.mysql_chunks import reader_of, rows_of, whole
 
 SERVERS = ["mariadb", "mysql97", "mysql80"]
@@ -56,6 +57,23 @@ def test_a_chunk_has_the_rows_behind_one_key_up_to_another(db: Any, reader: Chun
     nothing = reader.read(_range(reader, _id(db), after=[4], upto=[4]), 2)
     assert (len(nothing), nothing.last, nothing.rows) == (0, None, [])
     assert nothing.high is not None
+
+
+@pytest.mark.parametrize(("queries", "rows", "complete"), [(1, 2, False), (2, 4, False), (3, 5, True), (9, 5, True)])
+def test_several_queries_go_on_behind_each_other(
+    db: Any, reader: ChunkReader, queries: int, rows: int, complete: bool
+) -> None:
+    chunk = reader.read(_range(reader, _id(db), after=[0]), 2, queries)
+    assert [row["id"] for row in rows_of(chunk)] == list(range(1, rows + 1))
+    (block,) = chunk.rows
+    assert (block.order.tolist(), chunk.last, chunk.complete) == (list(range(rows)), [rows], complete)
+
+
+def test_no_further_query_is_made_when_the_rows_take_much_memory(
+    db: Any, reader: ChunkReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunks, "MUCH", 20)
+    assert len(reader.read(_range(reader, _id(db)), 2, 3)) == 2
 
 
 def test_the_last_key_is_that_of_the_rows_that_fulfil_the_condition(db: Any, reader: ChunkReader) -> None:

@@ -67,8 +67,8 @@ def at_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], obje
     todo: dict[int, Callable[[], object]] = {}
     adapt, count = ChunkThread._adapt, [0]
 
-    def watched(thread: ChunkThread, rows: int, seconds: float) -> None:
-        adapt(thread, rows, seconds)
+    def watched(thread: ChunkThread, seconds: float, **how: bool) -> None:
+        adapt(thread, seconds, **how)
         count[0] += 1
         if (act := todo.get(count[0])) is not None:
             act()

@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.chunks import ChunkRows, Key, KeyRange, Structure
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.events import READ
 from airflow_provider_cdc.core.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.oracle import addresses
+from airflow_provider_cdc.sources.oracle import addresses, chunks
 from airflow_provider_cdc.sources.oracle.chunks import OracleChunks
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect
@@ -98,6 +98,30 @@ KEYS = {
     "INTERVAL DAY(9) TO SECOND(6)": ["TO_DSINTERVAL('0 00:00:00.000001')", "TO_DSINTERVAL('0 00:00:01')", "TO_DSINTERVAL('100000000 23:59:59.999999')"],
     "ROWID": ["'AAAR0pAAHAAAACAAAB'", "'AAAR0pAAHAAAACAAAa'", "'AAAR0pAAHAAAACAAA0'", "'AAAR0pAAHAAAACAAA+'"],
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(("queries", "rows", "complete"), [(1, 2, False), (2, 4, False), (3, 5, True), (9, 5, True)])
+def test_several_queries_go_on_behind_each_other(
+    schema: Oracle, reader: OracleChunks, queries: int, rows: int, complete: bool
+) -> None:
+    fill(schema, "ID NUMBER(9) PRIMARY KEY", [str(i) for i in range(6)])
+    chunk = reader.read(KeyRange(known(reader), ("ID",), [0]), 2, queries)
+    assert [row["ID"] for row in rows_of(chunk)] == list(range(1, rows + 1))
+    assert [n for block in chunk.rows for n in block.order.tolist()] == list(range(rows))
+    assert (chunk.last, chunk.complete) == ([rows], complete)
+
+
+def test_no_further_query_is_made_when_the_rows_take_much_memory(
+    schema: Oracle, reader: OracleChunks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(schema, "ID NUMBER(9) PRIMARY KEY", [str(i) for i in range(6)])
+    monkeypatch.setattr(chunks, "MUCH", 8)
+    assert len(reader.read(KeyRange(known(reader), ("ID",)), 2, 3)) == 2
+
+
+def test_row_ids_are_verified_before_every_query(schema: Oracle, reader: OracleChunks) -> None:
+    fill(schema, "ID NUMBER(9) PRIMARY KEY", [str(i) for i in range(6)])
+    assert len(reader.read(KeyRange(known(reader), ("ROWID",)), 2, 3)) == 2
 
 
 @pytest.mark.parametrize("type_", KEYS)
