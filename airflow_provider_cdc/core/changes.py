@@ -6,7 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from airflow_provider_cdc.core.config import RewriteMode, SnapshotMode
+from airflow_provider_cdc.core.config import RewriteMode
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.events import SchemaChange
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.run import Run
 
 log = logging.getLogger(__name__)
-
-DATA_MODES = {SnapshotMode.ALWAYS, SnapshotMode.INITIAL, SnapshotMode.INITIAL_ONLY, SnapshotMode.WHEN_NEEDED}
-"""Modes in which the rows of tables are read."""
 
 
 class SchemaChanges:
@@ -80,7 +77,7 @@ class SchemaChanges:
 
     def _readable(self, tables: list[TableId]) -> list[TableId]:
         """Those of some tables whose rows a snapshot would read."""
-        if self._run.config.snapshot_mode not in DATA_MODES:
+        if not self._run.reads_rows:
             return []
         return [t for t in tables if self._run.filters.snapshot(t)]
 

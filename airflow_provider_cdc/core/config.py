@@ -25,6 +25,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.extensions import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +40,18 @@ class SnapshotMode(enum.StrEnum):
     NEVER = "never"
     RECOVERY = "recovery"
     WHEN_NEEDED = "when_needed"
+    CONFIGURATION_BASED = "configuration_based"
+    CUSTOM = "custom"
 
 
 DEPRECATED_SNAPSHOT_MODES = {"schema_only": "no_data", "schema_only_recovery": "recovery"}
+
+
+class QueryMode(enum.StrEnum):
+    """What a snapshot reads of a table."""
+
+    SELECT_ALL = "select_all"
+    CUSTOM = "custom"
 
 
 class DecimalHandling(enum.StrEnum):
@@ -88,6 +98,13 @@ class LostMode(enum.StrEnum):
     FAIL = "fail"
     SNAPSHOT = "snapshot"
     INCREMENTAL = "incremental"
+
+
+class LimitAction(enum.StrEnum):
+    """What to do when more tables are captured than there may be."""
+
+    WARN = "warn"
+    FAIL = "fail"
 
 
 class RewriteMode(enum.StrEnum):
@@ -275,6 +292,53 @@ class ConnectorConfig(BaseModel):
         description="When whole tables are read; see docs/operations.md for reading them again. schema_only and "
         "schema_only_recovery are other names of no_data and recovery.",
     )
+    snapshot_mode_configuration_based_snapshot_data: bool = Field(
+        False,
+        alias="snapshot.mode.configuration.based.snapshot.data",
+        description="With snapshot.mode=configuration_based, as the next four: the rows of all tables are read, in every run.",
+    )
+    snapshot_mode_configuration_based_snapshot_schema: bool = Field(
+        False,
+        alias="snapshot.mode.configuration.based.snapshot.schema",
+        description="A new connector reads the structures of its tables and streams from now; otherwise, and without rows, from "
+        "the oldest position there is.",
+    )
+    snapshot_mode_configuration_based_start_stream: bool = Field(
+        False,
+        alias="snapshot.mode.configuration.based.start.stream",
+        description="A run streams, after the snapshot where there is one.",
+    )
+    snapshot_mode_configuration_based_snapshot_on_schema_error: bool = Field(
+        False,
+        alias="snapshot.mode.configuration.based.snapshot.on.schema.error",
+        description="A schema history that is lost is built anew from the present structures, as with recovery.",
+    )
+    snapshot_mode_configuration_based_snapshot_on_data_error: bool = Field(
+        False,
+        alias="snapshot.mode.configuration.based.snapshot.on.data.error",
+        description="When the log does not hold the position any more, all tables are read again, as with when_needed.",
+    )
+    snapshot_mode_custom_name: str | None = Field(
+        None,
+        alias="snapshot.mode.custom.name",
+        description="With snapshot.mode=custom: name of an entry point, which is asked in each run what to read. See "
+        "docs/operations.md.",
+    )
+    snapshot_query_mode: QueryMode = Field(
+        QueryMode.SELECT_ALL,
+        alias="snapshot.query.mode",
+        description="What a snapshot reads of a table: all rows, or what a query of one's own gives.",
+    )
+    snapshot_query_mode_custom_name: str | None = Field(
+        None,
+        alias="snapshot.query.mode.custom.name",
+        description="With snapshot.query.mode=custom: name of an entry point, which gives the SELECT for each table, in place of all others.",
+    )
+    snapshot_locking_mode_custom_name: str | None = Field(
+        None,
+        alias="snapshot.locking.mode.custom.name",
+        description="With snapshot.locking.mode=custom: name of an entry point, which gives the statement that locks a table.",
+    )
     snapshot_include_collection_list: Patterns = Field(
         (),
         alias="snapshot.include.collection.list",
@@ -383,6 +447,17 @@ class ConnectorConfig(BaseModel):
         description="Ours. A DDL statement may change existing rows without a row event (a lossy type change, a new "
         "column with a computed default). 'snapshot' reads that table again, 'fail' stops, 'ignore' goes on.",
     )
+    guardrail_collections_max: int = Field(
+        0,
+        alias="guardrail.collections.max",
+        description="How many tables may be captured; 0 = any number. Looked at when a run begins.",
+        ge=0,
+    )
+    guardrail_collections_limit_action: LimitAction = Field(
+        LimitAction.WARN,
+        alias="guardrail.collections.limit.action",
+        description="What happens where there are more: a warning, or an error before anything is read.",
+    )
     poll_interval_ms: int = Field(
         500, alias="poll.interval.ms", description="How often a source that has nothing new says so.", ge=1
     )
@@ -427,7 +502,6 @@ class ConnectorConfig(BaseModel):
         "column.truncate.to.*": "only column.truncate.to.<length>.chars",
         "converters": "custom converters are not built yet",
         "topic.naming.strategy": "topics are named as the documents say; Java classes cannot be loaded here",
-        "snapshot.mode.*": "configuration based and custom snapshots are not built yet",
         "snapshot.select.statement.overrides*": "snapshot query overrides are not built yet",
         "transforms*": "single message transforms belong to Kafka Connect",
     }
@@ -550,6 +624,25 @@ class ConnectorConfig(BaseModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _snapshots_of_ones_own(self) -> Self:
+        for mode, group in _CUSTOM.items():
+            field = type(self).model_fields.get(mode)
+            if field is not None and getattr(self, mode) == "custom":
+                _known(str(field.alias), getattr(self, f"{mode}_custom_name"), group)
+        return self
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Self:
+        wanted = ("snapshot_data", "snapshot_schema", "start_stream")
+        names = [f"snapshot_mode_configuration_based_{name}" for name in wanted]
+        if self.snapshot_mode is SnapshotMode.CONFIGURATION_BASED and not any(getattr(self, name) for name in names):
+            aliases = ", ".join(str(type(self).model_fields[name].alias) for name in names)
+            raise ValueError(
+                f"snapshot.mode: with configuration_based, one of {aliases} has to be true: a run would do nothing"
+            )
+        return self
+
     @classmethod
     def exclusive_pairs(cls) -> list[tuple[str, str]]:
         """Field names of include and exclude lists of which only one may be set."""
@@ -572,6 +665,26 @@ class ConnectorConfig(BaseModel):
             if not self.is_secret(full := CONSUMER.replace("*", name)):
                 shown[full] = secret.get_secret_value()
         return dict(sorted(shown.items()))
+
+
+_CUSTOM = {
+    "snapshot_mode": SNAPSHOT_POLICIES,
+    "snapshot_query_mode": SNAPSHOT_QUERIES,
+    "snapshot_locking_mode": SNAPSHOT_LOCKS,
+}
+
+
+def _known(mode: str, name: str | None, group: str) -> None:
+    """
+    :raises ValueError: there is no such entry point
+    """
+    there = sorted(extensions(group))
+    if name not in there:
+        given = f"{name!r} is not known here" if name else f"required by {mode}=custom, and not set"
+        near = difflib.get_close_matches(name or "", there, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        names = f"Valid values are: {', '.join(there)}" if there else "None is installed"
+        raise ValueError(f"{mode}.custom.name: {given}{hint} {names} (entry points of group {group})")
 
 
 def _match(table: Mapping[str, str], key: str) -> str | None:

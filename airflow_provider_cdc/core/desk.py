@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core import actions
 from airflow_provider_cdc.core.events import CREATE, DELETE, LogBlock, RowBlock
+from airflow_provider_cdc.core.position import Scan
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.seams import Control, Wanted
 from airflow_provider_cdc.core.signals import WINDOW_CLOSE, WINDOW_OPEN, Fate, Refused, SentSignal, Signal, parse
@@ -153,20 +154,22 @@ class Desk:
         if not state.scans or time.monotonic() - self._reported < _REPORT_S:
             return
         scan = state.scans[0]
-        left = sum(s.request == scan.request for s in state.scans)
         self._reported = now = time.monotonic()
         then, rows = self._rows_then
         rate = max(scan.rows - rows, 0) / max(now - then, 1e-3)
         self._rows_then = now, scan.rows
-        self._store.fate(
-            self._name,
-            scan.request,
-            Fate.RUNNING,
-            progress={
-                "table": scan.table, "tables": scan.tables, "left": left, "rows": scan.rows, "rows_per_s": round(rate), "after": scan.after,
-                "upto": scan.upto, "chunk_rows": scan.chunk_rows or self._run.incremental.chunk_rows,
-            },
-        )  # fmt: skip
+        self._show(scan, rows_per_s=round(rate), after=scan.after, upto=scan.upto)
+
+    def scan_ended(self, scan: Scan) -> None:
+        """Show that a table is not read in chunks any more."""
+        self._rows_then = time.monotonic(), 0
+        self._show(scan)
+
+    def _show(self, scan: Scan, **more: Any) -> None:
+        left = sum(other.request == scan.request for other in self._run.state().scans)
+        chunk_rows = scan.chunk_rows or self._run.incremental.chunk_rows
+        shown = {"table": scan.table, "tables": scan.tables, "left": left, "rows": scan.rows, "chunk_rows": chunk_rows}
+        self._store.fate(self._name, scan.request, Fate.RUNNING, progress=shown | more)
 
     def progress(self, table: str, rows: int, total: int, left: int) -> None:
         """Show how far tables have come that are read whole."""

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
+from typing import Final
 
 log = logging.getLogger(__name__)
+
+SNAPSHOT_POLICIES: Final = "airflow_provider_cdc.snapshot_policies"
+"""See :class:`airflow_provider_cdc.core.snapshotters.SnapshotPolicy`."""
+SNAPSHOT_QUERIES: Final = "airflow_provider_cdc.snapshot_queries"
+"""See :data:`airflow_provider_cdc.core.snapshotters.SnapshotQuery`."""
+SNAPSHOT_LOCKS: Final = "airflow_provider_cdc.snapshot_locks"
+"""See :data:`airflow_provider_cdc.core.snapshotters.SnapshotLock`."""
 
 
 def extensions(group: str) -> dict[str, importlib.metadata.EntryPoint]:

@@ -15,17 +15,16 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.config import ConnectorConfig, SnapshotMode
+from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
+from airflow_provider_cdc.core.snapshotters import reads_rows, snapshot_policy
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.source import Source
-
-_READING: Final = {SnapshotMode.ALWAYS, SnapshotMode.INITIAL, SnapshotMode.INITIAL_ONLY, SnapshotMode.WHEN_NEEDED}
 
 
 class Repair(enum.StrEnum):
@@ -106,7 +105,7 @@ def all_again(offset: Offset, config: ConnectorConfig) -> Offset:
 
     :raises ConfigError: its snapshots read no rows, or not those of all tables
     """
-    if config.snapshot_mode not in _READING:
+    if not reads_rows(snapshot_policy(config)):
         raise ConfigError(
             f"With snapshot.mode={config.snapshot_mode.value}, a snapshot would read no rows: the gap would stay.",
             safe="Nothing was changed.",

@@ -1,7 +1,7 @@
 """What a run has to do before it streams: which tables are to be read, and from where the log is read.
 
-It follows from ``snapshot.mode``, the offset, the include and exclude lists, and whether the log still holds the position (Debezium
-MySQL connector, ``snapshot.mode``; ours: ``position.lost.mode``).
+It follows from the answers of the snapshot policy (:mod:`airflow_provider_cdc.core.snapshotters`), the offset, the include and exclude
+lists, and whether the log still holds the position (Debezium MySQL connector, ``snapshot.mode``; ours: ``position.lost.mode``).
 """
 
 from __future__ import annotations
@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass, field
+from typing import Any
 
 from airflow_provider_cdc.core.config import ConnectorConfig, LostMode, SnapshotMode
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.guardrail import guard
 from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.seams import StateStore
 from airflow_provider_cdc.core.signals import SentSignal
+from airflow_provider_cdc.core.snapshotters import SnapshotPolicy, reads_rows
 from airflow_provider_cdc.core.source import Source
 
 log = logging.getLogger(__name__)
@@ -30,15 +33,20 @@ class Plan:
     """Where a run begins.
 
     :param structures: tables whose present structure is taken to be the one in force at the offset's position
+    :param rows: whether the rows of the pending tables are read, or only their structures; those of requests always are
+    :param added: names of tables that were not captured at the offset's position
     """
 
     offset: Offset
     structures: list[TableId] = field(default_factory=list)
+    rows: bool = False
+    added: list[str] = field(default_factory=list)
 
 
 class Planner:
     """Makes the plan of one run.
 
+    :param policy: what ``snapshot.mode`` decides
     :param signals: the signal table, whose structure has to be known too
     """
 
@@ -50,42 +58,101 @@ class Planner:
         filters: Filters,
         history: SchemaHistory,
         store: StateStore,
+        policy: SnapshotPolicy,
         signals: TableId | None,
     ) -> None:
-        self._name, self._source, self._config, self._filters = name, source, config, filters
+        self._name, self._source, self._config, self._filters, self._policy = name, source, config, filters, policy
         self._history, self._store, self._signals = history, store, signals
 
     def plan(self, offset: Offset) -> Plan:
         """
         :raises PositionLost: the log does not reach back, and the configuration does not say what to do then
-        :raises PrerequisiteError: no table is captured
+        :raises PrerequisiteError: no table is captured, or more than there may be
         """
-        plan = self._plan(offset)
-        plan.offset = self._with_signal_table(plan.offset)
+        guard(self._config, self._captured)
+        plan = self._new(offset) if offset.position is None else self._known(offset, offset.position)
+        if plan.offset.position is not None or plan.offset.snapshot.pending:
+            plan.offset = self._with_signal_table(plan.offset)
         return plan
 
-    def _plan(self, offset: Offset) -> Plan:
-        mode, wanted = self._config.snapshot_mode, self._filter_text()
-        if mode is SnapshotMode.NEVER and offset.position is None:
-            oldest = self._source.oldest_position().to_json()
-            return Plan(offset.model_copy(update={"position": oldest, "tables_filter": wanted}))
-        if offset.position is None or mode is SnapshotMode.ALWAYS:
-            return Plan(self._all_pending(offset, wanted))
-        lost = self._lost(self._source.parse_position(offset.position))
+    def _new(self, offset: Offset) -> Plan:
+        """The connector has no place in the log yet."""
+        policy, wanted = self._policy, self._filter_text()
+        rows = policy.should_snapshot_data(False, False)
+        if rows or policy.should_snapshot_schema(False, False):
+            return Plan(self._all_pending(offset, wanted), rows=rows)
+        if not policy.should_stream():
+            log.warning("snapshot.mode says that nothing is read, and nothing is streamed: this run does nothing.")
+            return Plan(offset)
+        oldest = self._source.oldest_position().to_json()
+        return Plan(offset.model_copy(update={"position": oldest, "tables_filter": wanted}))
+
+    def _known(self, offset: Offset, place: dict[str, Any]) -> Plan:
+        """The connector has a place in the log."""
+        policy, wanted, left = self._policy, self._filter_text(), self._left(offset)
+        rows = policy.should_snapshot_data(True, bool(left))
+        anew = rows and (not left or policy.should_snapshot_data(True, False))
+        if anew and policy.should_stream_from_snapshot():
+            return Plan(self._all_pending(offset, wanted), rows=True)
+        lost = self._lost(self._source.parse_position(place))
         if lost is LostMode.SNAPSHOT:
-            return Plan(self._all_pending(offset, wanted))
+            return Plan(self._all_pending(offset, wanted), rows=True)
+        if not anew:
+            rows = self._rows_of(left, rows) if left else reads_rows(policy)
         if lost is LostMode.INCREMENTAL:
-            return self._from_the_oldest(offset, wanted)
-        if mode is SnapshotMode.RECOVERY:
-            return self._present_structures(offset, wanted)
-        if offset.tables_filter != wanted:
-            before = self._filters_before(offset)
-            added = [t for t in self._captured() if not before.table(t)]
-            if added:
-                log.info("Captured tables were added: %s.", ", ".join(map(str, added)))
-            tables = [] if mode is SnapshotMode.NEVER else added
-            return Plan(pended(offset, tables, self._history).model_copy(update={"tables_filter": wanted}))
-        return Plan(offset)
+            plan = self._from_the_oldest(offset, wanted)
+        elif anew:
+            again = pended(offset, self._captured(), self._history)
+            plan = Plan(again.model_copy(update={"tables_filter": wanted}), added=self._added(offset, wanted))
+        elif self._history_is_lost():
+            plan = self._present_structures(offset, wanted)
+        elif offset.tables_filter != wanted:
+            plan = self._with_added(offset, wanted)
+        else:
+            plan = Plan(offset)
+        plan.rows = rows
+        return plan
+
+    def _left(self, offset: Offset) -> list[str]:
+        """Tables that a snapshot, which was no request, has left to read: it was interrupted."""
+        state = offset.snapshot
+        return [name for name in state.pending if name not in state.requests and name != str(self._signals)]
+
+    def _rows_of(self, left: list[str], rows: bool) -> bool:
+        """Whether the rows of tables are read that an interrupted snapshot has left.
+
+        Its structures were read first, all at once: what is left are tables whose rows were to be read. Those that repair a gap are
+        read whatever is read otherwise.
+
+        :param rows: whether the policy says so
+        """
+        if rows or self._lost_mode() is LostMode.SNAPSHOT:
+            return True
+        log.warning("The last run was to read %s; as snapshot.mode says now, their rows are not read.", ", ".join(left))
+        return False
+
+    def _history_is_lost(self) -> bool:
+        if self._config.snapshot_mode is SnapshotMode.RECOVERY:
+            return True
+        return self._history.empty and self._policy.should_snapshot_on_schema_error()
+
+    def _with_added(self, offset: Offset, wanted: str) -> Plan:
+        """Tables that the lists let in now are read as those of a new connector are."""
+        added = self._added(offset, wanted)
+        if added:
+            log.info("Captured tables were added: %s.", ", ".join(added))
+        tables = [t for t in self._captured() if str(t) in added]
+        if not reads_rows(self._policy) and not self._policy.should_snapshot_schema(False, False):
+            tables = []
+        offset = pended(offset, tables, self._history).model_copy(update={"tables_filter": wanted})
+        return Plan(offset, added=added)
+
+    def _added(self, offset: Offset, wanted: str) -> list[str]:
+        """Tables that were not captured when the offset was written."""
+        if offset.tables_filter == wanted:
+            return []
+        before = self._filters_before(offset)
+        return [str(t) for t in self._captured() if not before.table(t)]
 
     def _all_pending(self, offset: Offset, wanted: str) -> Offset:
         """Everything is to be read, at a new position."""
@@ -127,14 +194,18 @@ class Planner:
         try:
             self._source.verify_position(position)
         except PositionLost as e:
-            mode = self._config.position_lost_mode
-            if mode is LostMode.FAIL and self._config.snapshot_mode is SnapshotMode.WHEN_NEEDED:
-                mode = LostMode.SNAPSHOT
+            mode = self._lost_mode()
             if mode is LostMode.FAIL:
                 raise self._with_interval(e, position) from e
             log.exception("The position is lost; what follows is position.lost.mode=%s.", mode)
             return mode
         return None
+
+    def _lost_mode(self) -> LostMode:
+        mode = self._config.position_lost_mode
+        if mode is LostMode.FAIL and self._policy.should_snapshot_on_data_error():
+            return LostMode.SNAPSHOT
+        return mode
 
     def _with_interval(self, e: PositionLost, position: Position) -> PositionLost:
         """The error, with what exactly is lost."""

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_cdc.core.batch import Batcher
-from airflow_provider_cdc.core.changes import DATA_MODES, SchemaChanges
+from airflow_provider_cdc.core.changes import SchemaChanges
 from airflow_provider_cdc.core.chunks import ChunkRows
-from airflow_provider_cdc.core.config import ConnectorConfig, SnapshotMode
+from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.desk import Desk
 from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused
@@ -34,13 +34,14 @@ from airflow_provider_cdc.core.heartbeat import Heartbeats
 from airflow_provider_cdc.core.incremental import Incremental, Written, writes_watermarks
 from airflow_provider_cdc.core.metrics import RunMetrics, Value
 from airflow_provider_cdc.core.notifications import INITIAL, NotificationChannel, ScanStatus, Type
-from airflow_provider_cdc.core.planning import Planner, pended
+from airflow_provider_cdc.core.planning import Plan, Planner, pended
 from airflow_provider_cdc.core.position import IncrementalState, Offset, Position, Scan
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory
 from airflow_provider_cdc.core.seams import ChangeLog, Lease, SignalChannel, StateStore
 from airflow_provider_cdc.core.signals import Fate
 from airflow_provider_cdc.core.snapshot import Snapshotter, Stopped
+from airflow_provider_cdc.core.snapshotters import reads_rows, snapshot_policy, snapshot_query
 from airflow_provider_cdc.core.source import Source
 from airflow_provider_cdc.core.telling import incremental_ended, incremental_progress, key_text, scan_ended, tell
 
@@ -88,6 +89,8 @@ class Run:
 
     def __init__(self, parts: Parts, lease: Lease) -> None:
         self.parts, self.source, self.config, self.filters = parts, parts.source, parts.config, parts.filters
+        self.policy = snapshot_policy(self.config)
+        self.reads_rows, self._planned = reads_rows(self.policy), Plan(Offset())
         self.metrics = RunMetrics()
         self.batcher = Batcher(
             parts.name, self.source.connector, self.config.public(), parts.store, parts.changelog, lease,
@@ -121,7 +124,7 @@ class Run:
             self._plan()
             while True:
                 self._snapshot()
-                if stop.requested or self.config.snapshot_mode is SnapshotMode.INITIAL_ONLY:
+                if stop.requested or not self.policy.should_stream():
                     return
                 if not self.offset.snapshot.pending:
                     self.heartbeats.beat_if_due()
@@ -151,10 +154,10 @@ class Run:
         parts = self.parts
         first = self.offset.position is None
         planner = Planner(
-            parts.name, self.source, self.config, self.filters, self.history, parts.store, self.signals
+            parts.name, self.source, self.config, self.filters, self.history, parts.store, self.policy, self.signals
         )  # fmt: skip
         plan = planner.plan(self.offset)
-        self.offset = plan.offset
+        self.offset, self._planned = plan.offset, plan
         if first and not self.offset.snapshot.pending:
             tell(self.batcher, INITIAL, Type.SKIPPED)
         if plan.structures:
@@ -176,10 +179,10 @@ class Run:
         if config.snapshot_delay_ms:
             log.info("Waiting %.1f s before the snapshot (snapshot.delay.ms).", config.snapshot_delay_ms / 1000)
             time.sleep(config.snapshot_delay_ms / 1000)
-        # with "recovery", what is pending are tables that a snapshot was interrupted before
-        data = config.snapshot_mode in DATA_MODES or config.snapshot_mode is SnapshotMode.RECOVERY
+        plan = self._planned
+        self._planned = Plan(self.offset, rows=self.reads_rows)  # for snapshots that come later in the run
         try:
-            self.offset = self._snapshotter().run(self.offset, data=data)
+            self.offset = self._snapshotter().run(self.offset, data=plan.rows, added=plan.added)
         except Stopped:
             self.batcher.abandon()
             self.offset = self.batcher.offset
@@ -210,7 +213,7 @@ class Run:
             self.source, self.filters, self.history, self.envelope, self.batcher,
             readers=self.config.snapshot_max_threads, group_rows=self.config.batch_max_rows,
             order=self.config.snapshot_tables_order_by_row_count, metrics=self.metrics,
-            stopped=self.desk.halted, progress=self.desk.progress,
+            stopped=self.desk.halted, progress=self.desk.progress, policy=self.policy, query=snapshot_query(self.config),
         )  # fmt: skip
 
     # -- the log ------------------------------------------------------------------------------------------------------
@@ -403,6 +406,7 @@ class Run:
             self._count(found)
             self.replace_state(found.state)
             if found.ended is not None:
+                self.desk.scan_ended(found.scan)
                 scan_ended(self.batcher, found.scan, found.ended)
                 bad = found.ended.status not in (ScanStatus.SUCCEEDED, ScanStatus.EMPTY)
                 self._scan_ended(found.scan, f"{found.scan.table}: {found.ended.text}" if bad else "")

@@ -45,6 +45,11 @@ class SchemaHistory:
         return table in self._versions
 
     @property
+    def empty(self) -> bool:
+        """Whether no structure was ever recorded."""
+        return not self._versions
+
+    @property
     def tables(self) -> list[TableId]:
         return sorted(self._tables, key=str)
 

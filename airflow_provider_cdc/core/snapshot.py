@@ -7,11 +7,12 @@ instead (Debezium MySQL connector, "Initial snapshots that use a global read loc
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
@@ -21,13 +22,15 @@ import pyarrow as pa
 from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.config import RowCountOrder
 from airflow_provider_cdc.core.envelope import Envelope
+from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
 from airflow_provider_cdc.core.events import LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.metrics import RunMetrics, SnapshotSeen
 from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
-from airflow_provider_cdc.core.schema import TableChange, TableId
+from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import SchemaHistory
+from airflow_provider_cdc.core.snapshotters import SnapshotPolicy, SnapshotQuery
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession, Source
 from airflow_provider_cdc.core.telling import Telling
 
@@ -63,25 +66,37 @@ class Snapshotter:
         order: RowCountOrder = RowCountOrder.DISABLED,
         metrics: RunMetrics | None = None,
         progress: Callable[[str, int, int, int], None] = lambda table, rows, total, left: None,
+        policy: SnapshotPolicy | None = None,
+        query: SnapshotQuery | None = None,
     ) -> None:
         """
         :param progress: is told the table, rows read, rows there are about, and tables left, every few seconds
+        :param policy: is told how snapshots end
+        :param query: says what is read of a table; a request may have its own statement
         """
         self._source, self._filters = source, filters
         self._history, self._envelope, self._batcher = history, envelope, batcher
         self._readers, self._group_rows, self._stopped = readers, group_rows, stopped
         self._order, self._metrics = order, metrics or RunMetrics()
-        self._progress = progress
+        self._progress, self._policy, self._query = progress, policy, query
         self._seen = SnapshotSeen()
         self._told = Telling(batcher, [], {})
 
     def run(
-        self, offset: Offset, *, data: bool, at: Position | None = None, only: Collection[str] | None = None
+        self,
+        offset: Offset,
+        *,
+        data: bool,
+        at: Position | None = None,
+        only: Collection[str] | None = None,
+        added: Collection[str] = (),
     ) -> Offset:
         """Read the pending tables, or with ``data=False`` only their structure.
 
         :param at: take the tables to be as they were at this position, instead of where they are read
         :param only: read no other ones
+        :param added: tables that were not captured at the offset's position. Others that are known, and of which no row is read,
+            stay as they are: their changes since that position are still to be streamed
         :return: the offset reached; it is committed
         :raises Stopped: the run was asked to end; tables that were complete before are committed
         """
@@ -90,41 +105,66 @@ class Snapshotter:
         hidden = str(self._envelope.hidden)
         self._told = Telling(self._batcher, [n for n in names if n != hidden], offset.snapshot.requests)
         try:
-            offset = self._run(offset, names, data, at)
+            offset = self._run(offset, names, data, at, added)
         except BaseException:
             self._seen.end(aborted=True)
+            if self._policy is not None:
+                self._policy.snapshot_aborted()
             raise
         self._seen.end()
+        if self._policy is not None:
+            self._policy.snapshot_completed()
         return offset
 
-    def _run(self, offset: Offset, names: list[str], data: bool, at: Position | None) -> Offset:
-        known = {str(t): t for t in self._source.discover()}
+    def _run(self, offset: Offset, names: list[str], data: bool, at: Position | None, added: Collection[str]) -> Offset:
+        found = self._source.discover()
+        known = {str(t): t for t in found}
         tables = [known[name] for name in names if name in known]
         selects = {known[name]: sql for name, sql in offset.snapshot.selects.items() if name in known and name in names}
         asked = offset.snapshot.requests
-        with self._source.snapshot(
-            tables, readers=self._readers, **({"selects": selects} if selects else {})
-        ) as session:
+        wanted = {t for t in tables if str(t) in asked or (data and self._filters.snapshot(t))}
+        wanted.discard(self._envelope.hidden)
+        own = self._queried([found[t] for t in tables if t in wanted and t not in selects])
+        wanted -= {t for t, sql in own.items() if sql is None}
+        selects |= {t: sql for t, sql in own.items() if sql is not None}
+        stay: set[str] = set()
+        if at is None and offset.position is not None:
+            stay = {str(t) for t in tables if t not in wanted and self._history.get(t) is not None} - {*added}
+        with (
+            _explained(own),
+            self._source.snapshot(
+                tables, readers=self._readers, **({"selects": selects} if selects else {})
+            ) as session,
+        ):
             log.info("Snapshot of %d tables at %s begins.", len(tables), session.position)
             self._told.started()
             place = (at or session.position).to_json()
             offset = offset.model_copy(update={"position": offset.position or place})
             there = {str(t) for t in session.schemas}
             offset = self._gone(offset, [name for name in names if name not in there], session, place)
-            wanted = {t for t in session.schemas if str(t) in asked or (data and self._filters.snapshot(t))}
-            wanted.discard(self._envelope.hidden)
+            wanted &= session.schemas.keys()
             for group in self._groups(session, tables, wanted):
                 for table in group:
-                    self._structure(session, table)
+                    if str(table) not in stay:
+                        self._structure(session, table)
                     self._seen.rows.setdefault(str(table), 0)
                     if table in wanted and offset.snapshot.pending[str(table)]:
                         self._truncate(session, table)
                 self._read(session, [chunk for chunks in group.values() for chunk in chunks])
-                offset = _done(offset, map(str, group), place)
+                offset = _done(offset, map(str, group), place, stay)
                 self._told.read({str(t): self._seen.rows[str(t)] for t in group if t in wanted}, offset)
                 self._batcher.commit(offset)
                 self._seen.remaining = len(offset.snapshot.pending.keys() & set(names))
         return self._batcher.offset
+
+    def _queried(self, schemas: list[TableSchema]) -> dict[TableId, str | None]:
+        """Table → what the user's own query says, where there is one."""
+        if self._query is None:
+            return {}
+        found = {schema.id: self._query(schema.id, schema.names) for schema in schemas}
+        if skipped := [str(t) for t, sql in found.items() if sql is None]:
+            log.info("As snapshot.query.mode.custom.name has it, no rows are read of %s.", ", ".join(skipped))
+        return found
 
     def _gone(self, offset: Offset, names: list[str], session: SnapshotSession, place: dict[str, Any]) -> Offset:
         """Tables that were dropped before they could be read: nothing is left of them, in the log up to here either."""
@@ -212,12 +252,38 @@ class Snapshotter:
                 log.info("Snapshot: %s of about %s rows read, now %s.", f"{done:,}", f"{total:,}", rows.table.id)
 
 
-def _done(offset: Offset, names: Iterable[str], place: dict[str, Any]) -> Offset:
-    """The offset after some tables were read at a place."""
-    state, read = offset.snapshot, dict.fromkeys(sorted(names), place)
-    pending = {name: again for name, again in state.pending.items() if name not in read}
-    requests = {name: number for name, number in state.requests.items() if name not in read}
-    selects = {name: sql for name, sql in state.selects.items() if name not in read}
+@contextlib.contextmanager
+def _explained(own: Mapping[TableId, str | None]) -> Iterator[None]:
+    """A statement that the database refuses is nobody's request, but the user's own query's.
+
+    :param own: table → what that has said
+    :raises PrerequisiteError: such a statement is refused
+    """
+    try:
+        yield
+    except QueryRefused as e:
+        table = next((t for t, sql in own.items() if sql is not None and sql in (e.where or "")), None)
+        if table is None:
+            raise
+        raise PrerequisiteError(
+            f"The statement of snapshot.query.mode.custom.name for {table} cannot be used: {e.what}",
+            where=e.where,
+            safe="Tables that were read before are kept; the next run begins with this one and those that follow.",
+            remedy="try the statement in a SQL client as the capture user, and correct the query; it has to give the table's own "
+            "columns as they are",
+        ) from e
+
+
+def _done(offset: Offset, names: Iterable[str], place: dict[str, Any], stay: Collection[str] = frozenset()) -> Offset:
+    """The offset after some tables were read at a place.
+
+    :param stay: those of them that are still at the offset's position
+    """
+    state, done_with = offset.snapshot, sorted(names)
+    read = {name: place for name in done_with if name not in stay}
+    pending = {name: again for name, again in state.pending.items() if name not in done_with}
+    requests = {name: number for name, number in state.requests.items() if name not in done_with}
+    selects = {name: sql for name, sql in state.selects.items() if name not in done_with}
     done = SnapshotState(pending=pending, tables=state.tables | read, requests=requests, selects=selects)
     return offset.model_copy(update={"snapshot": done})
 

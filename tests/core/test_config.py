@@ -146,7 +146,8 @@ def test_all_mistakes_are_told_at_once() -> None:
         (
             {"snapshot.mode": "initail"},
             "snapshot.mode: 'initail' is not a valid value; did you mean 'initial'? "
-            "Valid values are: always, initial, initial_only, no_data, never, recovery, when_needed",
+            "Valid values are: always, initial, initial_only, no_data, never, recovery, when_needed, "
+            "configuration_based, custom",
         ),
         (
             {"decimal.handling.mode": "zzz"},

@@ -543,6 +543,15 @@ def test_windows_of_a_quick_table_hold_several_chunks_of_a_slow_one_only_one(
     assert connector.replay.operations["r"] == 2000
 
 
+def test_at_the_end_the_progress_says_that_nothing_is_left(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path)
+    number = snapshot(connector, "shop.a", "shop.b")
+    connector.capture()
+    (found,) = connector.store.signals_of("test", limit=1, number=number)
+    shown = {"table": "shop.b", "tables": 2, "left": 0, "rows": 1000, "chunk_rows": 50}
+    assert (found["state"], found["progress"]) == ("done", shown)
+
+
 @pytest.mark.parametrize("target_ms", [0, 1000])
 def test_a_request_may_say_how_many_rows_a_chunk_has(
     db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], sizes: list[tuple[str, int]], target_ms: int

@@ -13,10 +13,10 @@ from typing import Any, Final
 import oracledb
 from oracledb import Connection
 
-from airflow_provider_cdc.core.config import SnapshotMode
 from airflow_provider_cdc.core.errors import CdcError, TransientError
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.snapshotters import never_reads
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.oracle.config import LockingMode, MiningStrategy, OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import (
@@ -228,7 +228,7 @@ def _advice(connection: Connection, database: Database, config: OracleConfig) ->
             fatal=False,
         )
     ((retention,),) = _asked(connection, _RETENTION) or ((None,),)
-    if retention is not None and int(retention) < SHORT_UNDO and config.snapshot_mode is not SnapshotMode.NEVER:
+    if retention is not None and int(retention) < SHORT_UNDO and not never_reads(config):
         yield Finding(
             f"The undo is kept for {int(retention):,} s: a snapshot that takes longer may fail with ORA-01555.",
             "ALTER SYSTEM SET UNDO_RETENTION = 86400, until the snapshot has ended",
@@ -326,7 +326,7 @@ def _flush_table(
 def _tables(connection: Connection, database: Database, config: OracleConfig, grant: _Grant) -> Iterator[Finding]:
     filters, rights = Filters(config), _rights(connection)
     captured = [schema for schema in Dictionary(connection, config).tables().values() if filters.table(schema.id)]
-    if not captured and (rights.any("SELECT ANY TABLE") or config.snapshot_mode is SnapshotMode.NEVER):
+    if not captured and (rights.any("SELECT ANY TABLE") or never_reads(config)):
         yield Finding(
             "No table that the account can see is captured.",
             "correct schema.include.list and table.include.list, or " + grant("SELECT ANY TABLE"),
@@ -355,7 +355,7 @@ def _table_rights(
     captured: list[TableSchema], config: OracleConfig, rights: _Rights, grant: _Grant
 ) -> Iterator[Finding]:
     """Reading, flashback and locks: for all tables at once, or on each by itself."""
-    reads = config.snapshot_mode is not SnapshotMode.NEVER
+    reads = not never_reads(config)
     locks = reads and config.snapshot_locking_mode is LockingMode.SHARED
     needed = [
         ("SELECT ANY TABLE", ("SELECT", "READ"), "with which a snapshot reads rows", reads),

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from airflow_provider_cdc.core.config import ConnectionForm, ConnectorConfig, DecimalHandling, Patterns, TimePrecision
-from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.overrides import with_statements
 from airflow_provider_cdc.core.schema import TableId
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,7 @@ class IntervalHandling(enum.StrEnum):
 class LockingMode(enum.StrEnum):
     SHARED = "shared"
     NONE = "none"
+    CUSTOM = "custom"
 
 
 class MiningStrategy(enum.StrEnum):
@@ -87,29 +88,6 @@ def _names(value: Any) -> Any:
     if not isinstance(parts, (list, tuple)) or not all(isinstance(p, str) for p in parts):
         raise ValueError(f"{value!r} is not a list of texts, nor one text with commas")
     return tuple(p.strip() for p in parts if p.strip())
-
-
-_OVERRIDES = "snapshot.select.statement.overrides"
-
-
-def _with_overrides(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties, with the statements of tables at the list that names the tables.
-
-    :raises ConfigError: a table without a statement, or the other way round
-    """
-    kept = dict(properties)
-    listed = kept.get(_OVERRIDES, ())
-    if isinstance(listed, dict):  # as the public properties have it
-        return kept
-    statements = {
-        k.removeprefix(f"{_OVERRIDES}."): str(kept.pop(k)) for k in properties if k.startswith(f"{_OVERRIDES}.")
-    }
-    tables = _names(listed)
-    if left := [*set(tables).symmetric_difference(statements)]:
-        lacks = "it has no SELECT in" if left[0] in tables else "it is not in the list of"
-        of = f"{_OVERRIDES}.{left[0]}" if left[0] in tables else _OVERRIDES
-        raise ConfigError(f"{_OVERRIDES}: {left[0]!r}: {lacks} {of}.", remedy="set both, or leave both out")
-    return kept | ({_OVERRIDES: statements} if tables else {})
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
@@ -370,9 +348,6 @@ class OracleConfig(ConnectorConfig):
         "event.converting.failure.handling.mode": "a value that cannot be read is always an error",
         "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the dictionary is read instead",
         "include.schema.comments": "comments of tables and columns are not part of the schema history",
-        "snapshot.query.mode*": "custom snapshot queries are not built yet",
-        "snapshot.locking.mode.custom.name": "not built yet",
-        "guardrail.*": "not built yet",
         "custom.*": "not built yet",
         "driver.*": "there is no JDBC driver to pass properties to",
         "streaming.delay.ms": "the snapshot's offset is durable before streaming begins",
@@ -382,7 +357,7 @@ class OracleConfig(ConnectorConfig):
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
-        kept = _with_overrides(properties)
+        kept = with_statements(properties, all_needed=True)
         named = kept.get("converters")
         if not isinstance(named, str):
             return super().parse(kept)

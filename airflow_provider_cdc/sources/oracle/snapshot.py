@@ -33,6 +33,7 @@ import pyarrow as pa
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, TransientError
 from airflow_provider_cdc.core.events import RowBlock
 from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.snapshotters import snapshot_lock
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.oracle import rowids
 from airflow_provider_cdc.sources.oracle.cells import Cells
@@ -98,7 +99,9 @@ class OracleSnapshot(SnapshotSession):
     def _open(self, main: Connection, tables: list[TableId]) -> None:
         database, dictionary = database_of(main), Dictionary(main, self._config)
         began = time.monotonic()
-        if self._config.snapshot_locking_mode is LockingMode.SHARED and database.writable:
+        if self._config.snapshot_locking_mode is LockingMode.CUSTOM:
+            self._lock_otherwise(main, tables)
+        elif self._config.snapshot_locking_mode is LockingMode.SHARED and database.writable:
             _lock(main, tables)
         oldest = self._oldest_change(main)
         self.scn = current_scn(main)
@@ -116,6 +119,25 @@ class OracleSnapshot(SnapshotSession):
             "txId": None, "scn": str(self.scn), "commit_scn": None, "lcr_position": None, "rs_id": None, "ssn": 0,
             "redo_thread": None, "user_name": None, "row_id": None,
         }  # fmt: skip
+
+    def _lock_otherwise(self, main: Connection, tables: list[TableId]) -> None:
+        """Run what the user's own lock gives for each table; the same statement once, as one may lock several tables."""
+        lock = snapshot_lock(self._config)
+        statements = [lock(LOCK_SECONDS, table) for table in tables]
+        with main.cursor() as cursor:
+            for statement in dict.fromkeys(filter(None, statements)):
+                try:
+                    cursor.execute(statement.strip().rstrip(";"))
+                except oracledb.DatabaseError as e:
+                    meaning = translate(e, self._config)
+                    if isinstance(meaning, TransientError):
+                        raise
+                    raise PrerequisiteError(
+                        f"The database refuses the statement of snapshot.locking.mode.custom.name: {meaning.what}",
+                        where=statement,
+                        safe="Nothing was read; the offset is untouched.",
+                        remedy="correct the lock, or grant the account what it needs; or use snapshot.locking.mode=shared",
+                    ) from e
 
     def _connect(self) -> Connection:
         connection = connect(self._config, container=True)

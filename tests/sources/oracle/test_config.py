@@ -163,7 +163,7 @@ def test_defaults_are_the_documented_ones() -> None:
         ({"log.mining.query.filter.mode": "in", "table.include.list": "SHOP.*"}, "changes would be lost"),
         ({"log.mining.buffer.type": "infinispan_embedded"}, "Valid values are: memory"),
         ({"interval.handling.mode": "text"}, "Valid values are: numeric, string"),
-        ({"snapshot.locking.mode": "minimal"}, "Valid values are: shared, none"),
+        ({"snapshot.locking.mode": "minimal"}, "Valid values are: shared, none, custom"),
         ({"log.mining.strategi": "x"}, "did you mean log.mining.strategy"),
         ({"converters": "b"}, "b.type: required"),
         ({"converters": "b", "b.type": "com.example.Mine"}, "not known here"),

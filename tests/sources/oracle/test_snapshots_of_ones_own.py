@@ -1,0 +1,170 @@
+"""Policies, queries and locks of people's own, on the Oracle source."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import oracledb
+import pytest
+
+from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
+from airflow_provider_cdc.core.extensions import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.runtime import open_source
+from airflow_provider_cdc.sources.oracle import snapshot
+from dev.servers.oracle import Oracle
+from tests.sources.oracle_adapter import oracle_connector
+from tests.support.connectors import Connector
+from tests.support.packages import installed
+from tests.support.rendered import Record, captured
+
+LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
+T, U = (TableId(namespace="APP", name=name, catalog="ORCLPDB1") for name in "TU")
+
+_CODE = """
+from airflow_provider_cdc.core.snapshotters import SnapshotPolicy
+
+CALLS, SELECTS, LOCKS = [], {}, {}
+
+
+class Due(SnapshotPolicy):
+    due = True
+
+    def __init__(self, properties): ...
+    def should_snapshot_data(self, offset_exists, in_progress): return type(self).due
+    def should_snapshot_schema(self, offset_exists, in_progress): return True
+    def should_stream(self): return True
+    def should_snapshot_on_schema_error(self): return False
+    def should_snapshot_on_data_error(self): return False
+    def snapshot_completed(self): type(self).due = False
+
+
+def query(table, columns):
+    CALLS.append((str(table), list(columns)))
+    return SELECTS[table.name]
+
+
+def lock(timeout, table):
+    CALLS.append((timeout, str(table)))
+    return LOCKS.get(table.name)
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (folder := tmp_path / "own").mkdir()
+    points = {
+        SNAPSHOT_POLICIES: {"due": "{module}:Due"}, SNAPSHOT_QUERIES: {"some": "{module}:query"},
+        SNAPSHOT_LOCKS: {"mild": "{module}:lock"},
+    }  # fmt: skip
+    installed(folder, monkeypatch, points, _CODE)
+    return importlib.import_module("added_own")
+
+
+@pytest.fixture
+def db(schema: Oracle) -> Oracle:
+    for name in "TU":
+        schema.sql(f"CREATE TABLE {name} (ID NUMBER(9) PRIMARY KEY, V NUMBER(9))", LOGGED.format(name))
+    schema.sql("INSERT INTO T VALUES (1, 1)", "INSERT INTO T VALUES (2, 2)", "INSERT INTO U VALUES (1, 1)")
+    return schema
+
+
+@pytest.fixture
+def made(db: Oracle, mine: Any, tmp_path: Path) -> Callable[..., Connector]:
+    return lambda **properties: oracle_connector(db, tmp_path, **{"schema_include_list": "APP", **properties})
+
+
+def _rows(found: list[Record]) -> list[tuple[str, str, int]]:
+    """Table, operation and id of the rows' records, without truncates."""
+    values = [(r["topic"].rpartition(".")[2], r["value"]) for r in found if r["topic"] != "test" and r["value"]]
+    return sorted((t, v["op"], (v["after"] or v["before"])["ID"]) for t, v in values if v["op"] != "t")
+
+
+def test_five_switches_say_what_a_run_does(db: Oracle, made: Callable[..., Connector]) -> None:
+    connector, based = made(snapshot_mode="configuration_based"), "snapshot.mode.configuration.based"
+    connector.properties |= {f"{based}.snapshot.data": "true", f"{based}.start.stream": "true"}
+    assert _rows(captured(connector)) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1)]
+    db.sql("INSERT INTO U VALUES (2, 2)")
+    assert _rows(captured(connector)) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1), ("U", "r", 2)]
+    connector.properties[f"{based}.snapshot.data"] = "false"
+    db.sql("INSERT INTO U VALUES (3, 3)")
+    assert _rows(captured(connector)) == [("U", "c", 3)]
+
+
+def test_a_policy_of_ones_own_decides_in_each_run(db: Oracle, mine: Any, made: Callable[..., Connector]) -> None:
+    connector = made(snapshot_mode="custom", snapshot_mode_custom_name="due")
+    assert _rows(captured(connector)) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1)]
+    db.sql("INSERT INTO U VALUES (2, 2)")
+    assert _rows(captured(connector)) == [("U", "c", 2)]
+    mine.Due.due = True
+    assert _rows(captured(connector)) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1), ("U", "r", 2)]
+
+
+def test_a_query_of_ones_own_says_what_is_read_and_the_log_is_whole(
+    db: Oracle, mine: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read as of the snapshot's SCN, whatever is committed meanwhile."""
+    connector = made(snapshot_query_mode="custom", snapshot_query_mode_custom_name="some")
+    mine.SELECTS |= {"T": "SELECT V, ID FROM APP.T WHERE V > 1", "U": None}
+    chunks = snapshot.OracleSnapshot.chunks
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            snapshot.OracleSnapshot, "chunks",
+            lambda self, table: (db.sql("UPDATE T SET V = 5 WHERE ID = 1"), chunks(self, table))[1],
+        )  # fmt: skip
+        assert _rows(captured(connector)) == [("T", "r", 2), ("T", "u", 1)]
+    assert sorted(mine.CALLS) == [("APP.T", ["ID", "V"]), ("APP.U", ["ID", "V"])]
+    db.sql("INSERT INTO T VALUES (3, 0)", "INSERT INTO U VALUES (2, 2)")
+    assert _rows(captured(connector)) == [("T", "c", 3), ("U", "c", 2)]
+
+
+def test_a_query_that_cannot_be_used_is_told_with_its_table(mine: Any, made: Callable[..., Connector]) -> None:
+    connector = made(snapshot_query_mode="custom", snapshot_query_mode_custom_name="some")
+    for select in ("SELECT ID FROM APP.T", "SELECT ID, V FROM APP.U"):  # lacks a column; another table's
+        mine.SELECTS |= {"T": select, "U": None}
+        with pytest.raises(PrerequisiteError, match=r"custom\.name for APP\.T cannot be used") as caught:
+            connector.capture()
+        assert select in (caught.value.where or "")
+
+
+def test_a_lock_of_ones_own_is_held_until_the_structures_are_read(
+    db: Oracle, mine: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = made(snapshot_locking_mode="custom", snapshot_locking_mode_custom_name="mild")
+    mine.LOCKS["T"] = "LOCK TABLE APP.T IN EXCLUSIVE MODE;"
+    during, current = [], snapshot.current_scn
+
+    def free(table: str) -> bool:
+        with closing(db.connect()) as other, other.cursor() as cursor:
+            try:
+                cursor.execute(f"LOCK TABLE {table} IN ROW SHARE MODE NOWAIT")
+            except oracledb.DatabaseError as e:
+                if "ORA-00054" not in str(e):
+                    raise
+                return False
+            other.rollback()
+        return True
+
+    def scn(*a: Any) -> int:
+        during.append([free("APP.T"), free("APP.U")])
+        return current(*a)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshot, "current_scn", scn)
+        with (
+            open_source(connector.definition(), connector.secrets) as source,
+            source.snapshot([T, U], readers=1) as session,
+        ):
+            assert during
+            assert all(found == [False, True] for found in during)
+            assert free("APP.T")
+            assert sum(len(block) for c in session.chunks(T) for block in session.read(c)) == 2
+    assert [name for _, name in mine.CALLS] == ["APP.T", "APP.U"]
+    mine.LOCKS["T"] = "LOCK TABLE APP.NOWHERE IN EXCLUSIVE MODE"
+    with pytest.raises(CdcError, match=r"snapshot\.locking\.mode\.custom\.name") as caught:
+        connector.capture()
+    assert caught.value.where == mine.LOCKS["T"]
