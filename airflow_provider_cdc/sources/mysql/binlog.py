@@ -56,6 +56,8 @@ HARMLESS: Final = {
     MARIADB_START_ENCRYPTION: "START_ENCRYPTION",
 }
 """Events that hold no data of tables: INTVAR, RAND and USER_VAR only prepare a statement that follows."""
+FRAMES: Final = frozenset({XID, GTID, ANONYMOUS_GTID})
+"""Events that a transaction begins or ends with; MariaDB's own has its place among what is read."""
 IGNORABLE_FLAG: Final = 0x80
 ARTIFICIAL_FLAG: Final = 0x20
 

@@ -13,6 +13,7 @@ from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.mysql import ddl
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.converters import converted
 from airflow_provider_cdc.sources.mysql.tables import SYSTEM_DATABASES
 from airflow_provider_cdc.sources.mysql.types import ColumnType, make_column
 
@@ -171,7 +172,7 @@ def captured_column(table: TableId, name: str, type_: ColumnType, config: MySqlC
             safe="Nothing of this table was read.",
             remedy=f"leave the table out: table.exclude.list={table}",
         )
-    return column
+    return converted(column, f"{table}.{name}", config.converters)
 
 
 def row_key(candidates: list[tuple[bool, tuple[str, ...]]], columns: Iterable[Column]) -> tuple[str, ...]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.config import SnapshotMode
 from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.snapshotters import never_reads
 from airflow_provider_cdc.core.source import Finding
-from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, scalar
 from airflow_provider_cdc.sources.mysql.signal_checks import signal_findings
 
@@ -73,7 +74,8 @@ def _settings(server: Server, config: MySqlConfig) -> list[Finding]:
                 "choose a number that no server and no replica of this topology has",
             )
         )
-    if _retention_days(v) is not None and (_retention_days(v) or 0) < 1:
+    kept = retention_seconds(v)
+    if kept is not None and kept < 86_400:
         found.append(
             Finding(
                 "The binary log is kept for less than a day: a longer pause between two captures loses changes.",
@@ -106,15 +108,18 @@ def _replica(connection: Connection, server: Server) -> list[Finding]:
     ]
 
 
-def _retention_days(v: dict[str, str]) -> float | None:
-    """How long the log is kept; ``None`` = for ever, or not known."""
+def retention_seconds(v: Mapping[str, str]) -> float | None:
+    """How long the log is kept; ``None`` = for ever, or not known.
+
+    :param v: the server's variables
+    """
     seconds = float(v.get("binlog_expire_logs_seconds") or 0)
-    days = float(v.get("expire_logs_days") or 0)
-    return seconds / 86400 if seconds else (days or None)
+    return seconds or float(v.get("expire_logs_days") or 0) * 86_400 or None
 
 
 def _privileges(connection: Connection, config: MySqlConfig) -> list[Finding]:
-    """Missing privileges by name. RELOAD may be missing where LOCK TABLES is there: tables are locked one by one then."""
+    """Missing privileges by name. RELOAD may be missing where LOCK TABLES is there: tables are locked one by one then. What a lock
+    of the user's own needs is not known."""
     with connection.cursor() as cursor:
         cursor.execute("SHOW GRANTS")
         grants = [str(row[0]) for row in cursor.fetchall()]
@@ -123,10 +128,11 @@ def _privileges(connection: Connection, config: MySqlConfig) -> list[Finding]:
         return []
     needed = [("REPLICATION SLAVE", _REPLICATION_SLAVE), ("REPLICATION CLIENT", _REPLICATION_CLIENT)]
     missing = [name for name, any_of in needed if not any_of & everywhere]
-    if config.snapshot_mode is not SnapshotMode.NEVER:
+    if not never_reads(config):
         missing += [] if {"SELECT", "ALL PRIVILEGES"} & (everywhere | somewhere) else ["SELECT"]
         lockers = {"RELOAD", "LOCK TABLES", "FLUSH_TABLES", "ALL PRIVILEGES"}
-        missing += [] if lockers & (everywhere | somewhere) else ["RELOAD"]
+        locks = config.snapshot_locking_mode in (LockingMode.MINIMAL, LockingMode.EXTENDED)
+        missing += ["RELOAD"] if locks and not lockers & (everywhere | somewhere) else []
     return [
         Finding(
             f"Account {account(connection)} lacks the privilege {name}.",

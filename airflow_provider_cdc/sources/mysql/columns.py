@@ -152,7 +152,9 @@ def _fixed(
 
 
 def integers(column: Column) -> Finisher:
-    """Whole numbers of up to 64 bits."""
+    """Whole numbers of up to 64 bits; as booleans where the column is one."""
+    if column.type == "bool":
+        return booleans
     widths: dict[str, type[np.generic]] = {"int16": np.int16, "int32": np.int32}
     type_, dtype = arrow_type(column.type), widths.get(column.type, np.int64)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from airflow_provider_cdc.core.config import ConnectionForm, ConnectorConfig, Patterns
+from airflow_provider_cdc.core.converters import check_converters, with_converters
+from airflow_provider_cdc.core.overrides import name_parts, with_statements
+from airflow_provider_cdc.sources.mysql.converters import CONVERTERS
 
 
 class UnsignedHandling(enum.StrEnum):
@@ -20,6 +23,7 @@ class LockingMode(enum.StrEnum):
     MINIMAL = "minimal"
     EXTENDED = "extended"
     NONE = "none"
+    CUSTOM = "custom"
 
 
 class SslMode(enum.StrEnum):
@@ -98,6 +102,17 @@ class MySqlConfig(ConnectorConfig):
     snapshot_lock_timeout_ms: int = Field(
         10_000, alias="snapshot.lock.timeout.ms", description="How long the lock is waited for.", ge=1
     )
+    converters: tuple[dict[str, str], ...] = Field(
+        (),
+        alias="converters",
+        description="Names of converters; each has a name.type, a documented class, and its own properties.",
+    )
+    snapshot_select_statement_overrides: dict[str, str] = Field(
+        {},
+        alias="snapshot.select.statement.overrides",
+        description="Names of tables, as database.table; the property of this name, a dot and the table's name is the SELECT "
+        "with which a snapshot reads it. The log is captured whole.",
+    )
     include_query: bool = Field(
         False,
         alias="include.query",
@@ -154,19 +169,36 @@ class MySqlConfig(ConnectorConfig):
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
         "database.ssl.keystore*": "Java key stores cannot be read here: give PEM files in database.ssl.cert and database.ssl.key",
         "database.ssl.truststore*": "Java key stores cannot be read here: give a PEM file in database.ssl.ca",
-        "gtid.source.includes": "not built yet",
-        "gtid.source.excludes": "not built yet",
+        "gtid.source.includes": "the GTIDs of all sources count: without some, a server would send transactions again, or leave them out",
+        "gtid.source.excludes": "the GTIDs of all sources count: without some, a server would send transactions again, or leave them out",
         "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the catalogue is read instead",
         "event.processing.failure.handling.mode": "an event that cannot be read is always an error",
         "event.converting.failure.handling.mode": "a value that cannot be read is always an error",
         "inconsistent.schema.handling.mode": "rows of an unknown table are looked up in the catalogue, or an error",
-        "snapshot.locking.mode.*": "custom locking modes cannot be loaded here",
-        "snapshot.query.mode*": "custom snapshot queries are not built yet",
-        "guardrail.*": "not built yet",
         "custom.*": "not built yet",
         "driver.*": "there is no JDBC driver to pass properties to",
         "streaming.delay.ms": "the snapshot's offset is durable before streaming begins",
     }
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, Any]) -> Self:
+        return super().parse(with_converters(with_statements(properties)))
+
+    @field_validator("converters")
+    @classmethod
+    def _known_converters(cls, converters: tuple[dict[str, str], ...]) -> tuple[dict[str, str], ...]:
+        check_converters(converters, CONVERTERS)
+        return converters
+
+    @field_validator("snapshot_select_statement_overrides")
+    @classmethod
+    def _named_tables(cls, statements: dict[str, str]) -> dict[str, str]:
+        for name in statements:
+            if len(name_parts(name)) != 2:
+                raise ValueError(
+                    f"{name!r} is not of the form <database>.<table>, with double quotes around special names"
+                )
+        return statements
 
     @model_validator(mode="after")
     def _hides_everywhere(self) -> Self:

@@ -46,8 +46,14 @@ class SchemaReader:
         tables: Tables,
         catalogue: Callable[[TableId], TableSchema | None],
         database_charset: Callable[[str], str | None],
+        *,
+        shows_lengths: bool = True,
     ) -> None:
+        """
+        :param shows_lengths: whether the catalogue tells the length of TINYINT(1) UNSIGNED; what it does not tell does not count
+        """
         self._config, self._tables, self._catalogue, self._charset = config, tables, catalogue, database_charset
+        self._shows_lengths = shows_lengths
 
     def read(self, statement: ddl.Statement, query: b.Query, where: str) -> Found | None:
         """What the statement changes; ``None`` when it does not concern captured tables."""
@@ -214,7 +220,8 @@ class SchemaReader:
 
     def _column(self, table: TableId, c: ddl.ColumnDef, charset: str | None, *, not_null: bool = False) -> Column:
         c = ddl.resolve(c, charset)
-        type_ = ColumnType(c.type, c.length, c.scale, c.unsigned, c.charset or charset, c.values)
+        hidden = c.type == "tinyint" and c.unsigned and not self._shows_lengths
+        type_ = ColumnType(c.type, None if hidden else c.length, c.scale, c.unsigned, c.charset or charset, c.values)
         nullable = c.nullable is not False and not not_null and not c.primary and not c.auto_increment
         default = c.default or ddl.Default(None)
         return captured_column(

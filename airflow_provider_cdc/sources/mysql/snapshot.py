@@ -20,22 +20,29 @@ import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.errors import QueryRefused, SourceUnavailable
+from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.events import READ, RowBlock
+from airflow_provider_cdc.core.overrides import LIST
 from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.snapshotters import snapshot_lock
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.mysql.catalogue import Catalogue, quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, refusing, scalar, server_of, translated
 from airflow_provider_cdc.sources.mysql.definitions import Unlike, definitions
+from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
+from airflow_provider_cdc.sources.mysql.overrides import statements
 from airflow_provider_cdc.sources.mysql.phrases import closed
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.resultset import ResultReader
 from airflow_provider_cdc.sources.mysql.types import INTEGERS, ColumnType
+from airflow_provider_cdc.sources.mysql.views import open_at_one_place, open_at_rest, open_view
 
 log = logging.getLogger(__name__)
 
 CHUNK_ROWS = 250_000
+_IDLE_S = 86_400
+"""A reader may have to wait long for its next chunk, and one that was closed has lost the view that all of them share."""
 _NO_LOCK_RIGHTS = {1044, 1045, 1142, 1227}
 _LOCK_TIMEOUT = {1205, 1969, 3024}
 
@@ -52,8 +59,11 @@ class MySqlSnapshot(SnapshotSession):
         readers: int,
         created_of: Callable[[str], int],
         selects: Mapping[TableId, str] = MappingProxyType({}),
+        metrics: LogMetrics | None = None,
     ) -> None:
-        self._config, self._selects = config, selects
+        configured = statements(config)
+        self._config, self._selects, self._metrics = config, configured | dict(selects), metrics or LogMetrics()
+        self._configured = configured.keys() - selects.keys()
         self._connections: list[Connection] = []
         self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
         self._created_of = created_of
@@ -68,20 +78,21 @@ class MySqlSnapshot(SnapshotSession):
         lock, connections = self._connect(), [self._connect() for _ in range(readers)]
         server, mode = server_of(lock), self._config.snapshot_locking_mode
         catalogue = Catalogue(lock, self._config, mariadb=server.mariadb)
-        if mode is not LockingMode.NONE:
+        locked = mode is not LockingMode.NONE
+        if mode is LockingMode.CUSTOM:
+            locked = self._lock_otherwise(lock, tables)
+        elif locked:
             self._lock(lock, tables)
+        self._metrics.locked = locked
         began = time.monotonic()
-        for connection in connections:
-            with connection.cursor() as cursor:
-                cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-                cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-        position = log_end(lock, server)
+        position = self._view(connections, lock, server, locked=locked)
         self.ts_us = int(scalar(lock, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"))
         self.schemas = catalogue.tables(tables)
         self.ddl = {t: catalogue.create_statement(t) for t in self.schemas}
         if mode is LockingMode.MINIMAL:
             with lock.cursor() as cursor:
                 cursor.execute("UNLOCK TABLES")
+            self._metrics.locked = False
             log.info("The snapshot's locks were held for %.2f s.", time.monotonic() - began)
         self.position = replace(position, created=self._created_of(position.file))
         self.source = {
@@ -89,12 +100,33 @@ class MySqlSnapshot(SnapshotSession):
             "query": None,
         }  # fmt: skip
         self._rows = catalogue.rows(self.schemas)
+        if mode is LockingMode.CUSTOM:
+            lock.close()  # whatever was locked, and however
+            self._metrics.locked = False
+            log.info("The snapshot's locks were held for %.2f s.", time.monotonic() - began)
         for connection in connections:
             self._idle.put(connection)
+
+    def _view(self, connections: list[Connection], lock: Connection, server: Server, *, locked: bool) -> MySqlPosition:
+        """Open the readers' views, all at one place of the log.
+
+        :param locked: nobody else writes to the tables
+        """
+        if server.mariadb and self._config.snapshot_locking_mode in (LockingMode.NONE, LockingMode.CUSTOM):
+            return open_at_one_place(connections, server)
+        if not locked:
+            return open_at_rest(
+                connections, lambda: log_end(lock, server), self._config.snapshot_lock_timeout_ms / 1000
+            )
+        for connection in connections:
+            open_view(connection)
+        return log_end(lock, server)
 
     def _connect(self) -> Connection:
         connection = connect(self._config)
         self._connections.append(connection)
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION wait_timeout = {_IDLE_S}")
         return connection
 
     def _lock(self, connection: Connection, tables: list[TableId]) -> None:
@@ -117,10 +149,33 @@ class MySqlSnapshot(SnapshotSession):
                         raise self._not_locked(seconds) from e2
                     raise
 
-    def _not_locked(self, seconds: int) -> SourceUnavailable:
+    def _lock_otherwise(self, connection: Connection, tables: list[TableId]) -> bool:
+        """Run what the user's own lock gives for each table; the same statement once, as one may lock several tables.
+
+        :return: there was a statement for each
+        """
+        lock, timeout_s = snapshot_lock(self._config), self._config.snapshot_lock_timeout_ms / 1000
+        statements = [lock(timeout_s, table) for table in tables]
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION lock_wait_timeout = {max(round(timeout_s), 1)}")
+            for statement in dict.fromkeys(filter(None, statements)):
+                try:
+                    cursor.execute(statement)
+                except pymysql.err.MySQLError as e:
+                    if e.args[0] in _LOCK_TIMEOUT:
+                        raise self._not_locked(max(round(timeout_s), 1), statement) from e
+                    raise PrerequisiteError(
+                        f"The server refuses the statement of snapshot.locking.mode.custom.name: {e.args[-1]}",
+                        where=statement,
+                        safe="Nothing was read; the offset is untouched.",
+                        remedy="correct the lock, or grant the account what it needs; or use snapshot.locking.mode=minimal",
+                    ) from e
+        return all(statements)
+
+    def _not_locked(self, seconds: int, statement: str = "FLUSH TABLES WITH READ LOCK") -> SourceUnavailable:
         return SourceUnavailable(
             f"The lock for a consistent snapshot was not granted within {seconds} s: a long transaction or statement holds it up.",
-            where="FLUSH TABLES WITH READ LOCK",
+            where=statement,
             safe="Nothing was read; the offset is untouched.",
             remedy="run the snapshot at a quieter time, raise snapshot.lock.timeout.ms, or end the statement that "
             "SHOW PROCESSLIST shows running",
@@ -172,7 +227,9 @@ class MySqlSnapshot(SnapshotSession):
 
     def _selected(self, connection: Connection, schema: TableSchema, columns: str, select: str) -> Iterator[RowBlock]:
         """The rows that a person's statement gives, under the table's structure."""
-        remedy = "correct the SELECT, which has to give the table's own columns as they are; then send the signal again"
+        which = f"{LIST}.{schema.id}" if schema.id in self._configured else "the SELECT"
+        again = "run the capture again" if schema.id in self._configured else "send the signal again"
+        remedy = f"correct {which}, which has to give the table's own columns as they are; then {again}"
         with refusing(self._config, f"{schema.id}: {select}", remedy):
             statement = closed(connection, select, f"{schema.id}: {select}", remedy)
             like = definitions(connection, f"SELECT {columns} FROM {quoted(schema.id)}")
@@ -213,6 +270,7 @@ class MySqlSnapshot(SnapshotSession):
         for connection in self._connections:
             connection._force_close()
         self._connections.clear()
+        self._metrics.locked = False
 
 
 def log_end(connection: Connection, server: Server) -> MySqlPosition:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
@@ -14,17 +16,20 @@ from airflow_provider_cdc.core.chunks import ChunkReader
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
 from airflow_provider_cdc.core.events import LogItem
+from airflow_provider_cdc.core.metrics import Value
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import VARIED, Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.catalogue import Catalogue
-from airflow_provider_cdc.sources.mysql.checks import check
+from airflow_provider_cdc.sources.mysql.checks import check, retention_seconds
 from airflow_provider_cdc.sources.mysql.chunks import open_chunks
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, position_lost, server_of, translated
+from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.named import table_of
+from airflow_provider_cdc.sources.mysql.overrides import override_findings
 from airflow_provider_cdc.sources.mysql.places import position_of, refused
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot, log_end
@@ -32,6 +37,9 @@ from airflow_provider_cdc.sources.mysql.stream import BinlogStream
 from airflow_provider_cdc.sources.mysql.wire import BinlogConnection
 
 _T = TypeVar("_T")
+_WARN_AT = 0.5
+"""Part of the time that the server keeps its log, after which a position is too old."""
+log = logging.getLogger(__name__)
 
 
 class MySqlSource(Source):
@@ -45,6 +53,7 @@ class MySqlSource(Source):
         self._config = config
         self._connection: Connection | None = None
         self._server: Server | None = None
+        self._metrics = LogMetrics()
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -56,7 +65,8 @@ class MySqlSource(Source):
         except ConfigError as e:
             signals, wrong = None, [Finding(e.what, "write it as <database>.<table>", fatal=False)]
         with translated(self._config):
-            return [*check(self._connected(), self.server, self._config, signals), *wrong]
+            found = [*check(self._connected(), self.server, self._config, signals), *wrong]
+        return found + override_findings(self._config, lambda tables: self._catalogued(lambda c: c.tables(tables)))
 
     def discover(self) -> dict[TableId, TableSchema]:
         return self._catalogued(lambda c: c.tables())
@@ -83,6 +93,7 @@ class MySqlSource(Source):
         same_server = position.server == self.server.identity
         if same_server and position.file in files:
             self._verify_file(position, files[position.file])
+            self._tell_expiry(position, [*files])
         elif not (position.gtids and self.server.gtids):
             kept = f"it keeps {min(files)} to {max(files)}" if files else "it keeps no file"
             raise position_lost(f"the server has purged {position.file}; {kept}", str(position))
@@ -101,6 +112,21 @@ class MySqlSource(Source):
                 f"{position.file} has {size} bytes, less than the saved position: the server's log was reset or cut",
                 str(position),
             )
+
+    def _tell_expiry(self, position: MySqlPosition, files: list[str]) -> None:
+        """Warn of a position in a file that the server may soon delete: a pause as long as the last one may be one too many."""
+        seconds = retention_seconds(self.server.variables)
+        rest = files[files.index(position.file) + 1 :]
+        if seconds is None or not rest:
+            return
+        age = time.time() - self._file_created(rest[0])
+        if age > seconds * _WARN_AT:
+            log.warning(
+                "The connector stands at %s, in a file of the log that is complete since %.1f h and that the server keeps for %.1f h "
+                "only: what is not captured then is lost. Capture more often, or keep the log longer: "
+                "SET GLOBAL binlog_expire_logs_seconds = %d",
+                position, age / 3600, seconds / 3600, seconds * 2,
+            )  # fmt: skip
 
     def _probe(self, position: MySqlPosition) -> None:
         """Ask for the log at a position; the server's first answer is an error if it does not have it."""
@@ -130,7 +156,7 @@ class MySqlSource(Source):
     def snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
     ) -> SnapshotSession:
-        return MySqlSnapshot(self._config, tables, readers, self._file_created, selects)
+        return MySqlSnapshot(self._config, tables, readers, self._file_created, selects, self._metrics)
 
     def chunks(self, *, signals: TableId | None) -> ChunkReader:
         return open_chunks(self._config, self.server, signals)
@@ -148,9 +174,13 @@ class MySqlSource(Source):
         charsets = self._catalogued(lambda c: c.charsets())
         stream = BinlogStream(
             self._config, self.server, start, until, tables, self._present, self._database_charset, charsets,
-            patience=patience,
+            patience=patience, metrics=self._metrics,
         )  # fmt: skip
-        yield from stream.items()
+        self._metrics.read = start
+        for item in stream.items():
+            self._metrics.read = stream.position
+            yield item
+        self._metrics.read = stream.position
 
     def _present(self, table: TableId) -> TableSchema | None:
         return self._catalogued(lambda c: c.table(table))
@@ -167,6 +197,10 @@ class MySqlSource(Source):
                 connection.commit()
             finally:
                 connection.close()
+
+    def metrics(self) -> Mapping[str, Value]:
+        self._metrics.gtids = self._server is not None and self._server.gtids
+        return self._metrics.document()
 
     @property
     def source_fields(self) -> list[pa.Field]:
@@ -211,6 +245,7 @@ class MySqlSource(Source):
         try:
             return question(Catalogue(self._connected(), self._config, mariadb=mariadb))
         except pymysql.err.OperationalError:
+            self._metrics.disconnects += 1
             self.close()
             with translated(self._config):
                 return question(Catalogue(self._connected(), self._config, mariadb=mariadb))

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from airflow_provider_cdc.core.errors import SourceLogDamaged
+from airflow_provider_cdc.core.errors import SourceLogDamaged, SourceUnavailable
 from airflow_provider_cdc.core.events import (
     Heartbeat,
     LogBlock,
@@ -26,6 +26,7 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server
 from airflow_provider_cdc.sources.mysql.expand import expand
 from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids, parse_gtids
+from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema import SchemaReader
 from airflow_provider_cdc.sources.mysql.tables import TableMaps
@@ -41,6 +42,7 @@ class BinlogStream:
     :param database_charset: reads a database's default character set
     :param charsets: collation number → character set
     :param patience: see :meth:`airflow_provider_cdc.core.source.Source.stream`
+    :param metrics: what it does is added to them
     :param prepared: read one XA transaction that was prepared, as if it had been committed
     :ivar position: after the last complete transaction
     """
@@ -58,12 +60,16 @@ class BinlogStream:
         *,
         patience: Callable[[], float] | None = None,
         prepared: bool = False,
+        metrics: LogMetrics | None = None,
     ) -> None:
         self.config, self.server, self.until, self.tables = config, server, until, tables
         self.single = self.commits_prepared = prepared
+        self.metrics = metrics or LogMetrics()
         self._patience = patience or (lambda: config.poll_interval_ms / 1000)
         self.maps = TableMaps(config, tables, catalogue, charsets, mariadb=server.mariadb)
-        self.reader = SchemaReader(config, tables, catalogue, database_charset)
+        self.reader = SchemaReader(
+            config, tables, catalogue, database_charset, shows_lengths=server.mariadb or server.number < (8, 0, 19)
+        )
         self._charsets = charsets
         self._again = (catalogue, database_charset, charsets)
         self.scratch = Scratch()
@@ -98,7 +104,7 @@ class BinlogStream:
         patience = self._patience if follow else None
         with BinlogConnection(self.config, self.server, self.position, follow=follow, patience=patience) as connection:
             self.connection = connection
-            for events in connection.events():
+            for events in self._received(connection):
                 if events is None:
                     if self.open.id is None:
                         yield Heartbeat(self.position)
@@ -111,6 +117,13 @@ class BinlogStream:
         if self.until is not None and self.until.same_log(self.position) and not self.position.reached(self.until):
             self.position = replace(self.position, file=self.until.file, pos=self.until.pos)
         yield Heartbeat(self.position)
+
+    def _received(self, connection: BinlogConnection) -> Iterator[Events | None]:
+        try:
+            yield from connection.events()
+        except SourceUnavailable:
+            self.metrics.disconnects += 1
+            raise
 
     def _expanded(self, events: Events) -> Iterator[Events]:
         try:

@@ -81,6 +81,8 @@ class Taking:
         self.routed = Routed(events, np.full(n, k.NOT_ROWS, np.int32), np.zeros(n, np.int32), self._ends(), stream.file)
         self.lo = self.first = 0
         self._notes: dict[int, Open] = {}
+        self._rolled_back: set[int] = set()
+        self._apart: set[int] = set()  # transactions of which nothing is committed here: DDL, and what is only prepared
         if stream.open.id is not None:
             # the transaction that was begun in an earlier buffer is the first one here
             self.state[k.TX] = self.state[k.OPEN] = 1
@@ -204,6 +206,7 @@ class Taking:
             last = int(self.transactions[done - 1, k.TX_END])
             block = self._block(last + 1, done)
             block.position = self.s.position = self._position(last, self.first, done)
+            self._count(last, done, block.transactions.id[-1].as_py())
             self.lo, self.first = last + 1, done
             self.s.open, self.s.void = Open(), []
             yield block
@@ -223,7 +226,19 @@ class Taking:
         note.thread = int(self.transactions[tx, k.TX_THREAD])
         note.id, note.row_events = block.transactions.id[0].as_py(), rows
         s.open = note
+        self._came(len(self.events) - 1)
         yield block
+
+    def _count(self, last: int, done: int, id_: str) -> None:
+        """The transactions up to ``done`` are handed over; ``last`` is their last event."""
+        handed = range(self.first, done)
+        apart, rolled_back = (sum(t in handed for t in some) for some in (self._apart, self._rolled_back))
+        large = self._note(self.first).id is not None
+        self.s.metrics.ended(len(handed) - apart, rolled_back, large=large, last=id_)
+        self._came(last)
+
+    def _came(self, i: int) -> None:
+        self.s.metrics.came(int(self.events.table[i, k.EV_SERVER]), self.s.file, self.place(i))
 
     def _complete(self) -> int:
         """Number of transactions that are complete and not after ``until``."""
@@ -313,6 +328,7 @@ class Taking:
         if kind in b.ROWS:
             if self.state[k.OPEN] and s.maps.known(int.from_bytes(self.events.body(i)[:6], "little")):
                 return  # its table map had lost its place to another one; now it has it back
+            s.metrics.malformed += 1
             raise b.unknown_event(kind, self.where(i), "rows without a table map, or outside of a transaction")
         if kind == b.QUERY:
             yield from self._query(i)
@@ -334,6 +350,7 @@ class Taking:
         elif kind == b.INCIDENT:
             raise b.unknown_event(kind, self.where(i), "the server says that changes are missing from its log")
         elif kind not in b.HARMLESS and not int(self.events.table[i, k.EV_FLAGS]) & b.IGNORABLE_FLAG:
+            s.metrics.malformed += kind in b.FRAMES
             raise b.unknown_event(kind, self.where(i))
         self.state[k.AT] = i + 1
 
@@ -386,6 +403,8 @@ class Taking:
                     yield from self._ddl(i, query, ddl.Unknown(query.sql, ddl.tables_of(statement), why), closes)
                 case _:
                     yield from self._ddl(i, query, statement, closes)
+            if closes and not isinstance(statement, ddl.Transaction):
+                self._apart.add(int(self.state[k.TX]) - 1)
         if closes and self.state[k.OPEN]:
             self._close(i)
             yield from self._hand_over()
@@ -428,6 +447,9 @@ class Taking:
             position = self.s.position if self.state[k.OPEN] else self._position(i, self.first, self.first)
         ts_us, source = int(self.events.table[i, k.EV_TIME]) * 1_000_000, self._source(i)
         self.s.position = position
+        if closes:
+            self._came(i)
+            self.s.metrics.last_transaction = str(source["gtid"] or self.s.metrics.last_transaction)
         if found.truncated:
             gtid = source["gtid"]
             yield Truncate(found.truncated, position, ts_us, str(gtid) if gtid else None, source)
@@ -477,6 +499,7 @@ class Taking:
             case "commit" if self.state[k.OPEN]:
                 self._close(i)
             case "rollback" if self.state[k.OPEN]:
+                self._rolled_back.add(int(self.state[k.TX]) - 1)
                 yield from self._void_all(i)
             case "savepoint":
                 note.savepoints[name] = self._rows_before(i)
@@ -484,7 +507,11 @@ class Taking:
                 self._roll_back(i, note.savepoints.get(name, 0))
             case "xa start":
                 note.xa = name
+            case "commit" | "rollback":
+                self.s.metrics.malformed += 1
             case "xa commit" | "xa rollback":
+                if statement.kind == "xa rollback":
+                    self._rolled_back.add(int(self.state[k.TX]) - 1)
                 yield from self._end_prepared(i, name, commit=statement.kind == "xa commit")
 
     def _begin(self, i: int) -> None:
@@ -533,6 +560,7 @@ class Taking:
     def _xa_gtid(self, i: int) -> None:
         """A GTID of MariaDB that begins, or ends, a prepared transaction."""
         if self.state[k.OPEN]:
+            self.s.metrics.malformed += 1
             raise b.unknown_event(b.MARIADB_GTID, self.where(i), "it begins inside a transaction that has not ended")
         self._begin(i)
         self.transactions[self.state[k.TX] - 1, k.TX_GTID] = i
@@ -546,6 +574,7 @@ class Taking:
         tx = int(self.state[k.TX]) - 1
         s, first, xid = self.s, int(self.transactions[tx, k.TX_FIRST]), self._note(tx).xa or b.xa_id(body)
         yield from self._hand_over()
+        self._apart.add(tx)
         pos = self.place(first) if first >= 0 else s.position.pos
         start = {"file": s.file, "pos": pos, "server": s.server.identity}
         yield from self._void_all(i)

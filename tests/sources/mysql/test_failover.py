@@ -82,3 +82,55 @@ def test_server_that_lacks_the_transactions_is_refused(mariadb_factory: Any, tmp
         with pytest.raises(PositionLost, match="when_needed"):
             connector.capture()
         assert time.monotonic() - began < 30
+
+
+_SOURCES = ("3e11fa47-71ca-11e1-9e33-c80aa9429562", "7f22ab58-71ca-11e1-9e33-c80aa9429563")
+
+
+def _from_primary(replica: Any, kind: str, primary: int, number: int, statement: str) -> None:
+    """What a replica does with a transaction that it has from one of several primaries: it keeps that one's GTID."""
+    with replica.connect(autocommit=True) as connection, connection.cursor() as cursor:
+        if kind == "mariadb":
+            cursor.execute(f"SET gtid_domain_id = {primary + 1}, server_id = {primary + 101}, gtid_seq_no = {number}")
+        else:
+            cursor.execute(f"SET gtid_next = '{_SOURCES[primary]}:{number}'")
+        cursor.execute(statement)
+        if kind == "mysql":
+            cursor.execute("SET gtid_next = AUTOMATIC")
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+def test_capture_goes_on_at_another_replica_of_several_primaries(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    """Both replicas have every transaction of both primaries, each in another order and in other files."""
+    factory = request.getfixturevalue(f"{kind}_factory")
+    first, second = factory(server_id="31"), factory(server_id="32")
+    for replica in (first, second):
+        replica.sql(f"RESET {'MASTER' if kind == 'mariadb' else 'BINARY LOGS AND GTIDS'}")
+    made = ["CREATE DATABASE m", "CREATE TABLE m.a (id INT PRIMARY KEY)", "CREATE TABLE m.b (id INT PRIMARY KEY)"]
+    early = [(0, n, s) for n, s in enumerate(made, 1)]
+    early += [(p, n, f"INSERT INTO m.{'ab'[p]} VALUES ({n})") for n in range(11, 21) for p in (0, 1)]
+    late = [(p, n, f"INSERT INTO m.{'ab'[p]} VALUES ({n})") for n in range(21, 31) for p in (0, 1)]
+    try:
+        for change in early:
+            _from_primary(first, kind, *change)
+        connector = mysql_connector(first, tmp_path, kind, database_include_list="m")
+        connector.capture()
+        for change in late[:8]:
+            _from_primary(first, kind, *change)
+        connector.capture()
+        # the other one has heard of the second primary first
+        for primary, number, statement in sorted(early + late, key=lambda change: -change[0] if change[1] > 3 else -9):
+            _from_primary(second, kind, primary, number, statement)
+            if number == 15:
+                second.sql("FLUSH BINARY LOGS")
+        first.kill()
+        connector.secrets |= {"database.hostname": second.host, "database.port": second.port}
+        connector.capture()
+        for table in ("a", "b"):
+            assert connector.rows(f"m.{table}") == source_rows(second, "m", table)
+        assert connector.replay.operations == {"r": 20, "c": 20}, "each transaction once"
+    finally:
+        first.close()
+        second.close()

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
 
-from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.errors import CdcError, SourceUnavailable, UnknownLogEvent
 from airflow_provider_cdc.core.metrics import RunMetrics
+from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql import wire
 from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot
 from tests.support.asked import fate, send, snapshot
 from tests.support.connectors import Connector, mysql_connector
+from tests.support.mysql_chunks import Fixed, logged, source_of
+from tests.support.rendered import records
 
 NO_QUEUE = {"QueueTotalCapacity", "QueueRemainingCapacity", "MaxQueueSizeInBytes", "CurrentQueueSizeInBytes"}
 
@@ -156,3 +163,168 @@ def test_the_first_key_of_a_table_is_told_of_its_own_run_and_table_only(
     first, _ = json.loads(found["TableFrom"])
     assert first.startswith("2024-05-06 07:08:09.00001")
     assert json.loads(found["TableTo"])[0].startswith("2024-05-07")
+
+
+# what MySQL has
+
+
+def _streamed(connector: Connector) -> dict[str, Any]:
+    return connector.capture().metrics["streaming"]
+
+
+def _log(db: Any) -> tuple[str, int, str]:
+    """The file that the server writes, where it writes next, and its GTIDs."""
+    mariadb = db.server.kind == "mariadb"
+    row = db.sql("SHOW MASTER STATUS" if mariadb else "SHOW BINARY LOG STATUS")[0]
+    return row[0], row[1], db.sql("SELECT @@gtid_binlog_pos")[0][0] if mariadb else row[4].replace("\n", "")
+
+
+def _last_event(db: Any, file: str) -> dict[str, str]:
+    events = [e for e in db.sql(f"SHOW BINLOG EVENTS IN '{file}'") if e[2] != "Binlog_checkpoint"]
+    return {"server_id": str(events[-1][3]), "file": events[-1][0], "pos": str(events[-1][1])}
+
+
+def test_the_places_of_the_stream_are_those_of_the_server(db: Any, made: Callable[..., Connector]) -> None:
+    connector = made()
+    connector.capture()
+    db.sql("INSERT INTO u VALUES (3)", "FLUSH BINARY LOGS", "INSERT INTO u VALUES (4)")
+    file, end, gtids = _log(db)
+    found = _streamed(connector)
+    assert found["BinlogFilename"] == file
+    assert found["BinlogPosition"] in (end, _log(db)[1])
+    assert (found["IsGtidModeEnabled"], found["GtidSet"]) == (True, gtids)
+    assert found["SourceEventPosition"] == _last_event(db, file)
+    assert found["LastTransactionId"] == captured_sources(connector)[-1]["gtid"]
+    assert found["LastTransactionId"]
+    db.sql("ALTER TABLE u ADD v INT")
+    file, end, gtids = _log(db)
+    changed = _streamed(connector)
+    assert (changed["BinlogFilename"], changed["GtidSet"]) == (file, gtids)
+    assert changed["BinlogPosition"] in (end, _log(db)[1]), "MariaDB may note meanwhile that the file before is closed"
+    assert changed["SourceEventPosition"] == _last_event(db, file)
+    assert changed["LastTransactionId"] not in ("", found["LastTransactionId"])
+    found = _streamed(connector)
+    assert (found["SourceEventPosition"], found["LastTransactionId"]) == ({}, ""), "of each run anew"
+
+
+def test_a_server_without_gtids_is_told(mysql_factory: Any, tmp_path: Path) -> None:
+    plain = mysql_factory("9.7", gtid_mode=False, enforce_gtid_consistency=False)
+    with plain as server, server.database("plain") as db:
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+        connector = mysql_connector(server, tmp_path, "mysql", database_include_list=db.name)
+        connector.capture()
+        db.sql("INSERT INTO t VALUES (1)")
+        found = _streamed(connector)
+        (event,) = captured_sources(connector)
+    assert (found["IsGtidModeEnabled"], found["GtidSet"], found["NumberOfCommittedTransactions"]) == (False, "", 1)
+    assert found["LastTransactionId"].startswith(f"file={event['file']},pos=")
+
+
+def captured_sources(connector: Connector) -> list[dict[str, Any]]:
+    """The source blocks of all row events of the stream so far."""
+    events = records(connector)
+    return [e["value"]["source"] for e in events if e["value"].get("op") in ("c", "u", "d")]
+
+
+def test_transactions_are_counted_as_they_end(
+    db: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "BUFFER", 1 << 14)
+    db.sql("CREATE TABLE large (id INT PRIMARY KEY, v VARCHAR(99))")
+    with db.server.database("else") as other:
+        other.sql("CREATE TABLE o (id INT PRIMARY KEY)")
+        connector = made()
+        connector.capture()
+        with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
+            for i in range(3):
+                cursor.execute(f"INSERT INTO t VALUES ({10 + i}, 1)")
+                cursor.execute(f"INSERT INTO t VALUES ({20 + i}, 1)")
+                connection.commit()
+            cursor.executemany("INSERT INTO large VALUES (%s, %s)", [(i, "x" * 99) for i in range(900)])
+            connection.commit()
+        other.sql("INSERT INTO o VALUES (1)", "ALTER TABLE o ADD v INT")
+        db.sql("ALTER TABLE u ADD v INT", "DROP TABLE e")
+        found = _streamed(connector)
+    counts = ("Committed", "RolledBack", "NotWellFormed", "Large")
+    assert [found[f"NumberOf{name}Transactions"] for name in counts] == [5, 0, 0, 1]
+    assert found["TotalNumberOfCreateEventsSeen"] == 906
+    if db.server.kind == "mariadb":  # MySQL leaves such a transaction out of its log
+        with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
+            cursor.execute("INSERT INTO t VALUES (90, 1)")
+            cursor.execute("CREATE TEMPORARY TABLE passing (id INT)")
+            connection.rollback()
+        found = _streamed(connector)
+        assert [found[f"NumberOf{name}Transactions"] for name in counts] == [0, 1, 0, 0]
+
+
+def test_prepared_transactions_count_when_they_end(db: Any, made: Callable[..., Connector]) -> None:
+    connector = made()
+    connector.capture()
+    for ends in ("COMMIT", "ROLLBACK"):
+        with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
+            for statement in ("START 'm'", "INSERT", "END 'm'", "PREPARE 'm'"):
+                cursor.execute("INSERT INTO u VALUES (7)" if statement == "INSERT" else f"XA {statement}")
+            found = _streamed(connector)
+            assert (found["NumberOfCommittedTransactions"], found["NumberOfRolledBackTransactions"]) == (0, 0)
+            cursor.execute(f"XA {ends} 'm'")
+        found = _streamed(connector)
+        counted = (found["NumberOfCommittedTransactions"], found["NumberOfRolledBackTransactions"])
+        assert counted == ((1, 0) if ends == "COMMIT" else (0, 1))
+        db.sql("DELETE FROM u WHERE id = 7")
+        connector.capture()
+
+
+def test_a_lost_connection_is_counted(db: Any) -> None:
+    db.sql("INSERT INTO t VALUES (70, 1)")
+    with source_of(db.server, poll_interval_ms=50) as source:
+        tables = source.discover()
+        start = source.current_position()
+        assert source.metrics()["NumberOfDisconnects"] == 0
+        db.server.sql(f"KILL {source._connected().thread_id()}")
+        assert source.discover().keys() == tables.keys(), "the catalogue is asked on a new connection"
+        assert source.metrics()["NumberOfDisconnects"] == 1
+        with pytest.raises(SourceUnavailable):  # noqa: PT012
+            for _ in source.stream(start, Fixed(tables), until=None):
+                for process in db.server.sql("SHOW PROCESSLIST"):
+                    if process[4].startswith("Binlog Dump"):
+                        db.server.sql(f"KILL {process[0]}")
+        assert source.metrics()["NumberOfDisconnects"] == 2
+
+
+def test_a_transaction_without_its_end_is_counted_and_an_error(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = wire.BinlogConnection.events
+
+    def without_ends(self: Any) -> Iterator[Any]:
+        for events in whole(self):
+            if events is not None:
+                kinds = events.table[:, k.EV_TYPE]
+                kinds[kinds == b.XID] = b.STOP  # which means nothing
+            yield events
+
+    with source_of(db.server) as source:
+        tables, start = source.discover(), source.current_position()
+        db.sql("INSERT INTO u VALUES (5)", "INSERT INTO u VALUES (6)")
+        monkeypatch.setattr(wire.BinlogConnection, "events", without_ends)
+        with pytest.raises(UnknownLogEvent):
+            logged(source, start, tables)
+        assert source.metrics()["NumberOfNotWellFormedTransactions"] == 1
+        monkeypatch.setattr(wire.BinlogConnection, "events", whole)
+        assert len(logged(source, start, tables)) == 2
+        found = source.metrics()
+    assert (found["NumberOfNotWellFormedTransactions"], found["NumberOfCommittedTransactions"]) == (1, 2)
+
+
+@pytest.mark.parametrize(("mode", "held"), [("minimal", False), ("extended", True), ("none", False)])
+def test_locks_are_told_as_long_as_they_are_held(db: Any, mode: str, held: bool) -> None:
+    during: list[Any] = []
+    with source_of(db.server, snapshot_locking_mode=mode) as source:
+        tables = [t for t in source.discover() if t.namespace == db.name]
+        asked = source._file_created
+        source._file_created = lambda file: (during.append(source.metrics()["HoldingGlobalLock"]), asked(file))[1]  # type: ignore[method-assign]
+        with source.snapshot(tables, readers=1):
+            assert source.metrics()["HoldingGlobalLock"] is held
+            with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
+                cursor.execute("SET SESSION lock_wait_timeout = 1")
+                with pytest.raises(pymysql.err.OperationalError) if held else contextlib.nullcontext():
+                    cursor.execute("INSERT INTO u VALUES (9)")
+        assert source.metrics()["HoldingGlobalLock"] is False

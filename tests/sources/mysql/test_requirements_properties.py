@@ -155,12 +155,13 @@ def test_tables_are_read_in_the_order_of_their_sizes_where_that_is_asked_for(
         ("event.converting.failure.handling.mode", "warn", "always an error"),
         ("event.processing.failure.handling.mode", "warn", "always an error"),
         ("inconsistent.schema.handling.mode", "warn", "looked up in the catalogue"),
-        ("snapshot.locking.mode.custom.name", "mine", "cannot be loaded"),
         ("streaming.delay.ms", 5, "durable before streaming begins"),
         ("topic.naming.strategy", "a.b.C", "Java classes cannot be loaded"),
         ("transforms", "route", "belong to Kafka Connect"),
-        ("snapshot.locking.mode", "minimal_percona", "Valid values are: minimal, extended, none"),
-        ("snapshot.locking.mode", "custom", "Valid values are: minimal, extended, none"),
+        ("gtid.source.includes", "3e11fa47.*", "the GTIDs of all sources count"),
+        ("gtid.source.excludes", "3e11fa47.*", "the GTIDs of all sources count"),
+        ("snapshot.locking.mode", "minimal_percona", "Valid values are: minimal, extended, none, custom"),
+        ("snapshot.locking.mode", "custom", "required by snapshot.locking.mode=custom"),
     ],
 )
 def test_what_is_refused_is_refused_with_its_reason(name: str, value: Any, why: str) -> None:
@@ -192,3 +193,45 @@ def test_documented_defaults_of_snapshots_and_signals() -> None:
         "initial",
         False,
     )
+
+
+DOCUMENTED = """
+bigint.unsigned.handling.mode binary.handling.mode column.exclude.list column.include.list
+column.mask.hash.v2.SHA-256.with.salt.CzQM column.mask.with.5.chars column.propagate.source.type
+column.truncate.to.5.chars connect.timeout.ms connector.class database.exclude.list database.hostname
+database.include.list database.jdbc.driver database.password database.port database.protocol database.server.id
+database.user decimal.handling.mode event.deserialization.failure.handling.mode field.name.adjustment.mode
+gtid.source.excludes gtid.source.includes include.query include.schema.changes inconsistent.schema.handling.mode
+message.key.columns name schema.name.adjustment.mode skip.messages.without.change table.exclude.list
+table.include.list tasks.max time.precision.mode tombstones.on.delete topic.prefix binlog.buffer.size
+binlog.net.read.timeout binlog.net.write.timeout connect.keep.alive converters custom.sanitize.pattern
+database.initial.statements database.query.timeout.ms database.ssl.keystore database.ssl.keystore.password
+database.ssl.mode database.ssl.truststore database.ssl.truststore.password enable.time.adjuster errors.max.retries
+event.converting.failure.handling.mode event.processing.failure.handling.mode heartbeat.action.query
+heartbeat.interval.ms incremental.snapshot.allow.schema.changes incremental.snapshot.chunk.size
+incremental.snapshot.watermarking.strategy max.batch.size max.queue.size max.queue.size.in.bytes
+min.row.count.to.stream.results notification.enabled.channels poll.interval.ms read.only signal.data.collection
+signal.enabled.channels skipped.operations snapshot.delay.ms snapshot.fetch.size snapshot.include.collection.list
+snapshot.lock.timeout.ms snapshot.locking.mode snapshot.locking.mode.custom.name snapshot.max.threads snapshot.mode
+snapshot.mode.configuration.based.snapshot.data snapshot.mode.configuration.based.snapshot.on.data.error
+snapshot.mode.configuration.based.snapshot.on.schema.error snapshot.mode.configuration.based.snapshot.schema
+snapshot.mode.configuration.based.start.stream snapshot.mode.custom.name snapshot.query.mode
+snapshot.query.mode.custom.name snapshot.select.statement.overrides snapshot.tables.order.by.row.count
+source.struct.version streaming.delay.ms table.ignore.builtin topic.cache.size topic.delimiter
+topic.heartbeat.prefix topic.naming.strategy topic.transaction use.nongraceful.disconnect guardrail.collections.max
+guardrail.collections.limit.action custom.metric.tags provide.transaction.metadata
+""".split()  # noqa: SIM905
+"""The required and the advanced properties of the document (Debezium MySQL connector, "Connector properties")."""
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_every_documented_property_is_known(name: str) -> None:
+    """It works, is accepted with the reason why it has no effect, or is refused with a reason: never merely unknown."""
+    told = ""
+    try:
+        MySqlConfig.parse({**BASE, name: "1"})
+    except ConfigError as e:
+        told = str(e)
+    assert "unknown property" not in told
+    with pytest.raises(ConfigError, match="unknown property"):
+        MySqlConfig.parse({**BASE, f"no.such.{name}": "1"})

@@ -74,6 +74,33 @@ def test_every_missing_privilege_is_named_at_once(db: Any, tmp_path: Path) -> No
         assert f"GRANT {name} ON *.* TO 'none'@'%'" in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["mariadb", "mysql97"])
+def test_privileges_of_snapshots_are_needed_for_snapshots_only(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    server = request.getfixturevalue(kind)
+    with server.database("rights") as db:
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
+        account = "'stream'@'%'"
+        server.sql(f"DROP USER IF EXISTS {account}", f"CREATE USER {account} IDENTIFIED BY 'stream'")
+        server.sql(f"GRANT SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account}")
+        connector = mysql_connector(server, tmp_path, server.kind, database_include_list=db.name)
+        connector.secrets |= {"database.user": "stream", "database.password": "stream"}
+        connector.capture()
+        server.sql(f"REVOKE SELECT, RELOAD, SHOW DATABASES ON *.* FROM {account}")
+        db.sql("INSERT INTO t VALUES (2, 2)", "ALTER TABLE t ADD w INT", "UPDATE t SET w = 3")
+        with pytest.raises(PrerequisiteError, match="lacks the privilege SELECT"):
+            connector.capture()
+        connector.properties["snapshot.mode"] = "never"
+        connector.capture()
+        assert connector.rows(f"{db.name}.t") == source_rows(server, db.name, "t")
+        for needed in ("REPLICATION SLAVE", "REPLICATION CLIENT"):
+            server.sql(f"REVOKE {needed} ON *.* FROM {account}")
+            with pytest.raises(PrerequisiteError, match=f"lacks the privilege {needed}"):
+                connector.capture()
+            server.sql(f"GRANT {needed} ON *.* TO {account}")
+
+
 GOOD = {
     "log_bin": "ON",
     "binlog_format": "ROW",

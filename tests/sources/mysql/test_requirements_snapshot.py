@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.runtime import open_source
-from airflow_provider_cdc.sources.mysql import snapshot
+from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.rendered import captured, of_table
@@ -65,8 +65,8 @@ def _writable_during_and_after_opening(
 ) -> tuple[bool, bool, bool]:
     """Whether tables can be written to while the position is read, while rows are read, and at the end."""
     during = []
-    log_end = snapshot.log_end
-    monkeypatch.setattr(snapshot, "log_end", lambda *a: (during.append(_writable(db, "t")), log_end(*a))[1])
+    view = MySqlSnapshot._view
+    monkeypatch.setattr(MySqlSnapshot, "_view", lambda *a, **k: (during.append(_writable(db, "t")), view(*a, **k))[1])
     table = TableId(namespace=db.name, name="t")
     with open_source(connector.definition(), connector.secrets) as source:
         assert isinstance(source, MySqlSource)
@@ -143,7 +143,7 @@ def test_what_happens_during_the_snapshot_is_streamed_after_it(
     db: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each row is read once, all at one position; rows and tables of later come from the log, from that position on."""
-    connector, read, first = made(), snapshot.MySqlSnapshot.read, threading.Semaphore(1)
+    connector, read, first = made(), MySqlSnapshot.read, threading.Semaphore(1)
 
     def reading(self: Any, chunk: Any) -> Any:
         if first.acquire(blocking=False):
@@ -152,7 +152,7 @@ def test_what_happens_during_the_snapshot_is_streamed_after_it(
         yield from read(self, chunk)
 
     with monkeypatch.context() as patch:
-        patch.setattr(snapshot.MySqlSnapshot, "read", reading)
+        patch.setattr(MySqlSnapshot, "read", reading)
         place = db.sql("SHOW BINARY LOG STATUS")[0]
         found = [r for r in captured(connector) if r["topic"] != "test"]
     ops = [(r["topic"].rpartition(".")[2], r["value"]["op"], r["value"]["after"]["id"]) for r in found]

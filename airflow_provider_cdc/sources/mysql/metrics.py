@@ -1,0 +1,77 @@
+"""What a reader of the binary log tells of itself, under the names of the documents (Debezium MySQL connector, "Monitoring").
+
+Whoever does the work counts, once for each block of transactions; :meth:`MySqlSource.metrics` shows it. A lost connection to the log
+and a transaction without its frame are counted and end the run with an error, so that the result of a run that ends well has them
+only where they did no harm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider_cdc.core.metrics import Value
+from airflow_provider_cdc.sources.mysql.position import MySqlPosition
+
+
+@dataclass(slots=True)
+class LogMetrics:
+    """Counters of one source; its streams add to them, one after the other.
+
+    Statements that are transactions of their own (DDL) are neither committed nor rolled back ones; a prepared XA transaction counts
+    when it ends.
+
+    :ivar gtids: whether the server has GTIDs
+    :ivar read: up to where the log was read
+    :ivar large: transactions of which a part was handed on before their end was seen
+    :ivar malformed: transactions that begin or end otherwise than with a frame of BEGIN and COMMIT or ROLLBACK
+    :ivar event: coordinates of the last event that was handed on, or that belongs to a transaction that was
+    :ivar locked: a snapshot holds the global read lock, or locks on its tables
+    """
+
+    gtids: bool = False
+    read: MySqlPosition | None = None
+    committed: int = 0
+    rolled_back: int = 0
+    large: int = 0
+    malformed: int = 0
+    disconnects: int = 0
+    last_transaction: str = ""
+    event: dict[str, str] | None = None
+    locked: bool = False
+
+    def ended(self, count: int, rolled_back: int, *, large: bool, last: str) -> None:
+        """Transactions were handed on.
+
+        :param count: of all of them
+        :param large: parts of the first one had been handed on before
+        :param last: id of the last one
+        """
+        self.committed += count - rolled_back
+        self.rolled_back += rolled_back
+        self.large += large
+        self.last_transaction = last
+
+    def came(self, server_id: int, file: str, pos: int) -> None:
+        """An event was taken.
+
+        :param pos: where it begins
+        """
+        self.event = {"server_id": str(server_id), "file": file, "pos": str(pos)}
+
+    def document(self) -> dict[str, Value]:
+        """By name."""
+        read = self.read or MySqlPosition("", 0)
+        return {
+            "BinlogFilename": read.file,
+            "BinlogPosition": read.pos,
+            "IsGtidModeEnabled": self.gtids,
+            "GtidSet": read.gtids,
+            "NumberOfCommittedTransactions": self.committed,
+            "NumberOfRolledBackTransactions": self.rolled_back,
+            "NumberOfNotWellFormedTransactions": self.malformed,
+            "NumberOfLargeTransactions": self.large,
+            "NumberOfDisconnects": self.disconnects,
+            "LastTransactionId": self.last_transaction,
+            "SourceEventPosition": self.event or {},
+            "HoldingGlobalLock": self.locked,
+        }
