@@ -21,13 +21,18 @@ if TYPE_CHECKING:
 @command
 def status(args: argparse.Namespace) -> None:
     """How a connector stands."""
-    with _steering(args) as lifecycle:
-        found = lifecycle.status()
+    from airflow_provider_cdc.core.lifecycle import Lifecycle
+    from airflow_provider_cdc.hooks.captured import known_tables, listed
+
+    with open_store(args) as store:
+        tables = known_tables(store, overview.find(store, args.connector))
+        found = Lifecycle(args.connector, store).status()
     if args.output == "json":
-        print_json(found.document())
+        print_json(found.document() | {"tables": tables})
     else:
         for line in overview.status_lines(found):
             print(line)
+        print(f"  Tables:     {len(tables)}: {listed(tables)}" if tables else "  Tables:     none is known yet")
     if found.state == "failed":
         raise SystemExit(1)
 

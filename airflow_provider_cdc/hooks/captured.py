@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.signals import unquoted
 from airflow_provider_cdc.hooks.overview import access_of
 from airflow_provider_cdc.runtime import parse_config
@@ -35,6 +35,19 @@ def captured_tables(store: StateStore, row: dict[str, Any]) -> dict[str, str]:
     config = parse_config(access.definition, access.properties())
     filters, hidden = Filters(config), str(getattr(config, "signal_data_collection", None) or "")
     return {str(t): t.full_name for t in tables if filters.table(t) and hidden not in (str(t), t.full_name)}
+
+
+def known_tables(store: StateStore, row: dict[str, Any]) -> list[str]:
+    """Names of :func:`captured_tables`, for people: of a definition that cannot be used now, those that are recorded.
+
+    :param row: of ``StateStore.connectors``
+    """
+    from airflow_provider_cdc.core.schema_history import SchemaHistory
+
+    try:
+        return sorted(captured_tables(store, row))
+    except CdcError:  # as when a connection was renamed: how a connector stands can be told all the same
+        return sorted(str(t) for t in SchemaHistory.replay(store.schema_history(row["connector"])).tables)
 
 
 def chosen(patterns: Sequence[str], captured: Mapping[str, str]) -> list[str]:

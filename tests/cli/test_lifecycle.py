@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.signals import SentSignal
+from airflow_provider_cdc.hooks import captured as captured_module
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop
 
@@ -53,6 +55,7 @@ def test_status_says_in_words_how_a_connector_stands(captured: Shop, capsys: pyt
     assert told.startswith("shop (memory): unassigned")
     assert "Position:   entry 4; batch 3, seq 4; offset moved " in told
     assert "Signal 1: execute-snapshot (id ad-hoc), received" in told
+    assert "Tables:     1: inventory.orders" in told
     run("status", "shop", "-o", "json")
     document = json.loads(capsys.readouterr().out)
     assert (document["state"], document["position"], document["signals"][0]["number"]) == (
@@ -60,6 +63,18 @@ def test_status_says_in_words_how_a_connector_stands(captured: Shop, capsys: pyt
         {"entry": 4},
         1,
     )
+    assert document["tables"] == ["inventory.orders"]
+
+
+def test_status_of_a_connector_whose_definition_cannot_be_used_shows_the_tables_that_are_recorded(
+    captured: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise ConfigError("The connection shop_db is gone.")
+
+    monkeypatch.setattr(captured_module, "captured_tables", gone)
+    run("status", "shop")
+    assert "Tables:     1: inventory.orders" in capsys.readouterr().out
 
 
 def test_status_of_a_failed_connector_shows_the_error_and_ends_with_1(
