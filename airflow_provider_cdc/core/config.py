@@ -503,6 +503,7 @@ class ConnectorConfig(BaseModel):
         "converters": "custom converters are not built yet",
         "topic.naming.strategy": "topics are named as the documents say; Java classes cannot be loaded here",
         "snapshot.select.statement.overrides*": "snapshot query overrides are not built yet",
+        "custom.sanitize.pattern": "passwords and secrets are never shown, and a pattern in place of that could only show some",
         "transforms*": "single message transforms belong to Kafka Connect",
     }
     """Documented properties that would be silently without effect: refused. A trailing ``*`` matches a prefix."""

@@ -231,7 +231,10 @@ def test_properties_without_a_meaning_here_are_accepted_with_a_warning(caplog: p
     ]
 
 
-@pytest.mark.parametrize("key", ["column.mask.hash.SHA-256.with.salt.x", "converters", "transforms", "gtid.filter"])
+@pytest.mark.parametrize(
+    "key",
+    ["column.mask.hash.SHA-256.with.salt.x", "converters", "transforms", "gtid.filter", "custom.sanitize.pattern"],
+)
 def test_properties_that_would_be_silently_without_effect_are_refused(key: str) -> None:
     (line,) = _problems(Shop, {**SHOP, key: "x"})
     assert line.startswith(f"{key}: not supported: ")
