@@ -83,14 +83,18 @@ def test_recovery_builds_a_lost_history_anew(db: MemoryDatabase, tmp_path: Path)
     assert all(r.snapshot for r in records)
 
 
-def test_a_snapshot_waits_as_long_as_told(db: MemoryDatabase, tmp_path: Path) -> None:
+def test_a_snapshot_waits_as_long_as_told(db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    sleep = time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: (slept.append(seconds), sleep(seconds)))
     connector = memory_connector(db, tmp_path, snapshot_delay_ms=700)
     began = time.monotonic()
     assert connector.capture().events == 4
     assert time.monotonic() - began >= 0.7
-    began = time.monotonic()
+    assert 0.7 in slept
+    slept.clear()
     connector.capture()  # no snapshot: nothing to wait for
-    assert time.monotonic() - began < 0.7
+    assert 0.7 not in slept
 
 
 @pytest.mark.parametrize("mode", ["initial", "always", "initial_only", "when_needed"])
