@@ -29,7 +29,7 @@ from airflow_provider_cdc.operators.capture import CaptureOperator
 busy = ConnectorDefinition(
     name="busy", source="mariadb", changelog="{changelog}",
     properties={{
-        "database.server.id": 4714, "table.include.list": "busy.(orders|lines)", "incremental.snapshot.chunk.size": 20,
+        "database.server.id": 4714, "table.include.list": "busy.(orders|lines)", "incremental.snapshot.chunk.size": 2,
     }},
 )
 with DAG("busy_capture", schedule=None) as capture:
@@ -225,6 +225,7 @@ def test_a_person_fills_in_the_form_and_watches_the_snapshot(
     page.keyboard.press("Escape")
     form.get_by_text("How to read").click()
     page.get_by_text("Empty the tables first").wait_for()
+    page.wait_for_timeout(700)  # the sections move
     page.screenshot(path=shots / "form-3-how.png")
     form.get_by_role("button", name="Trigger").click()
     run = str(services.until(lambda: captured.of("busy_snapshot"), 60, "the run has begun")[0]["dag_run_id"])
