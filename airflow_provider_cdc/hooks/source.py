@@ -68,8 +68,11 @@ class CdcSourceHook(BaseHook):
         self.conn_id, self._source = conn_id, source
 
     def properties(self) -> dict[str, Any]:
-        """The documented properties that the connection stands for. They contain secrets."""
-        connection = self.get_connection(self.conn_id)
+        """The documented properties that the connection stands for. They contain secrets.
+
+        :raises ConfigError: there is no such connection, or it cannot be one to a source
+        """
+        connection = self._found()
         return properties_of(connection, self._kind(connection))
 
     def check(self) -> list[Finding]:
@@ -77,7 +80,7 @@ class CdcSourceHook(BaseHook):
 
         :raises CdcError: the database cannot be asked
         """
-        connection = self.get_connection(self.conn_id)
+        connection = self._found()
         kind = self._kind(connection)
         found = {**config_class(kind).FORM.stand_ins, **properties_of(connection, kind)}
         with open_source(ConnectorDefinition("connection-test", kind, ""), found) as source:
@@ -94,6 +97,18 @@ class CdcSourceHook(BaseHook):
         fatal = any(f.fatal for f in findings)
         lines = [f"- {f.what} {'Repair' if f.fatal else 'Advice'}: {f.fix}" for f in findings]
         return not fatal, "\n".join(["Not ready for capture:" if fatal else "Ready for capture.", *lines])
+
+    def _found(self) -> Connection:
+        from airflow.sdk.exceptions import AirflowNotFoundException
+
+        try:
+            return self.get_connection(self.conn_id)
+        except AirflowNotFoundException:
+            raise ConfigError(
+                f"There is no connection {self.conn_id}, which the connector reads its source with.",
+                safe="Nothing was read; the offset is untouched.",
+                remedy=f"create it in Airflow under Admin, Connections, or with `airflow connections add {self.conn_id}`",
+            ) from None
 
     def _kind(self, connection: Connection) -> str:
         kind = self._source or str(connection.conn_type).removeprefix(PREFIX)
