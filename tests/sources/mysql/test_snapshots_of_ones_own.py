@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,43 +10,14 @@ import pymysql
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, SourceUnavailable
-from airflow_provider_cdc.core.extensions import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.packages import installed
+from tests.support.own_snapshots import own_snapshots
 from tests.support.rendered import Record, captured
 from tests.support.workload import source_rows
-
-_CODE = """
-from airflow_provider_cdc.core.snapshotters import SnapshotPolicy
-
-CALLS, SELECTS, LOCKS = [], {}, {}
-
-
-class OncePerMonth(SnapshotPolicy):
-    due = True
-
-    def __init__(self, properties): ...
-    def should_snapshot_data(self, offset_exists, in_progress): return type(self).due
-    def should_snapshot_schema(self, offset_exists, in_progress): return True
-    def should_stream(self): return True
-    def should_snapshot_on_schema_error(self): return False
-    def should_snapshot_on_data_error(self): return True
-    def snapshot_completed(self): type(self).due = False
-
-
-def query(table, columns):
-    CALLS.append((str(table), list(columns)))
-    return SELECTS[table.name]
-
-
-def lock(timeout, table):
-    CALLS.append((timeout, str(table)))
-    return LOCKS.get(table.name)
-"""
 
 
 @pytest.fixture(params=["mariadb", "mysql97"])
@@ -60,13 +30,7 @@ def db(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    (folder := tmp_path / "own").mkdir()
-    points = {
-        SNAPSHOT_POLICIES: {"monthly": "{module}:OncePerMonth"}, SNAPSHOT_QUERIES: {"some": "{module}:query"},
-        SNAPSHOT_LOCKS: {"mild": "{module}:lock"},
-    }  # fmt: skip
-    installed(folder, monkeypatch, points, _CODE)
-    return importlib.import_module("added_own")
+    return own_snapshots(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,57 +11,22 @@ import oracledb
 import pytest
 
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
-from airflow_provider_cdc.core.extensions import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.oracle import snapshot
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector
-from tests.support.packages import installed
+from tests.support.own_snapshots import own_snapshots
 from tests.support.rendered import Record, captured
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 T, U = (TableId(namespace="APP", name=name, catalog="ORCLPDB1") for name in "TU")
 
-_CODE = """
-from airflow_provider_cdc.core.snapshotters import SnapshotPolicy
-
-CALLS, SELECTS, LOCKS = [], {}, {}
-
-
-class Due(SnapshotPolicy):
-    due = True
-
-    def __init__(self, properties): ...
-    def should_snapshot_data(self, offset_exists, in_progress): return type(self).due
-    def should_snapshot_schema(self, offset_exists, in_progress): return True
-    def should_stream(self): return True
-    def should_snapshot_on_schema_error(self): return False
-    def should_snapshot_on_data_error(self): return False
-    def snapshot_completed(self): type(self).due = False
-
-
-def query(table, columns):
-    CALLS.append((str(table), list(columns)))
-    return SELECTS[table.name]
-
-
-def lock(timeout, table):
-    CALLS.append((timeout, str(table)))
-    return LOCKS.get(table.name)
-"""
-
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    (folder := tmp_path / "own").mkdir()
-    points = {
-        SNAPSHOT_POLICIES: {"due": "{module}:Due"}, SNAPSHOT_QUERIES: {"some": "{module}:query"},
-        SNAPSHOT_LOCKS: {"mild": "{module}:lock"},
-    }  # fmt: skip
-    installed(folder, monkeypatch, points, _CODE)
-    return importlib.import_module("added_own")
+    return own_snapshots(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -96,11 +60,11 @@ def test_five_switches_say_what_a_run_does(db: Oracle, made: Callable[..., Conne
 
 
 def test_a_policy_of_ones_own_decides_in_each_run(db: Oracle, mine: Any, made: Callable[..., Connector]) -> None:
-    connector = made(snapshot_mode="custom", snapshot_mode_custom_name="due")
+    connector = made(snapshot_mode="custom", snapshot_mode_custom_name="monthly")
     assert _rows(captured(connector)) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1)]
     db.sql("INSERT INTO U VALUES (2, 2)")
     assert _rows(captured(connector)) == [("U", "c", 2)]
-    mine.Due.due = True
+    mine.OncePerMonth.due = True
     assert _rows(captured(connector)) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1), ("U", "r", 2)]
 
 
