@@ -500,9 +500,7 @@ class ConnectorConfig(BaseModel):
         "column.mask.with.<length>.chars or leave it out with column.exclude.list",
         "column.mask.*": "only column.mask.with.<length>.chars",
         "column.truncate.to.*": "only column.truncate.to.<length>.chars",
-        "converters": "custom converters are not built yet",
         "topic.naming.strategy": "topics are named as the documents say; Java classes cannot be loaded here",
-        "snapshot.select.statement.overrides*": "snapshot query overrides are not built yet",
         "custom.sanitize.pattern": "passwords and secrets are never shown, and a pattern in place of that could only show some",
         "transforms*": "single message transforms belong to Kafka Connect",
     }

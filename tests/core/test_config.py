@@ -233,7 +233,13 @@ def test_properties_without_a_meaning_here_are_accepted_with_a_warning(caplog: p
 
 @pytest.mark.parametrize(
     "key",
-    ["column.mask.hash.SHA-256.with.salt.x", "converters", "transforms", "gtid.filter", "custom.sanitize.pattern"],
+    [
+        "column.mask.hash.SHA-256.with.salt.x",
+        "topic.naming.strategy",
+        "transforms",
+        "gtid.filter",
+        "custom.sanitize.pattern",
+    ],
 )
 def test_properties_that_would_be_silently_without_effect_are_refused(key: str) -> None:
     (line,) = _problems(Shop, {**SHOP, key: "x"})
@@ -243,7 +249,7 @@ def test_properties_that_would_be_silently_without_effect_are_refused(key: str) 
 
 def test_a_source_keeps_the_tables_of_its_base() -> None:
     """``IGNORED`` and ``NOT_SUPPORTED`` of a subclass add to those of the base."""
-    _problems(Shop, {**SHOP, "converters": "x"})
+    _problems(Shop, {**SHOP, "topic.naming.strategy": "x"})
     assert Shop.parse({**SHOP, "name": "x"})
 
 
