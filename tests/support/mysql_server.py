@@ -9,6 +9,22 @@ from typing import Any
 import pymysql
 
 
+def new_log_file(server: Any) -> None:
+    """Let a server begin a new file of its log, and wait until it has written what it writes there by itself.
+
+    MariaDB notes in the new file that the one before is closed (``Binlog_checkpoint``), a moment later and at no one's
+    request: whoever counts the bytes or the places of that file has to wait for it.
+    """
+    server.sql("FLUSH BINARY LOGS")
+    if server.sql("SELECT VERSION()")[0][0].find("MariaDB") < 0:
+        return
+    file = server.sql("SHOW MASTER STATUS")[0][0]
+    until = time.monotonic() + 30
+    while not any(e[2] == "Binlog_checkpoint" and e[5] == file for e in server.sql(f"SHOW BINLOG EVENTS IN '{file}'")):
+        assert time.monotonic() < until, f"the server does not close the file before {file}"
+        time.sleep(0.01)
+
+
 def purge_log(server: Any) -> None:
     """Let a server forget its log but for the last file.
 

@@ -14,6 +14,7 @@ from airflow_provider_cdc.core.events import Heartbeat, LogBlock
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.sources.mysql import wire
 from tests.support.mysql_chunks import Fixed, source_of
+from tests.support.mysql_server import new_log_file
 
 
 @pytest.fixture(params=["mariadb", "mysql97", "mysql80"])
@@ -99,7 +100,8 @@ def test_the_head_of_a_new_file_is_behind_an_idle_stream(db: Any) -> None:
     """Otherwise a place there, where nothing was written yet, is never reached."""
     with source_of(db.server, poll_interval_ms=100) as source:
         start = source.current_position()
-        db.sql("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+        db.sql("FLUSH BINARY LOGS")
+        new_log_file(db)
         end = source.current_position()
         assert end.file != start.file
         for item in source.stream(start, Fixed({}), until=None, patience=lambda: 0.01):

@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.events import LogBlock
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
 from tests.support.mysql_chunks import Fixed, Logged, logged, source_of
-from tests.support.mysql_server import purge_log
+from tests.support.mysql_server import new_log_file, purge_log
 
 
 @pytest.fixture(params=["mariadb", "mysql97", "mysql80"])
@@ -48,7 +48,9 @@ def _end(source: MySqlSource) -> dict[str, Any]:
 
 
 def test_a_file_and_an_offset_are_where_the_stream_goes_on(db: Any, source: MySqlSource) -> None:
-    db.sql("INSERT INTO t VALUES (1, 1)", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (2, 2)")
+    db.sql("INSERT INTO t VALUES (1, 1)")
+    new_log_file(db)
+    db.sql("INSERT INTO t VALUES (2, 2)")
     named, end = _end(source), source.current_position()
     db.sql("INSERT INTO t VALUES (3, 3)", "UPDATE t SET v = 9 WHERE id = 1")
     found = source.position_of(named)
@@ -74,7 +76,7 @@ def test_the_head_of_a_file_is_a_place(db: Any, source: MySqlSource) -> None:
 
 
 def test_each_place_between_two_transactions_is_one_and_no_other(db: Any, source: MySqlSource) -> None:
-    db.sql("FLUSH BINARY LOGS")
+    new_log_file(db)
     places = {source.current_position().pos: 0}
     for n in range(3):
         db.sql(f"INSERT INTO t VALUES ({n}, 0), ({n + 100}, 0)", f"UPDATE t SET v = {n + 1} WHERE id > 50")
