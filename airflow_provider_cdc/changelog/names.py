@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from airflow_provider_cdc.core.config import NameAdjustment
+from airflow_provider_cdc.core.config_values import NameAdjustment
 from airflow_provider_cdc.core.errors import ConfigError
 
 

@@ -6,7 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from airflow_provider_cdc.core.config import RewriteMode
+from airflow_provider_cdc.core.config_values import RewriteMode
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.events import SchemaChange
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
-from airflow_provider_cdc.core.config import ConnectorConfig, WatermarkStrategy
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config_values import WatermarkStrategy
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused, TransientError
 from airflow_provider_cdc.core.notifications import ScanStatus
 from airflow_provider_cdc.core.position import Position, Scan

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_provider_cdc.core.config import COLUMN_TEXT
+from airflow_provider_cdc.core.config_base import COLUMN_TEXT
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 

@@ -11,7 +11,8 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_cdc.core.config import ConnectorConfig, LostMode, SnapshotMode
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config_values import LostMode, SnapshotMode
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.guardrail import guard

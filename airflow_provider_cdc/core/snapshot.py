@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_cdc.core.batch import Batcher
-from airflow_provider_cdc.core.config import RowCountOrder
+from airflow_provider_cdc.core.config_values import RowCountOrder
 from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
 from airflow_provider_cdc.core.events import LogBlock, RowBlock, Transactions

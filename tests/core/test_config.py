@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, SecretStr
 
-from airflow_provider_cdc.core.config import (
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config_values import (
     BinaryHandling,
-    ConnectorConfig,
     DecimalHandling,
     RewriteMode,
     SnapshotMode,

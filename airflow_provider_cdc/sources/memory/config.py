@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from airflow_provider_cdc.core.config import ConnectionForm, ConnectorConfig
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config_base import ConnectionForm
 
 
 class MemoryConfig(ConnectorConfig):

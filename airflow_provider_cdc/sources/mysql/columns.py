@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.config import BinaryHandling
+from airflow_provider_cdc.core.config_values import BinaryHandling
 from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.core.schema import GEOMETRY, Column, arrow_type
 from airflow_provider_cdc.sources.mysql.kernels import STORE_FIXED, STORE_VARIABLE, STORE_WIDE

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider_cdc.core.config import BinaryHandling, DecimalHandling, TimePrecision
+from airflow_provider_cdc.core.config_values import BinaryHandling, DecimalHandling, TimePrecision
 from airflow_provider_cdc.core.schema import GEOMETRY, Column, Declared
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig, UnsignedHandling
 

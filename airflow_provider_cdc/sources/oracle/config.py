@@ -11,7 +11,9 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from airflow_provider_cdc.core.config import ConnectionForm, ConnectorConfig, DecimalHandling, Patterns, TimePrecision
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config_base import ConnectionForm
+from airflow_provider_cdc.core.config_values import DecimalHandling, Patterns, TimePrecision
 from airflow_provider_cdc.core.overrides import with_statements
 from airflow_provider_cdc.core.schema import TableId
 

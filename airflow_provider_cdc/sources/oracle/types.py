@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from airflow_provider_cdc.core.config import BinaryHandling, DecimalHandling, TimePrecision
+from airflow_provider_cdc.core.config_values import BinaryHandling, DecimalHandling, TimePrecision
 from airflow_provider_cdc.core.schema import Column, Declared, TableId
 from airflow_provider_cdc.sources.oracle.config import IntervalHandling, OracleConfig
 

@@ -1,0 +1,203 @@
+"""How properties become a configuration: checked before anything else happens, and shown without their secrets.
+
+Subclasses of :class:`Configuration` have the properties as fields, whose aliases are the documented dotted names; the one
+way in is :meth:`Configuration.parse`, which turns every mistake into one :class:`ConfigError` that names the property, the
+value, the valid values and the nearest known name.
+
+    >>> ConnectorConfig.parse({"topic.prefix": "shop", "snapshot.mode": "initail"})
+    Traceback (most recent call last):
+    airflow_provider_cdc.core.errors.ConfigError: 1 property of the connector cannot be used:
+      snapshot.mode: 'initail' is not a valid value; did you mean 'initial'? Valid values are: ...
+
+This module is imported at DAG parse: it must stay light.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+
+from airflow_provider_cdc.core.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+# Two families of properties, which have a part of their names free; each is one field, by the name in the first line.
+COLUMN_TEXTS = "column.mask.with.<length>.chars, column.truncate.to.<length>.chars"
+COLUMN_TEXT = re.compile(r"column\.(mask\.with|truncate\.to)\.(\d+)\.chars")
+CONSUMER = "signal.consumer.*"
+CONSUMER_NAME = re.compile(r"signals?\.consumer\.(.+)")
+_SECRET = re.compile(r"password|passphrase|secret|jaas|credential|oauthbearer\.config|key\.pem$|keystore\.key$")
+"""Properties of Kafka clients that hold what nobody may see."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionForm:
+    """How people are asked for a connection to a source, in a form with the usual fields.
+
+    :param labels: field (``host``, ``port``, ``login``, ``password``, ``schema``, ``extra``) → what it is called here
+    :param hidden: fields without a meaning here
+    :param placeholders: field → example
+    :param extras: properties that the form asks for besides, with their description; kept in ``extra`` by their names
+    :param stand_ins: properties that a check needs, and that belong to a connector instead of a connection
+    """
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    hidden: tuple[str, ...] = ()
+    placeholders: Mapping[str, str] = field(default_factory=dict)
+    extras: Mapping[str, str] = field(default_factory=dict)
+    stand_ins: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Configuration(BaseModel):
+    """Properties by their documented names: a field for each, and one for each family of names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=False)
+
+    FORM: ClassVar[ConnectionForm] = ConnectionForm()
+    """How a connection to this source is asked for."""
+    CONNECTION: ClassVar[Mapping[str, str]] = {}
+    """What the fields of a connection mean: ``host``, ``port``, ``login``, ``password``, ``schema`` → documented property."""
+    IGNORED: ClassVar[Mapping[str, str]] = {}
+    """Documented properties without a meaning here: accepted with a warning. A trailing ``*`` matches a prefix."""
+    NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {}
+    """Documented properties that would be silently without effect: refused. A trailing ``*`` matches a prefix."""
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, Any]) -> Self:
+        """Check ``properties`` and build the configuration.
+
+        Values may be of their own type or strings, as in a Debezium properties file.
+
+        :raises ConfigError: with one line for each property that cannot be used
+        """
+        problems: list[str] = []
+        known = {str(f.alias): name for name, f in cls.model_fields.items()}
+        kept: dict[str, Any] = {}
+        texts: dict[str, Any] = {}
+        consumer: dict[str, str] = {}
+        for key, value in properties.items():
+            if found := CONSUMER_NAME.fullmatch(key):
+                if isinstance(value, (str, int, float)):
+                    consumer[found[1]] = str(value).lower() if isinstance(value, bool) else str(value)
+                else:
+                    problems.append(f"{key}: a {type(value).__name__} cannot be used: give a text or a number")
+            elif key in known:
+                kept[key] = value
+            elif COLUMN_TEXT.fullmatch(key):
+                texts[key] = value
+            elif (reason := _match(cls._table("IGNORED"), key)) is not None:
+                log.warning("Property %s is accepted and has no effect: %s.", key, reason)
+            elif (reason := _match(cls._table("NOT_SUPPORTED"), key)) is not None:
+                problems.append(f"{key}: not supported: {reason}. Remove it; it would otherwise be without effect.")
+            else:
+                near = difflib.get_close_matches(key, known, n=1, cutoff=0.75)
+                hint = (
+                    f"; did you mean {near[0]}?"
+                    if near
+                    else "; see docs/configuration.md for the properties there are."
+                )
+                problems.append(f"{key}: unknown property{hint}")
+        config: Self | None = None
+        if texts:
+            kept[COLUMN_TEXTS] = texts
+        if consumer:
+            kept[CONSUMER] = consumer
+        try:
+            config = cls.model_validate(kept)
+        except ValidationError as e:
+            problems += [_explain(error, cls, known) for error in e.errors()]
+        if problems or config is None:
+            count = f"{len(problems)} propert{'y' if len(problems) == 1 else 'ies'}"
+            raise ConfigError(f"{count} of the connector cannot be used:\n" + "\n".join(f"  {p}" for p in problems))
+        return config
+
+    @classmethod
+    def from_connection(
+        cls,
+        *,
+        host: str | None = None,
+        port: int | None = None,
+        login: str | None = None,
+        password: str | None = None,
+        schema: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Properties from the fields of a connection; fields that are not set give none.
+
+        Each source says in :attr:`CONNECTION` what its fields mean. Names in ``extra`` are documented property names everywhere.
+
+            >>> MySqlConfig.from_connection(host="db", login="cdc", extra={"database.ssl.mode": "required"})
+            {'database.hostname': 'db', 'database.user': 'cdc', 'database.ssl.mode': 'required'}
+        """
+        fields = {"host": host, "port": port, "login": login, "password": password, "schema": schema}
+        named = [(name, fields[field]) for field, name in cls.CONNECTION.items()]
+        return {name: value for name, value in [*named, *(extra or {}).items()] if value not in (None, "")}
+
+    @classmethod
+    def secrets(cls) -> list[str]:
+        """Documented names of the properties that must never be shown."""
+        fields = cls.model_fields.values()
+        return sorted(str(f.alias) for f in fields if f.annotation is SecretStr or f.annotation == SecretStr | None)
+
+    @classmethod
+    def is_secret(cls, name: str) -> bool:
+        """Whether a property, by its documented name, must never be shown."""
+        consumer = CONSUMER_NAME.fullmatch(name)
+        return name in cls.secrets() or (consumer is not None and _SECRET.search(consumer[1].lower()) is not None)
+
+    @classmethod
+    def _table(cls, name: str) -> dict[str, str]:
+        """``IGNORED`` or ``NOT_SUPPORTED`` of the class and of all its bases."""
+        merged: dict[str, str] = {}
+        for base in reversed(cls.__mro__):
+            merged.update(base.__dict__.get(name, {}))
+        return merged
+
+    def public(self) -> dict[str, Any]:
+        """The properties that were set, by their documented names, secrets left out: fit for state, logs and the UI."""
+        shown: dict[str, Any] = {}
+        for name in self.model_fields_set:
+            value = getattr(self, name)
+            if not isinstance(value, SecretStr):
+                field = type(self).model_fields[name]
+                shown[str(field.alias)] = sorted(value) if isinstance(value, frozenset) else value
+        shown |= shown.pop(COLUMN_TEXTS, {})
+        for name, secret in shown.pop(CONSUMER, {}).items():
+            if not self.is_secret(full := CONSUMER.replace("*", name)):
+                shown[full] = secret.get_secret_value()
+        return dict(sorted(shown.items()))
+
+
+def _match(table: Mapping[str, str], key: str) -> str | None:
+    for pattern, reason in table.items():
+        if key == pattern or (pattern.endswith("*") and key.startswith(pattern[:-1])):
+            return reason
+    return None
+
+
+def _explain(error: Any, cls: type[Configuration], known: Mapping[str, str]) -> str:
+    """One line for one pydantic error, in the terms of the property."""
+    if not error["loc"]:
+        return str(error["ctx"]["error"]) if "error" in error.get("ctx", {}) else str(error["msg"])
+    key = str(error["loc"][0])
+    field = cls.model_fields[known[key]] if key in known else None
+    if error["type"] == "missing":
+        text = f"{key}: required and not set"
+        return f"{text}. {field.description}" if field is not None and field.description else text
+    value, annotation = error["input"], field.annotation if field is not None else None
+    shown = "********" if annotation is SecretStr or annotation == SecretStr | None else repr(value)
+    if error["type"] == "enum" and isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        valid = [str(v.value) for v in annotation]
+        near = difflib.get_close_matches(str(value), valid, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        return f"{key}: {shown} is not a valid value{hint} Valid values are: {', '.join(valid)}"
+    if "error" in error.get("ctx", {}):
+        return f"{key}: {error['ctx']['error']}"
+    return f"{key}: {shown} cannot be used: {error['msg']}"

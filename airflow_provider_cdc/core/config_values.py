@@ -1,0 +1,142 @@
+"""The values that properties of a connector take: enumerations, and the lists that are written as one text.
+
+This module is imported at DAG parse: it must stay light.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+
+class SnapshotMode(enum.StrEnum):
+    """When a connector reads whole tables (Debezium MySQL connector, ``snapshot.mode``)."""
+
+    ALWAYS = "always"
+    INITIAL = "initial"
+    INITIAL_ONLY = "initial_only"
+    NO_DATA = "no_data"
+    NEVER = "never"
+    RECOVERY = "recovery"
+    WHEN_NEEDED = "when_needed"
+    CONFIGURATION_BASED = "configuration_based"
+    CUSTOM = "custom"
+
+
+class QueryMode(enum.StrEnum):
+    """What a snapshot reads of a table."""
+
+    SELECT_ALL = "select_all"
+    CUSTOM = "custom"
+
+
+class DecimalHandling(enum.StrEnum):
+    PRECISE = "precise"
+    DOUBLE = "double"
+    STRING = "string"
+
+
+class BinaryHandling(enum.StrEnum):
+    BYTES = "bytes"
+    BASE64 = "base64"
+    BASE64_URL_SAFE = "base64-url-safe"
+    HEX = "hex"
+
+
+class TimePrecision(enum.StrEnum):
+    ADAPTIVE_TIME_MICROSECONDS = "adaptive_time_microseconds"
+    ADAPTIVE = "adaptive"
+    CONNECT = "connect"
+
+
+class RowCountOrder(enum.StrEnum):
+    DISABLED = "disabled"
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+
+
+class NameAdjustment(enum.StrEnum):
+    """How names that Avro does not allow are written in the Debezium JSON form."""
+
+    NONE = "none"
+    AVRO = "avro"
+    AVRO_UNICODE = "avro_unicode"
+
+
+class WatermarkStrategy(enum.StrEnum):
+    INSERT_INSERT = "insert_insert"
+    INSERT_DELETE = "insert_delete"
+
+
+class LostMode(enum.StrEnum):
+    """What to do when the log does not hold the position any more that a connector has to go on from."""
+
+    FAIL = "fail"
+    SNAPSHOT = "snapshot"
+    INCREMENTAL = "incremental"
+
+
+class LimitAction(enum.StrEnum):
+    """What to do when more tables are captured than there may be."""
+
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class RewriteMode(enum.StrEnum):
+    """What to do when a DDL statement changed rows in a way that the log does not show."""
+
+    SNAPSHOT = "snapshot"
+    FAIL = "fail"
+    IGNORE = "ignore"
+
+
+_POSIX_CLASS = re.compile(r"\[[:.=]\w+[:.=]\]")
+
+
+def _split_patterns(value: Any) -> Any:
+    """``"a,b"`` → ``("a", "b")``; a comma inside a pattern is written ``\\,``. Each part must be a regular expression."""
+    if isinstance(value, str):
+        value = [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", value)]
+    parts = tuple(p.strip() for p in _texts(value) if p.strip())
+    for part in parts:
+        if found := _POSIX_CLASS.search(part):
+            raise ValueError(
+                f"{part!r} has the POSIX class {found[0]}, which would match other names here: write it as [A-Z] or the like"
+            )
+        try:
+            re.compile(part)
+        except re.error as e:
+            raise ValueError(f"{part!r} is not a regular expression: {e}") from None
+    return parts
+
+
+def _texts(value: Any) -> list[str]:
+    if not isinstance(value, (list, tuple, set, frozenset)) or not all(isinstance(part, str) for part in value):
+        raise ValueError(f"{value!r} is not a list of texts, nor one text with commas")
+    return list(value)
+
+
+def _split_operations(value: Any) -> Any:
+    parts = [p.strip() for p in _texts(value.split(",") if isinstance(value, str) else value)]
+    parts = [p for p in parts if p]
+    if parts == ["none"]:
+        return frozenset()
+    if unknown := [p for p in parts if p not in ("c", "u", "d", "t")]:
+        raise ValueError(f"{unknown[0]!r} is not an operation; valid values are c, u, d, t, or none alone")
+    return frozenset(parts)
+
+
+def _split_names(value: Any) -> Any:
+    parts = _texts(value.split(",") if isinstance(value, str) else value)
+    return tuple(dict.fromkeys(part.strip().lower() for part in parts if part.strip()))
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
+"""A comma-separated list of names, in lower case."""
+Patterns = Annotated[tuple[str, ...], BeforeValidator(_split_patterns)]
+"""A comma-separated list of anchored regular expressions."""
+Operations = Annotated[frozenset[str], BeforeValidator(_split_operations)]
