@@ -24,13 +24,15 @@ from airflow_provider_cdc.sources.mysql.charsets import CODECS
 from airflow_provider_cdc.sources.mysql.columns import Scratch
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server
+from airflow_provider_cdc.sources.mysql.event_set import Open
 from airflow_provider_cdc.sources.mysql.expand import expand
+from airflow_provider_cdc.sources.mysql.frames import ReadAgain
 from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids, parse_gtids
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema import SchemaReader
 from airflow_provider_cdc.sources.mysql.tables import TableMaps
-from airflow_provider_cdc.sources.mysql.taking import Open, ReadAgain, Taking
+from airflow_provider_cdc.sources.mysql.taking import Taking
 from airflow_provider_cdc.sources.mysql.wire import BinlogConnection, Events
 
 
