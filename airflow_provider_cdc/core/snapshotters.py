@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.config_values import QueryMode, SnapshotMode
-from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, PrerequisiteError
 from airflow_provider_cdc.core.extensions import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
 from airflow_provider_cdc.core.schema import TableId
 
@@ -177,14 +177,28 @@ def snapshot_query(config: ConnectorConfig) -> SnapshotQuery | None:
     return ask
 
 
-def snapshot_lock(config: ConnectorConfig) -> SnapshotLock:
-    """The user's own lock, with ``snapshot.locking.mode=custom``. Raises like :func:`snapshot_query`."""
+def lock_statements(config: ConnectorConfig, timeout_s: float, tables: Sequence[TableId]) -> dict[TableId, str | None]:
+    """What the user's own lock gives for each table, with ``snapshot.locking.mode=custom``.
+
+    Several tables may have the same statement, which is then to be run once. Raises like :func:`snapshot_query`.
+
+    :param timeout_s: how long a lock may be waited for, in seconds
+    """
     what, lock = _loaded("snapshot.locking.mode.custom.name", config.snapshot_locking_mode_custom_name, SNAPSHOT_LOCKS)
+    return {table: _statement(what, table, lock, timeout_s, table) for table in tables}
 
-    def ask(timeout_s: float, table: TableId) -> str | None:
-        return _statement(what, table, lock, timeout_s, table)
 
-    return ask
+def lock_refused(statement: str, why: str, usual: str) -> PrerequisiteError:
+    """The database does not accept a statement of the user's own lock.
+
+    :param usual: the locking mode that needs no statement of one's own
+    """
+    return PrerequisiteError(
+        f"The database refuses the statement of snapshot.locking.mode.custom.name: {why}",
+        where=statement,
+        safe="Nothing was read; the offset is untouched.",
+        remedy=f"correct the lock, or grant the account what it needs; or use snapshot.locking.mode={usual}",
+    )
 
 
 # -- of the user's own ------------------------------------------------------------------------------------------------

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceUnavailable
+from airflow_provider_cdc.core.errors import QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.events import READ, RowBlock
 from airflow_provider_cdc.core.overrides import LIST
 from airflow_provider_cdc.core.schema import TableId, TableSchema
-from airflow_provider_cdc.core.snapshotters import snapshot_lock
+from airflow_provider_cdc.core.snapshotters import lock_refused, lock_statements
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.mysql.catalogue import Catalogue, quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig
@@ -150,12 +150,12 @@ class MySqlSnapshot(SnapshotSession):
                     raise
 
     def _lock_otherwise(self, connection: Connection, tables: list[TableId]) -> bool:
-        """Run what the user's own lock gives for each table; the same statement once, as one may lock several tables.
+        """Run what the user's own lock gives for each table.
 
         :return: there was a statement for each
         """
-        lock, timeout_s = snapshot_lock(self._config), self._config.snapshot_lock_timeout_ms / 1000
-        statements = [lock(timeout_s, table) for table in tables]
+        timeout_s = self._config.snapshot_lock_timeout_ms / 1000
+        statements = lock_statements(self._config, timeout_s, tables).values()
         with connection.cursor() as cursor:
             cursor.execute(f"SET SESSION lock_wait_timeout = {max(round(timeout_s), 1)}")
             for statement in dict.fromkeys(filter(None, statements)):
@@ -164,12 +164,7 @@ class MySqlSnapshot(SnapshotSession):
                 except pymysql.err.MySQLError as e:
                     if e.args[0] in _LOCK_TIMEOUT:
                         raise self._not_locked(max(round(timeout_s), 1), statement) from e
-                    raise PrerequisiteError(
-                        f"The server refuses the statement of snapshot.locking.mode.custom.name: {e.args[-1]}",
-                        where=statement,
-                        safe="Nothing was read; the offset is untouched.",
-                        remedy="correct the lock, or grant the account what it needs; or use snapshot.locking.mode=minimal",
-                    ) from e
+                    raise lock_refused(statement, str(e.args[-1]), LockingMode.MINIMAL) from e
         return all(statements)
 
     def _not_locked(self, seconds: int, statement: str = "FLUSH TABLES WITH READ LOCK") -> SourceUnavailable:

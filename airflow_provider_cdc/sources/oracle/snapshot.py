@@ -33,7 +33,7 @@ import pyarrow as pa
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, TransientError
 from airflow_provider_cdc.core.events import RowBlock
 from airflow_provider_cdc.core.schema import TableId
-from airflow_provider_cdc.core.snapshotters import snapshot_lock
+from airflow_provider_cdc.core.snapshotters import lock_refused, lock_statements
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.oracle import rowids
 from airflow_provider_cdc.sources.oracle.cells import Cells
@@ -121,9 +121,8 @@ class OracleSnapshot(SnapshotSession):
         }  # fmt: skip
 
     def _lock_otherwise(self, main: Connection, tables: list[TableId]) -> None:
-        """Run what the user's own lock gives for each table; the same statement once, as one may lock several tables."""
-        lock = snapshot_lock(self._config)
-        statements = [lock(LOCK_SECONDS, table) for table in tables]
+        """Run what the user's own lock gives for each table."""
+        statements = lock_statements(self._config, LOCK_SECONDS, tables).values()
         with main.cursor() as cursor:
             for statement in dict.fromkeys(filter(None, statements)):
                 try:
@@ -132,12 +131,7 @@ class OracleSnapshot(SnapshotSession):
                     meaning = translate(e, self._config)
                     if isinstance(meaning, TransientError):
                         raise
-                    raise PrerequisiteError(
-                        f"The database refuses the statement of snapshot.locking.mode.custom.name: {meaning.what}",
-                        where=statement,
-                        safe="Nothing was read; the offset is untouched.",
-                        remedy="correct the lock, or grant the account what it needs; or use snapshot.locking.mode=shared",
-                    ) from e
+                    raise lock_refused(statement, meaning.what, LockingMode.SHARED) from e
 
     def _connect(self) -> Connection:
         connection = connect(self._config, container=True)
