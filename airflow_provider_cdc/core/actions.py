@@ -92,7 +92,7 @@ def _execute(run: Run, signal: Signal, request: ExecuteSnapshot) -> str | None:
         check_form(run.config)
     except CdcError as e:
         raise Refused(f"{e.what} {e.remedy or ''}".strip()) from e
-    state = run.state()
+    state = run.scans.state
     scans = [
         Scan(
             table=name, request=signal.number, signal=signal.id, tables=len(names), condition=conditions.get(name),
@@ -103,7 +103,7 @@ def _execute(run: Run, signal: Signal, request: ExecuteSnapshot) -> str | None:
     failed = dict(state.failed)
     if missing:
         failed[str(signal.number)] = _nothing(missing, captured)
-    run.replace_state(state.model_copy(update={"scans": [*state.scans, *scans], "failed": failed}))
+    run.scans.state = state.model_copy(update={"scans": [*state.scans, *scans], "failed": failed})
     incremental_started(run.batcher, signal, names)
     return None
 
@@ -150,7 +150,7 @@ def _conditions(conditions: Mapping[str, str], tables: list[TableId]) -> dict[st
 
 
 def _stop(run: Run, signal: Signal, request: StopSnapshot) -> str:
-    state = run.state()
+    state = run.scans.state
     if not state.scans:
         return "no incremental snapshot is running"
     ids = [run.incremental.id(scan.table) for scan in state.scans]
@@ -175,27 +175,27 @@ def _stop(run: Run, signal: Signal, request: StopSnapshot) -> str:
         incremental_ended(run.batcher, first, Type.ABORTED, data_collections=names)
         if not any(scan.request == number for scan in kept):
             run.batcher.answer(number, Fate.FAILED, failed.pop(str(number)))
-    run.replace_state(IncrementalState(scans=kept, paused=state.paused and bool(kept), failed=failed))
+    run.scans.state = IncrementalState(scans=kept, paused=state.paused and bool(kept), failed=failed)
     return "stopped " + ", ".join(scan.table for scan in dropped)
 
 
 def _pause(run: Run) -> str:
-    state = run.state()
+    state = run.scans.state
     if not state.scans:
         return "no incremental snapshot is running"
     if not state.paused:
         run.incremental.cancel()
-        run.replace_state(state.model_copy(update={"paused": True}))
+        run.scans.state = state.model_copy(update={"paused": True})
         run.metrics.chunks.pause()
         incremental_ended(run.batcher, state.scans[0], Type.PAUSED)
     return f"paused at {state.scans[0].table}"
 
 
 def _resume(run: Run) -> str:
-    state = run.state()
+    state = run.scans.state
     if not state.scans or not state.paused:
         return "no incremental snapshot is paused"
-    run.replace_state(state.model_copy(update={"paused": False}))
+    run.scans.state = state.model_copy(update={"paused": False})
     run.metrics.chunks.resume()
     incremental_ended(run.batcher, state.scans[0], Type.RESUMED)
     return f"goes on with {state.scans[0].table}"

@@ -110,7 +110,7 @@ class Desk:
             taken = True
         if taken:
             self._run.commit()
-            self._run.feed()
+            self._run.scans.feed()
 
     def _take(self, signal: Signal) -> None:
         log.info(
@@ -150,7 +150,7 @@ class Desk:
 
     def report(self) -> None:
         """Show how far the table has come that is being read in chunks."""
-        state = self._run.state()
+        state = self._run.scans.state
         if not state.scans or time.monotonic() - self._reported < _REPORT_S:
             return
         scan = state.scans[0]
@@ -166,7 +166,7 @@ class Desk:
         self._show(scan)
 
     def _show(self, scan: Scan, **more: Any) -> None:
-        left = sum(other.request == scan.request for other in self._run.state().scans)
+        left = sum(other.request == scan.request for other in self._run.scans.state.scans)
         chunk_rows = scan.chunk_rows or self._run.incremental.chunk_rows
         shown = {"table": scan.table, "tables": scan.tables, "left": left, "rows": scan.rows, "chunk_rows": chunk_rows}
         self._store.fate(self._name, scan.request, Fate.RUNNING, progress=shown | more)

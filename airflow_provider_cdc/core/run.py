@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.changes import SchemaChanges
-from airflow_provider_cdc.core.chunks import ChunkRows
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.desk import Desk
 from airflow_provider_cdc.core.envelope import Envelope
@@ -31,19 +30,19 @@ from airflow_provider_cdc.core.events import (
 )
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.heartbeat import Heartbeats
-from airflow_provider_cdc.core.incremental import Incremental, Written, writes_watermarks
+from airflow_provider_cdc.core.incremental import Incremental, writes_watermarks
 from airflow_provider_cdc.core.metrics import RunMetrics, Value
-from airflow_provider_cdc.core.notifications import INITIAL, NotificationChannel, ScanStatus, Type
+from airflow_provider_cdc.core.notifications import INITIAL, NotificationChannel, Type
 from airflow_provider_cdc.core.planning import Plan, Planner, pended
-from airflow_provider_cdc.core.position import IncrementalState, Offset, Position, Scan
+from airflow_provider_cdc.core.position import Offset, Position
+from airflow_provider_cdc.core.scans import Scans
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory
 from airflow_provider_cdc.core.seams import ChangeLog, Lease, SignalChannel, StateStore
-from airflow_provider_cdc.core.signals import Fate
 from airflow_provider_cdc.core.snapshot import Snapshotter, Stopped
 from airflow_provider_cdc.core.snapshotters import reads_rows, snapshot_policy, snapshot_query
 from airflow_provider_cdc.core.source import Source
-from airflow_provider_cdc.core.telling import incremental_ended, incremental_progress, key_text, scan_ended, tell
+from airflow_provider_cdc.core.telling import incremental_progress, tell
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +108,7 @@ class Run:
             self.source, self.config, self.filters, self.history, self.envelope,
             {str(t): t for t in self.history.tables}, self.signals if writes_watermarks(self.config) else None,
         )  # fmt: skip
+        self.scans = Scans(self)
         self.desk = Desk(self)
         self.heartbeats = Heartbeats(self.config, self.source, self._advance)
         self._changes = SchemaChanges(self)
@@ -218,12 +218,6 @@ class Run:
 
     # -- the log ------------------------------------------------------------------------------------------------------
 
-    @property
-    def reads_chunks(self) -> bool:
-        """Whether an incremental snapshot goes on."""
-        state = self.offset.incremental
-        return bool(state.scans) and not state.paused
-
     def _stream(self, *, bounded: bool) -> None:
         """Stream to the end of the log as it is now, and of incremental snapshots, in phases: a table read at a later position
         joins when the log has come there.
@@ -236,7 +230,7 @@ class Run:
             start = self.position(self.offset.position)
             ahead = self._ahead(start)
             self.tables.waiting = frozenset(name for name, _ in ahead) | frozenset(self.offset.snapshot.pending)
-            reads_chunks, self._moved = self.reads_chunks, False
+            reads_chunks, self._moved = self.scans.go_on, False
             if target is not None and start.reached(target) and not ahead and not reads_chunks:
                 break
             self._phase(start, ahead[0][1] if ahead else None if reads_chunks else target, bounded and reads_chunks)
@@ -273,18 +267,18 @@ class Run:
         :param until_read: come to an end when the incremental snapshots have
         """
         shown, stop = time.monotonic(), self.parts.stop
-        self.feed()
+        self.scans.feed()
         self.incremental.arrive(start)
         for item in self.source.stream(start, self.tables, until=end, patience=self._patience):
             self._take(item)
             if self.offset.snapshot.pending:
                 return
             if not self._open:
-                self._chunks()
+                self.scans.write()
                 self.commit_if_due()
                 self.heartbeats.beat_if_due()
                 self.desk.look_if_due()
-                if stop.due or self._moved or self.offset.snapshot.pending or (until_read and not self.reads_chunks):
+                if stop.due or self._moved or self.offset.snapshot.pending or (until_read and not self.scans.go_on):
                     return
             if time.monotonic() - shown > 5:
                 shown = time.monotonic()
@@ -367,82 +361,6 @@ class Run:
         self.offset = self.offset.model_copy(update={"position": position.to_json(), "snapshot": state})
         self._moved = True
 
-    # -- chunks -------------------------------------------------------------------------------------------------------
-
-    def state(self) -> IncrementalState:
-        """The incremental snapshots as they stand."""
-        return self.offset.incremental
-
-    def replace_state(self, state: IncrementalState) -> None:
-        """They stand otherwise from now on."""
-        self.offset = self.offset.model_copy(update={"incremental": state})
-
-    def feed(self) -> None:
-        """Have the next tables read, emptied first where that is asked for."""
-        state = self.state()
-        if state.scans and state.scans[0].replace and not state.paused:
-            first = state.scans[0]
-            schema = self.history.get(self.incremental.id(first.table))
-            if schema is not None:
-                batch = self.envelope.truncate(schema, self.batcher.seq + 1, time.time_ns() // 1000, {})
-                self.batcher.seq = batch.last_seq
-                self.batcher.add(batch)
-            scans = [first.model_copy(update={"replace": False}), *state.scans[1:]]
-            self.replace_state(state.model_copy(update={"scans": scans}))
-        self.incremental.feed(self.state())
-
-    def _chunks(self) -> None:
-        """Write the chunks that the stream has passed."""
-        if not self.reads_chunks:
-            return
-        ended = False
-        for found in self.incremental.written(self.state):
-            for rows in found.blocks:
-                block = LogBlock([rows], _NO_TRANSACTIONS, self.position(self.offset.position))
-                batches, self.batcher.seq = self.envelope.encode(block, self.batcher.seq, snapshot="incremental")
-                for batch in batches:
-                    self.batcher.add(batch)
-                self.metrics.chunks.events(batches)
-            self._count(found)
-            self.replace_state(found.state)
-            if found.ended is not None:
-                self.desk.scan_ended(found.scan)
-                scan_ended(self.batcher, found.scan, found.ended)
-                bad = found.ended.status not in (ScanStatus.SUCCEEDED, ScanStatus.EMPTY)
-                self._scan_ended(found.scan, f"{found.scan.table}: {found.ended.text}" if bad else "")
-                ended = True
-            if self.batcher.rows >= self.config.batch_max_rows:
-                self.commit()
-        if ended:
-            self.commit()
-            self.feed()
-        self.desk.report()
-
-    def _count(self, found: Written) -> None:
-        window, scan = found.window, found.scan
-        chunk = window.chunk or ChunkRows([], None)
-        bounds = {"ChunkFrom": scan.after, "ChunkTo": chunk.last, "TableTo": window.upto}
-        if scan.after is None:
-            bounds["TableFrom"] = window.first
-        texts = {name: key_text(key) for name, key in bounds.items()}
-        self.metrics.chunks.chunk(window.number, scan.table, len(chunk), texts)
-
-    def _scan_ended(self, scan: Scan, trouble: str) -> None:
-        """A table of a request is read, or will not be; when it was the last one, the request has its answer."""
-        state, request = self.state(), scan.request
-        failed = dict(state.failed)
-        if trouble:
-            log.warning("Incremental snapshot: %s", trouble)
-            failed[str(request)] = "; ".join(filter(None, [failed.get(str(request)), trouble]))
-        if not any(other.request == request for other in state.scans):
-            message = failed.pop(str(request), "")
-            self.batcher.answer(request, Fate.FAILED if message else Fate.DONE, message)
-            if message:
-                incremental_ended(self.batcher, scan, Type.ABORTED, message=message)
-            else:
-                incremental_ended(self.batcher, scan, Type.COMPLETED)
-        self.replace_state(state.model_copy(update={"failed": failed}))
-
     # -- commits ------------------------------------------------------------------------------------------------------
 
     def commit_if_due(self) -> None:
@@ -450,15 +368,15 @@ class Run:
         config = self.config
         age_ms = (time.monotonic() - self._committed_at) * 1000
         full = self.batcher.rows >= config.batch_max_rows or self.batcher.bytes >= config.batch_max_bytes
-        longest = min(config.batch_max_ms, _CHUNKS_MS) if self.reads_chunks else config.batch_max_ms
+        longest = min(config.batch_max_ms, _CHUNKS_MS) if self.scans.go_on else config.batch_max_ms
         if full or age_ms >= longest:
             self.commit()
 
     def commit(self) -> None:
         """Make everything so far durable."""
         before = self.batcher.offset.incremental
-        if self.state().scans and self.state() != before:
-            incremental_progress(self.batcher, self.state())
+        if self.scans.state.scans and self.scans.state != before:
+            incremental_progress(self.batcher, self.scans.state)
         self.batcher.commit(self.offset)
         self.offset = self.batcher.offset
         self._committed_at = time.monotonic()

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core import chunking
+from airflow_provider_cdc.core import chunking, incremental
 from airflow_provider_cdc.core.errors import ConnectorHalted, TransientError
 from airflow_provider_cdc.core.seams import Wanted
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
@@ -290,6 +290,24 @@ def test_a_chunk_that_fails_after_it_was_cancelled_harms_nothing(
     connector.capture()
     equal(connector, db, "shop.a")
     assert fate(connector, number) == ("done", "")
+
+
+def test_a_transaction_of_more_rows_than_are_held_is_waited_for_and_not_for_ever(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incremental, "HELD", 100)
+    connector = partial(db, tmp_path, memory_block_rows=40, **form)
+
+    def change() -> None:
+        with db.transaction() as t:
+            for i in range(900):
+                t.update("shop.a", {"id": i}, {"n": -i})
+
+    at_read(3, change)
+    number = snapshot(connector, "shop.a", "shop.b")
+    connector.capture(run_for_s=4)
+    assert fate(connector, number) == ("done", "")
+    equal(connector, db, "shop.a", "shop.b")
 
 
 # requests
