@@ -209,11 +209,12 @@ def _schema_changes(run: Run, request: SchemaChanges) -> str:
         changes = [run.source.table_of(change, request.database, request.schema) for change in request.changes]
     except CdcError as e:
         raise Refused(f"{e.what} {e.remedy or ''}".strip()) from e
+    for change in changes:  # all of them are taken over, or none
+        if not run.tables.captured(change.id):
+            raise Refused(f"{change.id} is not captured")
     done = []
     run.history.leave(changes)
     for change in changes:
-        if not run.tables.captured(change.id):
-            raise Refused(f"{change.id} is not captured")
         versioned = run.history.apply(change)
         if versioned is None:
             continue

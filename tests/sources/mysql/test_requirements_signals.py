@@ -283,3 +283,16 @@ def test_structures_of_a_signal_are_taken_over(db: Any, made: Callable[..., Conn
     other = send(connector, "schema-changes", {"database": "elsewhere", "changes": [{**changed, "id": "elsewhere.t"}]})
     connector.capture()
     assert fate(connector, other) == ("refused", "elsewhere.t is not captured")
+
+
+def test_structures_of_a_signal_are_taken_over_all_or_none(db: Any, made: Callable[..., Connector]) -> None:
+    connector = made(table_include_list=f"{db.name}.products")
+    before = len(list(connector.store.schema_history("test")))
+    (known,) = (c for r in records(connector) if r["topic"] == "test" for c in r["value"]["tableChanges"])
+    changed = json.loads(json.dumps(known)) | {"type": "ALTER"}
+    changed["table"]["columns"][1]["length"] = 200
+    changes = [changed, {**changed, "id": f"{db.name}.elsewhere"}]
+    number = send(connector, "schema-changes", {"database": db.name, "changes": changes})
+    connector.capture()
+    assert fate(connector, number) == ("refused", f"{db.name}.elsewhere is not captured")
+    assert len(list(connector.store.schema_history("test"))) == before
