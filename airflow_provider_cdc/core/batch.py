@@ -60,6 +60,7 @@ class Batcher:
         self.counts: Counter[str] = Counter()
         self.rows = 0
         self._writer: BatchWriter | None = None
+        self._error: BaseException | None = None
         self._schemas: dict[str, dict[str, TableSchema]] = {}
         self._changes: list[SchemaChangeRecord] = []
         self._marked: tuple[int, int, Counter[str]] = (self.seq, 0, Counter())
@@ -124,9 +125,21 @@ class Batcher:
 
         Without events and changes only the offset moves.
 
+        After an error nobody knows what of it is durable. The next run finds that out; this one cannot commit any more, and every
+        further attempt raises the same error.
+
         :raises CommitConflict: another run committed a batch of this number first
         :raises LeaseLost: another run took over
         """
+        if self._error is not None:
+            raise self._error
+        try:
+            self._commit(offset)
+        except BaseException as e:
+            self._error = e
+            raise
+
+    def _commit(self, offset: Offset) -> None:
         before, told = self.stored.offset, bool(self._notifications or self._answers)
         if self.empty and not (self._sinks and self._notifications):
             self._drop_files()  # of a transaction that was rolled back

@@ -88,6 +88,7 @@ class SchemaChanges:
             return
         log.info("Reading %s again after: %s", ", ".join(map(str, wanted)), item.ddl)
         self._run.pend(wanted)
+        self._run.commit()
 
     def _must_reread(self, old: TableSchema | None, change: TableChange, item: SchemaChange) -> bool:
         reason = rewrite_reason(old, change)

@@ -103,14 +103,16 @@ class Desk:
                 self._store.send(self._name, sent)
             if signals:
                 channel.acknowledge(signals)
-        taken = False
-        for signal in self._store.signals(self._name, self._run.offset.signal):
+        run = self._run
+        waiting = list(self._store.signals(self._name, run.offset.signal))
+        if not waiting:
+            return
+        run.commit()  # and not while a signal is carried out: trouble with what came before it is not the signal's
+        for signal in waiting:
             self._take(signal)
-            self._run.offset = self._run.offset.model_copy(update={"signal": signal.number})
-            taken = True
-        if taken:
-            self._run.commit()
-            self._run.scans.feed()
+            run.offset = run.offset.model_copy(update={"signal": signal.number})
+        run.commit()
+        run.scans.feed()
 
     def _take(self, signal: Signal) -> None:
         log.info(

@@ -166,10 +166,9 @@ class Run:
             self.offset = self._snapshotter().run(self.offset, data=False, at=position, only=names)
 
     def pend(self, tables: list[TableId], *, request: int | None = None, selects: dict[str, str] | None = None) -> None:
-        """Have tables read whole, as soon as the present item of the log is taken."""
+        """Have tables read whole, as soon as the present item of the log is taken and committed."""
         self.incremental.cancel()
         self.offset = pended(self.offset, tables, self.history, request=request, selects=selects)
-        self.commit()
 
     def _snapshot(self) -> None:
         config = self.config
@@ -354,8 +353,7 @@ class Run:
             self.incremental.arrive(item.position)
 
     def reposition(self, position: Position) -> None:
-        """Go on from another place in the log."""
-        self.commit()
+        """Go on from another place in the log; with the next commit, when everything before is committed."""
         self.incremental.cancel()
         state = self.offset.snapshot.model_copy(update={"tables": {}})
         self.offset = self.offset.model_copy(update={"position": position.to_json(), "snapshot": state})

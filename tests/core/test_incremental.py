@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core import chunking, incremental
 from airflow_provider_cdc.core.errors import ConnectorHalted, TransientError
 from airflow_provider_cdc.core.seams import Wanted
@@ -775,6 +776,32 @@ def test_a_blocking_snapshot_that_fails_leaves_no_gap(db: MemoryDatabase, tmp_pa
     fill(db, "shop.b", range(6000, 6003))
     connector.capture()
     assert len(connector.rows("shop.b")) == 6
+
+
+def test_a_commit_that_fails_while_a_signal_is_taken_ends_the_run_and_loses_nothing(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = partial(db, tmp_path, **FORMS["insert_insert"])
+    with db.transaction() as t:
+        t.insert("shop.b", {"id": 5000, "n": 1, "note": "in the batch"})
+        data = '{"data-collections": ["shop.a"], "type": "blocking"}'
+        t.insert("shop.signals", {"id": "row-1", "type": "execute-snapshot", "data": data})
+    commit, left = ChangeLog.commit, [1]
+
+    def fails(self: ChangeLog, manifest: Any) -> str:
+        if left[0]:
+            left[0] -= 1
+            raise OSError("the storage does not answer")
+        return commit(self, manifest)
+
+    monkeypatch.setattr(ChangeLog, "commit", fails)
+    with pytest.raises(OSError, match="does not answer"):
+        connector.capture()
+    connector.capture()
+    equal(connector, db, "shop.a")
+    assert [row["id"] for row in connector.rows("shop.b")] == [5000]
+    (signal,) = connector.store.signals_of("test", limit=10)
+    assert (signal["id"], signal["state"]) == ("row-1", "done")
 
 
 def test_a_blocking_snapshot_cancels_chunks_that_are_older_than_it(
