@@ -134,7 +134,8 @@ def incremental_request(source: Source, config: ConnectorConfig) -> str:
         raise PrerequisiteError(
             f"Tables without a key cannot be read in chunks: {', '.join(keyless)}.",
             safe="Nothing was changed.",
-            remedy="repair with --repair snapshot, or name their unique columns in message.key.columns",
+            remedy="repair with a snapshot (--repair snapshot, or position.lost.mode=snapshot), or name their unique columns in "
+            "message.key.columns",
         )
     names = [re.escape(str(table)).replace('"', r"\x22") for table in sorted(captured, key=str)]
     return json.dumps({"type": "incremental", "data-collections": names, "replace": True})

@@ -15,6 +15,7 @@ from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.config_values import LostMode, SnapshotMode
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.gap import incremental_request
 from airflow_provider_cdc.core.guardrail import guard
 from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
 from airflow_provider_cdc.core.schema import TableId
@@ -178,12 +179,13 @@ class Planner:
         """Go on from the oldest position there is, and read all tables beside the stream.
 
         The request is a signal like any other, which people can see, pause and stop.
+
+        :raises PrerequisiteError: tables have no key, by which they could be read in chunks
         """
         assert offset.position is not None
-        tables = self._captured()
-        data = {"data-collections": [f'"{t.namespace}"."{t.name}"' for t in tables], "replace": True}
+        tables, data = self._captured(), incremental_request(self._source, self._config)
         origin = f"gap:{json.dumps(offset.position, sort_keys=True)}"
-        sent = SentSignal("repair-of-a-gap", "execute-snapshot", json.dumps(data), "repair", origin, "capture")
+        sent = SentSignal("repair-of-a-gap", "execute-snapshot", data, "repair", origin, "capture")
         number = self._store.send(self._name, sent)
         oldest = self._source.oldest_position()
         log.warning("Going on from %s; signal %d reads %d tables beside the stream.", oldest, number, len(tables))

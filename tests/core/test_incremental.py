@@ -17,7 +17,7 @@ import pytest
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core import chunking, incremental
-from airflow_provider_cdc.core.errors import ConnectorHalted, TransientError
+from airflow_provider_cdc.core.errors import ConnectorHalted, PrerequisiteError, TransientError
 from airflow_provider_cdc.core.seams import Wanted
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
@@ -857,3 +857,20 @@ def test_a_lost_position_is_repaired_beside_the_stream(
     (signal,) = connector.store.signals_of("test", limit=10)
     assert (signal["channel"], signal["state"]) == ("repair", "done")
     assert connector.store.load("test").offset.incremental.scans == []  # type: ignore[union-attr]
+
+
+def test_a_lost_position_is_not_repaired_in_part(db: MemoryDatabase, tmp_path: Path) -> None:
+    """A table that cannot be read in chunks would keep its gap in a run that says that all is well."""
+    db.create_table("shop.d", COLUMNS)
+    fill(db, "shop.d", range(3))
+    connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50)
+    connector.capture()
+    before = connector.store.load("test").offset
+    fill(db, "shop.d", range(3, 6))
+    db.purge()
+    fill(db, "shop.d", range(6, 9))
+    with pytest.raises(PrerequisiteError, match=r"cannot be read in chunks: shop\.d\."):
+        connector.capture({"position.lost.mode": "incremental"})
+    assert connector.store.load("test").offset == before
+    connector.capture({"position.lost.mode": "snapshot"})
+    equal(connector, db, "shop.a", "shop.d")
