@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.chunking import ChunkThread
+from airflow_provider_cdc.core.errors import PositionLost
 from tests.sources.suite import INT, TEXT, Adapter, equal
 from tests.support.asked import fate, scans, send, snapshot
 from tests.support.connectors import Connector
@@ -259,6 +260,33 @@ class IncrementalSuite:
         connector.capture()
         assert fate(connector, bad)[0] == "failed"
         assert len(connector.rows(f"{three.namespace}.c")) == 1
+
+    @pytest.mark.parametrize("mode", ["incremental", "snapshot"])
+    def test_a_gap_in_the_log_is_repaired(self, three: Adapter, tmp_path: Path, mode: str) -> None:
+        """Rows were changed, deleted and inserted in it, a column was added and a table was emptied."""
+        connector = three.connector(tmp_path, incremental_snapshot_chunk_size=CHUNK, signal_poll_interval_ms=50)
+        connector.capture()
+        connector.replay.gap()
+        with three.transaction() as t:
+            t.delete("a", {"id": 1})
+            t.update("a", {"id": 2}, {"n": -2})
+            t.insert("b", {"id": 5000, "n": 1, "note": "in the gap"})
+        three.add_column("b", "late", INT, 7)
+        three.truncate("c")
+        three.purge()
+        with three.transaction() as t:
+            t.insert("c", {"id": 6000, "n": 1, "note": "after it"})
+            t.delete("b", {"id": 3})
+        with pytest.raises(PositionLost):
+            connector.capture()
+        with Writer(three, "a") as writer:
+            connector.capture({"position.lost.mode": mode})
+            assert connector.capture().events < 10 * writer.changes, "the tables are not read a second time"
+        connector.capture()
+        equal(connector, three)
+        if mode == "incremental":
+            (signal,) = connector.store.signals_of("test", limit=5)
+            assert (signal["channel"], signal["state"]) == ("repair", "done")
 
     def test_a_row_of_the_signal_table_asks_for_a_snapshot(self, three: Adapter, tmp_path: Path) -> None:
         table = three.signals()

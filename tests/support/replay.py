@@ -38,6 +38,8 @@ class Table:
     bag: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     seen: set[tuple[Any, ...]] = field(default_factory=set)
     """Keys of which there was an event."""
+    stale: set[tuple[Any, ...]] = field(default_factory=set)
+    """Keys of which there may have been events in a gap."""
 
     def all(self) -> list[Row]:
         """The rows, in the order of their values."""
@@ -84,6 +86,14 @@ class Replay:
             self.batch = manifest.batch
         return self
 
+    def gap(self) -> Replay:
+        """Changes to all keys were lost from here on: until a table is emptied, its next event says what there was of a key."""
+        self.advance()
+        for table in self.tables.values():
+            table.stale, table.seen = set(table.rows), set()
+        self.partial = True
+        return self
+
     def rows(self, topic: str) -> list[Row]:
         return self.tables[topic].all() if topic in self.tables else []
 
@@ -105,6 +115,7 @@ class Replay:
         if op == "t":
             table.rows.clear()
             table.seen.clear()
+            table.stale.clear()
             table.bag.clear()
         elif not schema.key:
             self._bag(table, event, before, after)
@@ -114,6 +125,9 @@ class Replay:
 
     def _keyed(self, table: Table, event: Row, key: tuple[Any, ...], before: Row | None, after: Row | None) -> None:
         there, op = table.rows.get(key), event["op"]
+        if key in table.stale:
+            table.stale.remove(key)
+            there = None
         if op == "r" and event["source"]["snapshot"] == "incremental":
             self._chunk_row(table, event, key, there, after)
         elif op in ("u", "d") and there is None and self.partial and key not in table.seen:
