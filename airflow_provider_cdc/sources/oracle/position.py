@@ -37,6 +37,7 @@ class OraclePosition:
     :param commits: redo thread → its last captured commits, where they are beyond ``read_scn``
     :param resetlogs: SCN of the database's incarnation (``RESETLOGS_CHANGE#``); 0 = unknown
     :param dbid: which database this is; 0 = unknown
+    :param given_up: ids of open transactions that were given up, so that nothing of them is captured later
     """
 
     scn: int
@@ -44,6 +45,7 @@ class OraclePosition:
     commits: dict[int, Commits] = field(default_factory=dict)
     resetlogs: int = 0
     dbid: int = 0
+    given_up: frozenset[str] = frozenset()
 
     def captured(self, scn: int, thread: int, transaction: str) -> bool:
         """Whether a commit is before this place."""
@@ -75,6 +77,8 @@ class OraclePosition:
             document["resetlogs"] = str(self.resetlogs)
         if self.dbid:
             document["dbid"] = self.dbid
+        if self.given_up:
+            document["given_up"] = "-".join(sorted(self.given_up))
         return document
 
     @classmethod
@@ -87,7 +91,8 @@ class OraclePosition:
             scn = int(document["scn"])
             commits = _commits(str(document.get("commit_scn") or ""))
             read = int(document.get("read_scn", max(0, scn - 1)))
-            return cls(scn, read, commits, int(document.get("resetlogs", 0)), int(document.get("dbid", 0)))
+            given_up = frozenset(filter(None, str(document.get("given_up") or "").split("-")))
+            return cls(scn, read, commits, int(document.get("resetlogs", 0)), int(document.get("dbid", 0)), given_up)
         except (KeyError, ValueError) as e:
             raise ConfigError(
                 f"{document!r} is not a position in an Oracle redo log: {e}.",

@@ -77,7 +77,7 @@ class Taker:
         self._special = special.SpecialRows(start, structures, ddl, catalog)
         self._start = start
         self.position = start
-        self.open = OpenTransactions()
+        self.open = OpenTransactions(start.given_up)
         self.buffer = Buffer(config.log_mining_buffer_memory_max_bytes, config.log_mining_buffer_spill_folder)
         self.counters = Taken()
         self._began = 0.0  # when the changes that are given out next began to be put together
@@ -118,7 +118,7 @@ class Taker:
         :raises SourceLogDamaged: a text goes on in a row that did not come
         """
         self._texts.end()
-        self.position = replace(self.position.read(scn), scn=self.open.low(scn))
+        self.position = replace(self.position.read(scn), scn=self.open.low(scn), given_up=self.open.given_up)
         self._structures.forget(self.position.scn)
         return Heartbeat(self.position)
 
@@ -333,6 +333,7 @@ class Taker:
             )  # fmt: skip
             transaction.given_up = True
             self.counters.abandoned.append(transaction.id)
+        self.position = replace(self.position, given_up=self.open.given_up)
         self.buffer.drop([t.serial for t in transactions if t.serial in self.buffer.counts])
 
     def _structure_change(self, change: TableChange) -> SchemaChange:

@@ -48,10 +48,14 @@ def transaction_id(xid: bytes) -> str:
 
 
 class OpenTransactions:
-    """Knows transactions by their XIDs."""
+    """Knows transactions by their XIDs.
 
-    def __init__(self) -> None:
+    :param given_up: ids of those that an earlier run gave up
+    """
+
+    def __init__(self, given_up: Iterable[str] = ()) -> None:
         self._by_xid: dict[bytes, Transaction] = {}
+        self._earlier = set(given_up)
         self._next = 0
 
     def __len__(self) -> int:
@@ -77,6 +81,7 @@ class OpenTransactions:
             if transaction is None:
                 at = int(first[i])
                 transaction = Transaction(self._next, xid, int(scns[at]), int(ts_us[at]))
+                transaction.given_up = len(xid) == _XID.size and transaction.id in self._earlier
                 self._by_xid[xid] = transaction
                 self._next += 1
             serials[i] = transaction.serial
@@ -99,6 +104,13 @@ class OpenTransactions:
         """They were committed or rolled back."""
         for transaction in transactions:
             self._by_xid.pop(transaction.xid, None)
+            if self._earlier:
+                self._earlier.discard(transaction.id)
+
+    @property
+    def given_up(self) -> frozenset[str]:
+        """Ids of those that are given up and have not ended, as far as is known."""
+        return frozenset(self._earlier | {t.id for t in self if t.given_up})
 
     def low(self, otherwise: int) -> int:
         """Where the oldest of those that are kept began; ``otherwise`` where there is none."""

@@ -134,7 +134,8 @@ def test_a_transaction_that_is_open_for_longer_than_its_retention_is_given_up_an
         assert captured(connector) == []
         assert not [r for r in caplog.records if "is given up" in r.message]
         with caplog.at_level(logging.ERROR):
-            connector.capture(run_for_s=4)
+            metrics = connector.capture(run_for_s=4).metrics["streaming"]
+        assert metrics["AbandonedTransactionIds"] == [id_]
         run(owner, "INSERT INTO T VALUES (2)")
         db.sql("INSERT INTO T VALUES (3)")
         run(owner, "COMMIT")
@@ -145,8 +146,8 @@ def test_a_transaction_that_is_open_for_longer_than_its_retention_is_given_up_an
     assert offset is not None
     assert offset.position is not None
     assert int(offset.position["scn"]) > began
-    assert 3 in _ids(captured(connector))
-    assert 1 not in {row["ID"] for row in connector.rows("APP.T")}
+    assert _ids(captured(connector)) == [3]
+    assert [row["ID"] for row in connector.rows("APP.T")] == [3]
 
 
 def test_without_a_retention_a_transaction_is_waited_for(
