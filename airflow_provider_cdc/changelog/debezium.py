@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_cdc import __version__
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.names import Names
+from airflow_provider_cdc.changelog.names import Names, setting
 from airflow_provider_cdc.changelog.schemas import NOTIFICATION_KEY, NOTIFICATION_VALUE, envelope_schema, key_schema
 from airflow_provider_cdc.changelog.values import PLACEHOLDER, Convert, as_integers, converter, placeholder
 from airflow_provider_cdc.core.forms import EventForm
@@ -129,7 +129,7 @@ class Renderer:
 
     def _captured(self, manifest: Manifest) -> Iterator[Record]:
         """Events, boundaries and schema changes of one batch."""
-        tombstones = manifest.config.get("tombstones.on.delete", True)
+        tombstones = setting(manifest.config, "tombstones.on.delete")
         boundaries = _Boundaries(manifest)
         events = heapq.merge(*(self._events(manifest, f) for f in manifest.files), key=lambda e: e[0]["seq"])
         changes = iter(sorted(manifest.schema_changes, key=lambda c: c.seq))
@@ -204,7 +204,7 @@ class Renderer:
 
     def _change(self, manifest: Manifest, record: SchemaChangeRecord) -> Iterator[Record]:
         """See "Schema change topic" of the Debezium MySQL connector document."""
-        if not manifest.config.get("include.schema.changes", True):
+        if not setting(manifest.config, "include.schema.changes"):
             return
         prefix = str(manifest.config.get("topic.prefix", manifest.connector))
         databases: dict[tuple[str, str | None], list[TableChange]] = {}
@@ -247,8 +247,8 @@ class _Boundaries:
 
     def __init__(self, manifest: Manifest) -> None:
         config = manifest.config
-        parts = config.get("topic.prefix", manifest.connector), config.get("topic.transaction", "transaction")
-        self._topic = str(config.get("topic.delimiter", ".")).join(parts)
+        parts = config.get("topic.prefix", manifest.connector), setting(config, "topic.transaction")
+        self._topic = str(setting(config, "topic.delimiter")).join(parts)
         self._id: str | None = None
         self._ts_ms = 0
         self._counts: Counter[str] = Counter()

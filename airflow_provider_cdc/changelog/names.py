@@ -8,8 +8,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.config_values import NameAdjustment
 from airflow_provider_cdc.core.errors import ConfigError
+
+_DEFAULTS = {str(f.alias): f.default for f in ConnectorConfig.model_fields.values()}
+
+
+def setting(config: Mapping[str, Any], name: str) -> Any:
+    """A property that every source has, as a batch was made with it: a manifest holds those that were set.
+
+    :param config: of a manifest
+    """
+    return config.get(name, _DEFAULTS[name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +33,8 @@ class Names:
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self:
         """:param config: of a manifest"""
-        schemas = config.get("schema.name.adjustment.mode", NameAdjustment.AVRO)
-        return cls(
-            NameAdjustment(schemas), NameAdjustment(config.get("field.name.adjustment.mode", NameAdjustment.NONE))
-        )
+        schemas, fields = (setting(config, f"{what}.name.adjustment.mode") for what in ("schema", "field"))
+        return cls(NameAdjustment(schemas), NameAdjustment(fields))
 
     def schema(self, name: str) -> str:
         """The name of a schema; its dots stay."""
