@@ -366,6 +366,8 @@ def test_messages_that_the_documents_show_are_understood(kafka: Kafka, topic: st
     several = [{"data-collection": "db.t1", "filter": condition}]
     for more in ({"additional-condition": condition}, {"additional-conditions": several}):
         kafka.send(topic, json.dumps({"type": "execute-snapshot", "data": {**data, **more}}), key="shop")
-    first, second = (_asked(s) for s in _some(opened(), 2))
+    kafka.send(topic, json.dumps({"type": "stop-snapshot", "data": data}), key="shop")
+    first, second, third = (_asked(s) for s in _some(opened(), 3))
     assert first == ExecuteSnapshot(("schema1.products",), conditions={"": condition})
     assert second == ExecuteSnapshot(("schema1.products",), conditions={"db.t1": condition})
+    assert third == StopSnapshot(("schema1.products",))

@@ -160,6 +160,28 @@ def test_tables_are_named_whole_by_patterns_or_in_quotes_and_as_they_are_written
     assert fate(connector, number)[0] == ("done" if tables else "refused")
 
 
+@pytest.mark.parametrize("tables", [("shop.a",), (r"shop\..*",)])
+@pytest.mark.parametrize(
+    ("type_", "said"), [(None, "incremental"), ("incremental", "incremental"), ("blocking", "true")]
+)
+def test_a_signal_has_tables_or_some_of_their_rows_read_in_chunks_unless_it_says_blocking(
+    db: MemoryDatabase, tmp_path: Path, type_: str | None, said: str, tables: tuple[str, ...]
+) -> None:
+    connector = streaming(db, tmp_path)
+    named = ["a"] if tables == ("shop.a",) else ["My.Table", "a", "b", "signals"]
+    number = snapshot(connector, *tables, **({} if type_ is None else {"type": type_}))
+    connector.capture()
+    assert fate(connector, number)[0] == "done"
+    reads = [r for r in records(connector) if r["value"] and r["value"].get("op") == "r"]
+    assert {r["value"]["source"]["snapshot"] for r in reads} == {said}
+    assert {r["topic"].removeprefix("test.shop.") for r in reads} == set(named) - {"signals"}
+    if said == "incremental":
+        some = snapshot(connector, "shop.a", additional_conditions=[{"data-collection": "shop.a", "filter": "n < 5"}])
+        connector.capture()
+        assert fate(connector, some)[0] == "done"
+        assert rows_read(connector)["a"] == 30 + 5
+
+
 def test_a_condition_is_for_the_table_that_it_names_whole(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = streaming(db, tmp_path)
     for wrong in ("a", "SHOP.A", "shop.b"):
@@ -228,6 +250,15 @@ def test_signals_are_in_the_log_of_the_run_by_their_ids(
         connector.capture()
     assert f"Signal ad-hoc-7 (number {number}) from airflow: log." in caplog.text
     assert "Signal message at offset entry 7" in caplog.text
+
+
+def test_the_log_of_a_run_tells_of_a_snapshot_with_its_place(
+    db: MemoryDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    connector = memory_connector(db, tmp_path, table_include_list="shop.a")
+    with caplog.at_level(logging.INFO):
+        connector.capture()
+    assert "Snapshot of 1 tables at entry" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,19 @@ def test_the_state_remembers_the_definition_and_the_connections_by_their_ids(sho
         "properties": {"memory.database": "capture-operator", "poll.interval.ms": 10, "topic.prefix": "shop"},
         "connections": {"source": "shop", "state": "cdc_state_default"},
     }
+
+
+def test_a_definition_is_checked_recorded_and_begun_by_its_first_run_and_repeating_it_changes_nothing(
+    shop: Shop,
+) -> None:
+    shop.order(1)
+    wrong = replace(shop.definition, properties={**shop.definition.properties, "table.include.lsit": "a"})
+    with pytest.raises(AirflowFailException, match=r"table\.include\.lsit: unknown property"):
+        capture(shop, definition=wrong).execute(context())
+    assert shop.store.connectors() == []
+    assert [capture(shop).execute(context())["events"] for _ in range(2)] == [1, 0]
+    (known,) = shop.store.connectors()
+    assert (known["connector"], known["source"], known["batch"]) == ("shop", "memory", 1)
 
 
 def test_ending_the_task_commits_what_is_there_and_succeeds(shop: Shop) -> None:

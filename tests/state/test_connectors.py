@@ -100,6 +100,10 @@ def test_connectors_are_listed_with_offset_and_the_holder_of_the_lease(url: str)
         assert (moved["connector"], moved["changelog"], moved["seq"], moved["owner"]) == ("moved", None, 7, "a test")
         assert 0 < moved["lease_s"] <= 60
         assert moved["updated_at"].tzinfo is not None
+        assert (known["properties"], known["connections"]) == (record("known")["properties"], {"source": "shop"})
+        assert moved["offset"]["position"] == {"pos": 4}
+        states = {"wanted": "running", "asked_by": None, "reason": None, "run_ended_at": None, "last_error": None}
+        assert {n: moved[n] for n in states} == states
     assert store.connectors("moved")[0]["owner"] is None
     assert store.connectors("nobody") == []
     store.close()

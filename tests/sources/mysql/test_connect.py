@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import SourceUnavailable
+from airflow_provider_cdc.sources.mysql import connect as connecting
+from airflow_provider_cdc.sources.mysql import wire
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import connect
 from tests.support.connectors import mysql_connector
@@ -29,11 +31,27 @@ def test_a_server_that_accepts_and_stays_silent_is_given_up_in_time() -> None:
         assert 0.5 < time.monotonic() - began < 10
 
 
-def test_initial_statements_run_on_every_connection_but_that_of_the_log(database: Any, tmp_path: Path) -> None:
-    database.sql("CREATE TABLE t (a INT PRIMARY KEY)", "CREATE TABLE opened (connection BIGINT)")
+def test_initial_statements_run_on_every_connection_but_that_of_the_log(
+    database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A doubled semicolon is a literal one."""
+    database.sql("CREATE TABLE t (a INT PRIMARY KEY)", "CREATE TABLE opened (connection BIGINT, first VARCHAR(9))")
+    made: set[int] = set()
+    logs: set[int] = set()
+
+    def watched(make: Any, seen: set[int]) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
+            connection = make(*args, **options)
+            seen.add(connection.thread_id())
+            return connection
+
+        return call
+
+    monkeypatch.setattr(connecting, "_open", watched(connecting._open, made))
+    monkeypatch.setattr(wire, "connect", watched(connect, logs))
     grant = f"INSERT ON {database.name}.opened"
     database.sql(f"GRANT {grant} TO 'cdc'@'%'")
-    statement = f"SET @first = 1; INSERT INTO {database.name}.opened VALUES (CONNECTION_ID())"
+    statement = f"SET @first = 'a;;b'; INSERT INTO {database.name}.opened VALUES (CONNECTION_ID(), @first)"
     connector = mysql_connector(
         database.server, tmp_path, table_include_list=f"{database.name}.t", database_initial_statements=statement
     )
@@ -45,12 +63,13 @@ def test_initial_statements_run_on_every_connection_but_that_of_the_log(database
     until = time.monotonic() + 4
     while not readers and time.monotonic() < until:
         readers = database.sql(dump)
-    ran = {row[0] for row in database.sql(f"SELECT connection FROM {database.name}.opened")}
     following.join()
+    ran = dict(database.sql(f"SELECT connection, first FROM {database.name}.opened"))
     database.sql(f"REVOKE {grant} FROM 'cdc'@'%'")  # it would outlive the database, and the server is shared
     assert readers
-    assert ran
-    assert readers[0][0] not in ran
+    assert readers[0][0] in logs
+    assert set(ran) == made - logs
+    assert set(ran.values()) == {"a;b"}
     assert connector.rows(f"{database.name}.t") == source_rows(database.server, database.name, "t")
 
 

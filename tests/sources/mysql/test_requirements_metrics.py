@@ -207,11 +207,17 @@ def test_the_places_of_the_stream_are_those_of_the_server(db: Any, made: Callabl
     assert (found["SourceEventPosition"], found["LastTransactionId"]) == ({}, ""), "of each run anew"
 
 
-def test_a_server_without_gtids_is_told(mysql_factory: Any, tmp_path: Path) -> None:
+def test_whether_the_server_has_gtids_is_told(mysql97: Any, mysql_factory: Any, tmp_path: Path) -> None:
+    with mysql97.database("with_gtids") as db:
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+        connector = mysql_connector(mysql97, tmp_path / "with", "mysql", database_include_list=db.name)
+        connector.capture()
+        db.sql("INSERT INTO t VALUES (1)")
+        assert _streamed(connector)["IsGtidModeEnabled"] is True
     plain = mysql_factory("9.7", gtid_mode=False, enforce_gtid_consistency=False)
     with plain as server, server.database("plain") as db:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
-        connector = mysql_connector(server, tmp_path, "mysql", database_include_list=db.name)
+        connector = mysql_connector(server, tmp_path / "without", "mysql", database_include_list=db.name)
         connector.capture()
         db.sql("INSERT INTO t VALUES (1)")
         found = _streamed(connector)

@@ -177,6 +177,31 @@ def test_what_airflow_does_is_accepted_with_a_warning(name: str, value: str, cap
     assert f"Property {name} is accepted and has no effect" in caplog.text
 
 
+DEFAULTS: dict[str, Any] = {
+    "bigint_unsigned_handling_mode": "long", "binary_handling_mode": "bytes", "column_exclude_list": (), "column_include_list": (),
+    "column_propagate_source_type": (), "connect_timeout_ms": 30_000, "database_exclude_list": (), "database_include_list": (),
+    "database_port": 3306, "decimal_handling_mode": "precise", "field_name_adjustment_mode": "none", "include_query": False,
+    "include_schema_changes": True, "message_key_columns": "", "skip_messages_without_change": False, "table_exclude_list": (),
+    "table_include_list": (), "time_precision_mode": "adaptive_time_microseconds", "tombstones_on_delete": True,
+    "binlog_net_read_timeout": 0, "binlog_net_write_timeout": 0, "converters": (), "database_initial_statements": "",
+    "database_query_timeout_ms": 600_000, "database_ssl_mode": "preferred", "heartbeat_action_query": None,
+    "heartbeat_interval_ms": 0, "incremental_snapshot_chunk_size": 1024, "poll_interval_ms": 500, "signal_data_collection": None,
+    "snapshot_delay_ms": 0, "snapshot_include_collection_list": (), "snapshot_lock_timeout_ms": 10_000,
+    "snapshot_locking_mode": "minimal", "snapshot_locking_mode_custom_name": None, "snapshot_mode": "initial",
+    "snapshot_mode_configuration_based_snapshot_data": False, "snapshot_mode_custom_name": None,
+    "snapshot_query_mode": "select_all", "snapshot_query_mode_custom_name": None, "snapshot_select_statement_overrides": {},
+    "snapshot_tables_order_by_row_count": "disabled", "topic_delimiter": ".", "topic_transaction": "transaction",
+    "guardrail_collections_max": 0, "guardrail_collections_limit_action": "warn", "provide_transaction_metadata": False,
+    "signal_kafka_topic": None, "signal_kafka_group_id": "kafka-signal", "signal_kafka_bootstrap_servers": None,
+    "signal_kafka_poll_timeout_ms": 100, "notification_sink_topic_name": None,
+}  # fmt: skip
+
+
+def test_defaults_are_the_documented_ones() -> None:
+    made = MySqlConfig.parse(BASE)
+    assert {name: getattr(made, name) for name in DEFAULTS} == DEFAULTS
+
+
 def test_documented_defaults_of_snapshots_and_signals() -> None:
     """Those of one's own beside them: a channel more, and no watermarks where there is no table for them."""
     config = MySqlConfig.parse(BASE)

@@ -143,6 +143,12 @@ def test_the_signal_table_is_named_as_it_is_written(
         caplog.clear()
         made(signal_data_collection=wrong)
         assert f"there is no table {wrong}" in caplog.text
+    caplog.clear()
+    connector = made(signal_data_collection=f"{db.name}.debezium_signal")
+    assert "there is no table" not in caplog.text
+    db.sql("INSERT INTO debezium_signal VALUES ('by-table', 'log', '{\"message\": \"heard\"}')")
+    connector.capture()
+    assert [(s["id"], s["state"]) for s in connector.store.signals_of("test")] == [("by-table", "done")]
 
 
 # conditions
