@@ -42,7 +42,10 @@ _TRIES: Final = 8
 
 @dataclass(slots=True)
 class _Place:
-    """Where the reading of one table stands, ahead of what is captured."""
+    """Where the reading of one table stands, ahead of what is captured.
+
+    :param probe: it has to be known that the table can be read before anything is: its rows are to be replaced
+    """
 
     table: TableId
     scan: Scan
@@ -50,6 +53,7 @@ class _Place:
     order: tuple[str, ...] = ()
     after: Key | None = None
     upto: Key | None = None
+    probe: bool = False
 
 
 class _Cancelled(Exception):
@@ -94,7 +98,7 @@ class ChunkThread:
     def read(self, table: TableId, scan: Scan) -> None:
         """Read a table after those that were given before, from where its scan stands."""
         with self._changed:
-            self._places.append(_Place(table, scan, None, tuple(scan.order), scan.after, scan.upto))
+            self._places.append(_Place(table, scan, None, tuple(scan.order), scan.after, scan.upto, scan.replace))
             self._changed.notify_all()
 
     def cancel(self) -> None:
@@ -169,13 +173,17 @@ class ChunkThread:
                 if self._places and self._position is not None and self._room():
                     place = self._places[0]
                     self._number += 1
-                    window = Window(self._number, place.table, place.scan.request, floor=self._position)
+                    window = Window(
+                        self._number, place.table, place.scan.request, floor=self._position, probe=place.probe
+                    )
                     self.windows.append(window)
                     return window, place, self._generation
                 self._changed.wait(1.0)
         return None
 
     def _room(self) -> bool:
+        if any(window.probe for window in self.windows):
+            return False  # events before the table is emptied supersede no row that is read afterwards
         chunks = [w.chunk for w in self.windows if w.chunk is not None]
         few = sum(map(len, chunks)) < AHEAD_ROWS and sum(chunk.bytes for chunk in chunks) < AHEAD_BYTES
         return len(self.windows) < (AHEAD if few else 2)
@@ -190,6 +198,10 @@ class ChunkThread:
                 problem = self._begin(reader, place) if place.schema is None else None
                 if problem is not None:
                     return self._settle(window, place, generation, problem=problem)
+                if place.probe:
+                    self._try(reader, place)
+                    place.probe = False
+                    return self._settle(window, place, generation)
                 if place.upto is None:
                     return self._settle(window, place, generation, chunk=ChunkRows([], None), final=True)
                 return self._read(reader, window, place, generation)
@@ -266,6 +278,19 @@ class ChunkThread:
                 self._places.popleft()
             elif chunk is not None:
                 place.after = chunk.last
+
+    def _try(self, reader: ChunkReader, place: _Place) -> None:
+        """Do all that reading the table takes, for one row that is not captured."""
+        assert place.schema is not None
+        if self._written:
+            id_ = str(uuid.uuid4())
+            reader.write(f"{id_}-open", WINDOW_OPEN)
+            if self._by_deletion:
+                reader.remove(f"{id_}-open")
+            else:
+                reader.write(f"{id_}-close", WINDOW_CLOSE)
+        if place.upto is not None:
+            reader.read(KeyRange(place.schema, place.order, None, place.upto, place.scan.condition), 1)
 
     def _adapt(self, seconds: float, *, full: bool, grows: bool) -> None:
         """Aim at the time that a chunk may take, in steps that are not too large; where chunks have one size, have several in a

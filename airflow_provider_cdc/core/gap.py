@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.incremental import writes_watermarks
 from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
 from airflow_provider_cdc.core.snapshotters import reads_rows, snapshot_policy
 
@@ -125,7 +126,7 @@ def incremental_request(source: Source, config: ConnectorConfig) -> str:
 
     With ``replace``, each table begins with a truncate, so that rows that were deleted in the gap disappear.
 
-    :raises PrerequisiteError: tables have no key, by which they could be read in chunks
+    :raises PrerequisiteError: tables have no key, by which they could be read in chunks, or the database cannot tell when they were
     """
     filters, named = Filters(config), config.signal_data_collection
     signals = source.signal_table(named) if named is not None else None
@@ -137,5 +138,6 @@ def incremental_request(source: Source, config: ConnectorConfig) -> str:
             remedy="repair with a snapshot (--repair snapshot, or position.lost.mode=snapshot), or name their unique columns in "
             "message.key.columns",
         )
+    source.chunks(signals=signals if writes_watermarks(config) else None).close()
     names = [re.escape(str(table)).replace('"', r"\x22") for table in sorted(captured, key=str)]
     return json.dumps({"type": "incremental", "data-collections": names, "replace": True})

@@ -99,14 +99,14 @@ class Incremental:
     def feed(self, state: IncrementalState) -> None:
         """Read what a state asks for; to be called between transactions, whenever the state is another one.
 
-        Tables that are to be emptied first are read when everything before them is done.
+        Tables whose rows are to be replaced are read when everything before them is done.
         """
         if state.paused or not state.scans or self._held_rows > HELD:
             return
         if self._thread is None:
             self._thread = ChunkThread(self._config, self._open, self._order_of, written=self._signals is not None)
         for scan in state.scans[self._fed :]:
-            if scan.replace:
+            if scan.replace and self._fed:
                 break
             self._reading.add(self.id(scan.table))
             self._thread.read(self.id(scan.table), scan)
@@ -231,6 +231,9 @@ class Incremental:
     def _moved(self, window: Window, blocks: list[RowBlock], scan: Scan, state: IncrementalState) -> Written:
         chunk = window.chunk
         assert chunk is not None
+        if window.probe and window.problem is None:
+            scans = [scan.model_copy(update={"replace": False}), *state.scans[1:]]
+            return Written(window, [], scan, state.model_copy(update={"scans": scans}))
         rows = scan.rows + len(chunk)
         if not window.final:
             update = {"order": list(window.order), "after": chunk.last, "upto": window.upto, "rows": rows}

@@ -46,18 +46,8 @@ class Scans:
         return bool(self.state.scans) and not self.state.paused
 
     def feed(self) -> None:
-        """Have the next tables read, emptied first where that is asked for; between transactions, as often as one likes."""
-        run, state = self._run, self.state
-        if state.scans and state.scans[0].replace and not state.paused:
-            first = state.scans[0]
-            schema = run.history.get(run.incremental.id(first.table))
-            if schema is not None:
-                batch = run.envelope.truncate(schema, run.batcher.seq + 1, time.time_ns() // 1000, {})
-                run.batcher.seq = batch.last_seq
-                run.batcher.add(batch)
-            scans = [first.model_copy(update={"replace": False}), *state.scans[1:]]
-            self.state = state.model_copy(update={"scans": scans})
-        run.incremental.feed(self.state)
+        """Have the next tables read; between transactions, as often as one likes."""
+        self._run.incremental.feed(self.state)
 
     def write(self) -> None:
         """Write the chunks that the stream has passed; between transactions."""
@@ -72,7 +62,10 @@ class Scans:
                 for batch in batches:
                     run.batcher.add(batch)
                 run.metrics.chunks.events(batches)
-            self._count(found)
+            if found.window.probe and found.ended is None:
+                self._empty(found.scan)
+            else:
+                self._count(found)
             self.state = found.state
             if found.ended is not None:
                 run.desk.scan_ended(found.scan)
@@ -86,6 +79,15 @@ class Scans:
             run.commit()
             self.feed()
         run.desk.report()
+
+    def _empty(self, scan: Scan) -> None:
+        """The rows of a table are replaced by those that are read now: it is known by now that it can be read."""
+        run = self._run
+        schema = run.history.get(run.incremental.id(scan.table))
+        if schema is not None:
+            batch = run.envelope.truncate(schema, run.batcher.seq + 1, time.time_ns() // 1000, {})
+            run.batcher.seq = batch.last_seq
+            run.batcher.add(batch)
 
     def _count(self, found: Written) -> None:
         window, scan = found.window, found.scan

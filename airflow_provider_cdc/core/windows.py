@@ -109,6 +109,7 @@ class Window:
     :param request: number of the signal
     :param marker: id of the row of the signal table whose insertion, or deletion, closes it; ``None`` with read watermarks
     :param floor: where the stream stood when it was registered
+    :param probe: it has no row, and tells that the table can be read
     :ivar final: the table has no more rows
     :ivar closed: the stream has come to the high watermark
     """
@@ -118,6 +119,7 @@ class Window:
     request: int
     marker: str | None = None
     floor: Position | None = None
+    probe: bool = False
     schema: TableSchema | None = None
     order: tuple[str, ...] = ()
     upto: Key | None = None

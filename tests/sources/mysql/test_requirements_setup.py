@@ -17,7 +17,9 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, scalar, server_of, translated
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.wire import BinlogConnection
+from tests.support.asked import fate, snapshot
 from tests.support.connectors import Connector, mysql_connector
+from tests.support.mysql_server import purge_log
 from tests.support.rendered import captured
 from tests.support.workload import source_rows
 
@@ -346,6 +348,17 @@ def test_without_gtids_a_connector_stays_with_its_server(mysql_factory: Any, mys
         connector.secrets = mine
         db.sql("INSERT INTO t VALUES (4, 4)")
         assert [r["value"]["op"] for r in captured(connector)] == ["c"]
+        # chunks need watermarks, and there are none: that is said before a row of the target is harmed
+        replaced = snapshot(connector, f"{db.name}.t", replace=True)
+        assert captured(connector) == []
+        state, why = fate(connector, replaced)
+        assert (state, "gtid_mode" in why) == ("failed", True)
+        db.sql("INSERT INTO t VALUES (5, 5)")
+        purge_log(server)
+        with pytest.raises(PrerequisiteError, match="gtid_mode"):
+            connector.capture({"position.lost.mode": "incremental"})
+        connector.capture({"position.lost.mode": "snapshot"})
+        assert connector.rows(f"{db.name}.t") == source_rows(server, db.name, "t")
 
 
 def test_with_gtids_capture_goes_on_at_another_server_of_the_topology(mysql_factory: Any, tmp_path: Path) -> None:
