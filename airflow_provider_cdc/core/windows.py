@@ -236,8 +236,8 @@ def among(mine: Columns, others: Columns) -> Mask | None:
     """Which of some keys are among others; ``None`` = none of them."""
     if not len(mine[0]) or not len(others[0]):
         return None
-    if len(mine) == 1 and pa.types.is_integer(mine[0].type) and others[0].type == mine[0].type:
-        a, b = _numbers(mine[0]), _numbers(others[0])
+    if len(mine) == 1 and _plain_numbers(mine[0], others[0]):
+        a, b = mine[0].to_numpy(), others[0].to_numpy()
         # most events are far from the chunk, which is a stretch of the keys
         near = b[(b >= a.min()) & (b <= a.max())]
         return np.isin(a, near) if len(near) else None
@@ -246,10 +246,9 @@ def among(mine: Columns, others: Columns) -> Mask | None:
     return found if found.any() else None
 
 
-def _numbers(column: pa.Array) -> npt.NDArray[np.int64]:
-    filled = column.fill_null(0) if column.null_count else column
-    numbers: npt.NDArray[np.int64] = filled.to_numpy(zero_copy_only=False)
-    return numbers
+def _plain_numbers(a: pa.Array, b: pa.Array) -> bool:
+    """Whether two columns are integers of one type without NULL, which no number stands for."""
+    return pa.types.is_integer(a.type) and a.type == b.type and not a.null_count and not b.null_count
 
 
 def codes(mine: Columns, others: Columns) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -159,3 +159,13 @@ def test_keys_of_every_kind_are_found(values: list[Any]) -> None:
     mine, others = codes([column, column], [column, column])
     assert mine.tolist() == others.tolist()
     assert len(set(mine.tolist())) == len(values)
+
+
+def test_a_key_that_is_null_is_no_number() -> None:
+    mine, null, zero = pa.array([0, None, 3]), pa.array([None, 7], pa.int64()), pa.array([0, 7])
+    for others, expected in ((null, [False, True, False]), (zero, [True, False, False])):
+        mask = among([mine], [others])
+        assert mask is not None
+        assert mask.tolist() == expected
+    mask = among([pa.array([0, 3])], [null])
+    assert mask is None or not mask.any()
