@@ -54,6 +54,7 @@ class SchemaChanges:
                 reread.append(change.id)
         if applied:
             self._record(item, applied, selected)
+            run.incremental.changed(applied)
         wanted = self._readable(reread)
         for table in emptied:
             if table not in wanted:  # reading it again begins with that

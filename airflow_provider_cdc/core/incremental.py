@@ -12,7 +12,7 @@ open at once, each may hold several small chunks, and the windows of a table may
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -27,7 +27,7 @@ from airflow_provider_cdc.core.events import LogBlock, RowBlock
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.notifications import ScanStatus
 from airflow_provider_cdc.core.position import IncrementalState, Position, Scan
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.source import Source
 from airflow_provider_cdc.core.windows import Problem, Touched, Window
@@ -133,13 +133,21 @@ class Incremental:
         if self._thread is None:
             return
         for rows in block.rows:
-            if len(rows) and rows.table.id in self._reading and (key := self._key(rows.table)):
-                self._hold(rows.table.id, Touched.of(rows, key, self._envelope.kept(rows)), len(rows))
+            if len(rows) and rows.table.id in self._reading:
+                touched = Touched.of(rows, self._key(rows.table), self._envelope.kept(rows))
+                self._hold(rows.table.id, touched, len(rows))
         if not block.open:
             self.arrive(block.position)
         elif self._held_rows > HELD:
             self.cancel()
             self._held.clear()
+
+    def changed(self, changes: Iterable[TableChange]) -> None:
+        """Tables have got another structure, or another name. A window that was open meanwhile is read again, whatever it holds: its
+        rows may be of the one structure and events of the other, and both may look alike (a column that was dropped and
+        added again, another table under the name)."""
+        if any(id_ in self._reading for change in changes for id_ in (change.id, change.previous_id)):
+            self.cancel()
 
     def emptied(self, table: TableId) -> None:
         """A table was emptied by the database."""
@@ -158,8 +166,8 @@ class Incremental:
         windows = self._thread.arrive(position)
         for table, touched in self._held:
             for window in windows:
-                if window.table == table and (names := self._key_names(table)):
-                    window.touch(touched, names)
+                if window.table == table:
+                    window.touch(touched)
         self.void()
         for window in windows:
             high = window.chunk.high if window.chunk is not None else None
@@ -215,14 +223,17 @@ class Incremental:
         return window.problem is not None or (window.marker is None and not len(window.chunk or ()))
 
     def _blocks(self, window: Window) -> list[RowBlock] | None:
-        """What is left of a window under the structure in force; ``None`` when that is another one."""
+        """What is left of a window under the structure in force; ``None`` when its rows or its events are of another one."""
         schema = self._history.get(window.table)
         if not len(window.chunk or ()) or window.problem is not None:
             return []
         if schema is None or window.schema is None or _shape(schema) != _shape(window.schema):
             return None
+        key = self._key_names(schema)
+        if not key or not window.told_by(tuple((name, schema.column(name).type) for name in key)):
+            return None
         blocks = []
-        for rows in window.left(self._filters.key(schema)):
+        for rows in window.left(key):
             kept = _renumbered(rows, schema)
             kept.ts_us = np.where(kept.ts_us > 0, kept.ts_us, 0)
             blocks.append(kept)
@@ -258,14 +269,10 @@ class Incremental:
         return self.tables[name]
 
     def _key(self, schema: TableSchema) -> tuple[int, ...]:
-        names = self._key_names_of(schema)
+        names = self._key_names(schema)
         return tuple(schema.names.index(name) for name in names)
 
-    def _key_names(self, table: TableId) -> tuple[str, ...]:
-        schema = self._history.get(table)
-        return () if schema is None else self._key_names_of(schema)
-
-    def _key_names_of(self, schema: TableSchema) -> tuple[str, ...]:
+    def _key_names(self, schema: TableSchema) -> tuple[str, ...]:
         known = self._keys.get(schema.id)
         if known is None or known[0] is not schema:
             known = self._keys[schema.id] = schema, self._filters.key(schema)
@@ -325,7 +332,7 @@ def _differs(window: Window, known: TableSchema | None) -> str:
     here = {} if known is None else dict(_shape(known))
     names = sorted(name for name in there.keys() | here.keys() if there.get(name) != here.get(name))
     return (
-        f"the structure of {window.table} that is known from the log is not the table's: {', '.join(names) or 'the order of columns'} "
+        f"the structure of {window.table} that is known from the log is not the table's: {', '.join(names) or 'the key or the order of columns'} "
         "differ; read it with a blocking snapshot, which takes over the present structure"
     )
 

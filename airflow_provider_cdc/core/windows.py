@@ -7,6 +7,9 @@ there, so no row that is out of date is ever written (Debezium connector documen
 
 An event may lack values that the log does not have (:class:`~.events.RowBlock`). It supersedes the row but for those: the row
 is written with them, and with everything that was streamed marked as unavailable, which leaves it as it is.
+
+Which row an event is about is known by the key that it was told by. When a key gets other columns or types, rows of the one cannot
+be found by the other: such a chunk is read again (:meth:`Window.told_by`).
 """
 
 from __future__ import annotations
@@ -26,17 +29,21 @@ from airflow_provider_cdc.core.rows import Mask, take
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 
 Columns = list[pa.Array]
+KeyColumns = tuple[tuple[str, str], ...]
+"""Name and type of each column of a key."""
 
 
 @dataclass(slots=True)
 class Touched:
     """The keys that a stretch of the log has events for, in one table.
 
+    :param key: what their keys are made of; empty when the table had none, so that nobody can tell which rows they are about
     :param whole: key columns of the rows that events tell in full, or that were deleted
     :param partly: key columns of the rows whose events lack values, and for each column's name which rows lack it
     :param everything: the table was emptied
     """
 
+    key: KeyColumns = ()
     whole: list[Columns] = field(default_factory=list)
     partly: list[tuple[Columns, dict[str, Mask]]] = field(default_factory=list)
     everything: bool = False
@@ -47,7 +54,9 @@ class Touched:
         :param key: numbers of the key columns
         :param kept: rows that events are made of; ``None`` = all
         """
-        touched = cls()
+        touched = cls(tuple((rows.table.columns[i].name, rows.table.columns[i].type) for i in key))
+        if not key:
+            return touched
         keep = np.ones(len(rows), np.bool_) if kept is None else kept
         lacking = rows.unavailable_after
         part = keep & np.isin(rows.op, (CREATE, UPDATE)) & (lacking.any(axis=0) if lacking is not None else False)
@@ -130,6 +139,7 @@ class Window:
     waiting: list[Touched] = field(default_factory=list)
     alive: list[Mask] = field(default_factory=list)
     told: list[dict[str, Mask]] = field(default_factory=list)
+    keys: set[KeyColumns] = field(default_factory=set)
 
     @property
     def first(self) -> Key | None:
@@ -143,15 +153,19 @@ class Window:
         values = key_to_json([c.to_pylist()[0] for c in exact])
         return [v if isinstance(v, int | float | str) else str(v) for v in values]
 
-    def touch(self, touched: Touched, key: Sequence[str]) -> None:
-        """Events of the table.
-
-        :param key: names of the key columns, which the events' keys are of
-        """
+    def touch(self, touched: Touched) -> None:
+        """Events of the table."""
         self.waiting.append(touched)
-        self.settle(key)
+        if not touched.everything:
+            self.keys.add(touched.key)
+        self.settle()
 
-    def settle(self, key: Sequence[str]) -> None:
+    def told_by(self, key: KeyColumns) -> bool:
+        """Whether all events since the window was registered were told by this key. If not, it is not known which of the rows
+        they are about, and none may be written."""
+        return self.keys <= {key}
+
+    def settle(self) -> None:
         """Let the events that are known supersede the chunk's rows, once those are there."""
         if self.chunk is None:
             return
@@ -160,12 +174,15 @@ class Window:
             self.told = [{} for _ in self.chunk.rows]
         for touched in self.waiting:
             for block, alive, told in zip(self.chunk.rows, self.alive, self.told, strict=True):
-                _supersede(block, alive, told, touched, key)
+                _supersede(block, alive, told, touched)
         self.waiting.clear()
 
     def left(self, key: Sequence[str]) -> Iterator[RowBlock]:
-        """The rows that no event has superseded."""
-        self.settle(key)
+        """The rows that no event has superseded.
+
+        :param key: names of the key columns
+        """
+        self.settle()
         for block, alive, told in zip(self.chunk.rows if self.chunk else (), self.alive, self.told, strict=True):
             if told:
                 block = _without(block, told, key)
@@ -181,14 +198,15 @@ class Window:
                 yield kept
 
 
-def _supersede(block: RowBlock, alive: Mask, told: dict[str, Mask], touched: Touched, key: Sequence[str]) -> None:
+def _supersede(block: RowBlock, alive: Mask, told: dict[str, Mask], touched: Touched) -> None:
     if touched.everything:
         alive[:] = False
         return
-    names = block.table.names
-    if block.after is None or any(name not in names for name in key):
-        return  # read under another structure: it is not written anyway
-    mine = [block.after.field(names.index(name)) for name in key]
+    types = {column.name: column.type for column in block.table.columns}
+    if block.after is None or not touched.key or any(types.get(name) != type_ for name, type_ in touched.key):
+        return  # told by a key that the rows do not have: they are not written (Window.told_by)
+    names = list(types)
+    mine = [block.after.field(names.index(name)) for name, _ in touched.key]
     for columns in touched.whole:
         if (found := among(mine, columns)) is not None:
             alive &= ~found

@@ -111,7 +111,7 @@ def test_what_is_left_of_a_chunk_is_what_a_model_says(
                 told.setdefault(_of(after, key), set()).update(names)
         if items:
             block = _block(items, lacking)
-            window.touch(Touched.of(block, [SCHEMA.names.index(c) for c in key], np.array(kept)), key)
+            window.touch(Touched.of(block, [SCHEMA.names.index(c) for c in key], np.array(kept)))
     if first:
         window.chunk = chunk
     found: dict[tuple[Any, ...], Row] = {}
@@ -137,7 +137,7 @@ def _of(row: Row, key: tuple[str, ...]) -> tuple[Any, ...]:
 
 def test_a_table_that_was_emptied_leaves_nothing() -> None:
     window = _window([(1, "a"), (2, "b")])
-    window.touch(Touched.all(), ("id",))
+    window.touch(Touched.all())
     assert list(window.left(("id",))) == []
 
 
@@ -169,3 +169,37 @@ def test_a_key_that_is_null_is_no_number() -> None:
         assert mask.tolist() == expected
     mask = among([pa.array([0, 3])], [null])
     assert mask is None or not mask.any()
+
+
+NUMBER = (("id", "int64"),)
+
+
+@pytest.mark.parametrize(
+    ("columns", "key"),
+    [
+        ((Column(name="id", type="string", nullable=False), *COLUMNS[1:]), ("id",)),
+        (COLUMNS, ("id", "name")),
+        ((Column(name="number", type="int64", nullable=False), *COLUMNS[1:]), ("number",)),
+        (COLUMNS, ()),
+    ],
+    ids=["type", "columns", "name", "none"],
+)
+@pytest.mark.parametrize("first", [True, False], ids=["events-first", "rows-first"])
+def test_rows_are_not_to_be_written_when_events_were_told_by_another_key(
+    columns: tuple[Column, ...], key: tuple[str, ...], first: bool
+) -> None:
+    schema = TableSchema(id=TABLE, columns=columns, key=key)
+    row = {"id": "k1" if columns[0].type == "string" else 1, "number": 1, "name": "a", "n": 1, "large": "text"}
+    image = pa.array([row, row], row_struct(schema))
+    events = RowBlock(schema, np.full(2, UPDATE, np.int8), image, image, np.arange(2), None, np.zeros(2, np.int64), {})
+    window, chunk = _window([(1, "a"), (2, "b")]), None
+    if first:
+        chunk, window.chunk = window.chunk, None
+    window.touch(Touched.of(_block([(CREATE, None, _row((7, "c")))], [False]), [0], None))
+    window.touch(Touched.all())
+    assert window.told_by(NUMBER)
+    window.touch(Touched.of(events, [schema.names.index(name) for name in key], None))
+    if first:
+        window.chunk = chunk
+    window.settle()
+    assert not window.told_by(NUMBER)
