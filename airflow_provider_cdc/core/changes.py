@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.config_values import RewriteMode
 from airflow_provider_cdc.core.errors import SchemaConflict
@@ -83,13 +83,34 @@ class SchemaChanges:
         return [t for t in tables if self._run.filters.snapshot(t)]
 
     def _read_again(self, tables: list[TableId], wanted: list[TableId], item: SchemaChange) -> None:
+        anew = self._scan_anew({str(t) for t in tables if t not in wanted}, item)
+        if left := [str(t) for t in tables if t not in wanted and str(t) not in anew]:
+            log.warning("Rows of %s are not known from the log, and are not read again: %s", ", ".join(left), item.ddl)
         if not wanted:
-            names = ", ".join(map(str, tables))
-            log.warning("Rows of %s are not known from the log, and are not read again: %s", names, item.ddl)
             return
         log.info("Reading %s again after: %s", ", ".join(map(str, wanted)), item.ddl)
         self._run.pend(wanted)
         self._run.commit()
+
+    def _scan_anew(self, tables: set[str], item: SchemaChange) -> set[str]:
+        """Incremental snapshots of some tables begin anew, as what they have read is not what the tables hold now. Gives the
+        tables that are read so."""
+        run = self._run
+        state = run.scans.state
+        found = {scan.table for scan in state.scans} & tables
+        if not found:
+            return found
+        log.warning(
+            "The incremental snapshot of %s begins anew with the first row, after: %s. Rows that are not in the table any more stay "
+            "in the targets, as they do without `replace`.",
+            ", ".join(sorted(found)),
+            item.ddl,
+        )
+        begin: dict[str, Any] = {"order": [], "after": None, "upto": None, "rows": 0}
+        scans = [scan.model_copy(update=begin) if scan.table in found else scan for scan in state.scans]
+        run.incremental.cancel()
+        run.scans.state = state.model_copy(update={"scans": scans})
+        return found
 
     def _must_reread(self, old: TableSchema | None, change: TableChange, item: SchemaChange) -> bool:
         reason = rewrite_reason(old, change)
