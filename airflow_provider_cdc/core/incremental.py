@@ -219,8 +219,11 @@ class Incremental:
 
     @staticmethod
     def _needs_no_place(window: Window) -> bool:
-        """Whether nothing of a window can be out of date: it holds no row."""
-        return window.problem is not None or (window.marker is None and not len(window.chunk or ()))
+        """Whether nothing of a window can be out of date: it holds no row. That there are no more is true at its place only."""
+        chunk = window.chunk
+        return window.problem is not None or (
+            window.marker is None and (chunk is None or (not len(chunk) and chunk.high is None))
+        )
 
     def _blocks(self, window: Window) -> list[RowBlock] | None:
         """What is left of a window under the structure in force; ``None`` when its rows or its events are of another one."""

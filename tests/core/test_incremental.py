@@ -549,25 +549,56 @@ def test_a_snapshot_begins_anew_when_rows_have_become_others_and_nothing_else_re
     assert "The incremental snapshot of shop.a begins anew with the first row" in caplog.text
 
 
+def paused(connector: Connector) -> None:
+    """Pause incremental snapshots, and wait until they are."""
+    number, until = send(connector, "pause-snapshot"), time.monotonic() + 30
+    while fate(connector, number)[0] != "done":
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 def test_a_paused_snapshot_of_a_table_that_was_swapped_begins_anew(
     db: MemoryDatabase, tmp_path: Path, at_read: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db.create_table("shop.a_new", COLUMNS, key=("id",), rows=[{"id": i, "n": -i, "note": "new"} for i in range(1000)])
     connector = partial(db, tmp_path)
     number = snapshot(connector, "shop.a")
-
-    def pause() -> None:
-        paused, until = send(connector, "pause-snapshot"), time.monotonic() + 30
-        while fate(connector, paused)[0] != "done":
-            assert time.monotonic() < until
-            time.sleep(0.01)
-
-    at_read(5, pause)
+    at_read(5, lambda: paused(connector))
     connector.capture()
     assert 0 < len(connector.rows("shop.a")) < 1000
     CHANGES["another-table"](db)
     monkeypatch.setattr(Replay, "_chunk_row", lambda *_: None)
     connector.capture()
+    send(connector, "resume-snapshot")
+    connector.capture()
+    equal(connector, db, "shop.a")
+    assert fate(connector, number) == ("done", "")
+
+
+def test_a_table_that_was_swapped_for_a_smaller_one_is_not_at_its_end_before_the_stream_is_there(
+    db: MemoryDatabase, tmp_path: Path, at_read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.create_table("shop.a_new", COLUMNS, key=("id",), rows=[{"id": i, "n": -i, "note": "new"} for i in range(20)])
+    connector = partial(db, tmp_path)
+    number = snapshot(connector, "shop.a")
+    at_read(5, lambda: paused(connector))
+    connector.capture()
+    with db.transaction() as t:
+        for i in range(20, 1000):
+            t.delete("shop.a", {"id": i})
+    CHANGES["another-table"](db)
+    monkeypatch.setattr(Replay, "_chunk_row", lambda *_: None)
+    events = incremental.Incremental.events
+
+    def late(self: incremental.Incremental, block: Any) -> None:
+        """The chunk is there before the events."""
+        until = time.monotonic() + 30
+        while (thread := self._thread) is not None and not any(w.chunk is not None for w in thread.windows):
+            assert time.monotonic() < until
+            time.sleep(0.002)
+        events(self, block)
+
+    monkeypatch.setattr(incremental.Incremental, "events", late)
     send(connector, "resume-snapshot")
     connector.capture()
     equal(connector, db, "shop.a")
