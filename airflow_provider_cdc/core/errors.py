@@ -14,6 +14,7 @@
     └── TerminalError               a person must act; ``remedy`` says how
         ├── ConfigError             a property is unknown, wrong, or contradicts another
         ├── PrerequisiteError       the database is not set up for capture
+        │   └── NotGranted          the account may not see or read something there, if it exists at all
         ├── AccessDenied            wrong user, password or a missing privilege
         ├── QueryRefused            the database refuses a statement: a condition that is bad SQL, a missing column or right
         ├── PositionLost            the log no longer holds the position the connector must continue from
@@ -46,6 +47,7 @@ __all__ = [
     "ConnectorHalted",
     "LeaseHeld",
     "LeaseLost",
+    "NotGranted",
     "PositionLost",
     "PrerequisiteError",
     "QueryRefused",
@@ -134,6 +136,10 @@ class ConfigError(TerminalError):
 
 class PrerequisiteError(TerminalError):
     """The database is not set up for capture."""
+
+
+class NotGranted(PrerequisiteError):
+    """The account may not see or read something, or it does not exist: some databases do not tell which."""
 
 
 class AccessDenied(TerminalError):

@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.changes import SchemaChanges
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.desk import Desk
 from airflow_provider_cdc.core.envelope import Envelope
-from airflow_provider_cdc.core.errors import CdcError, QueryRefused
+from airflow_provider_cdc.core.errors import AccessDenied, CdcError, NotGranted, QueryRefused
 from airflow_provider_cdc.core.events import (
     Heartbeat,
     LogBlock,
@@ -187,13 +187,14 @@ class Run:
             self.offset = self.batcher.offset
             left = len(self.offset.snapshot.pending) or "all"
             log.warning("Ended within the snapshot: %s tables are left, with which the next run begins.", left)
-        except QueryRefused as e:
+        except (QueryRefused, AccessDenied, NotGranted) as e:
             self._refused(e)
 
-    def _refused(self, e: QueryRefused) -> None:
-        """The database does not accept a statement of a request: the request has failed, and capture goes on.
+    def _refused(self, e: CdcError) -> None:
+        """The database does not accept a statement of a request, or the account lacks a right for it: the request has failed, and
+        capture goes on. What capture itself may not do ends the run where it streams.
 
-        :raises QueryRefused: it was no request's
+        :raises CdcError: it was no request's
         """
         state = self.batcher.offset.snapshot
         if not state.requests:

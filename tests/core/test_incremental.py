@@ -18,12 +18,21 @@ import pytest
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core import chunking, incremental
 from airflow_provider_cdc.core.changes import SchemaChanges
-from airflow_provider_cdc.core.errors import ConnectorHalted, PrerequisiteError, TransientError
+from airflow_provider_cdc.core.errors import (
+    AccessDenied,
+    CdcError,
+    ConnectorHalted,
+    NotGranted,
+    PrerequisiteError,
+    QueryRefused,
+    TransientError,
+)
 from airflow_provider_cdc.core.events import SchemaChange
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.seams import Wanted
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.support.asked import fate, scans, send, snapshot, told
 from tests.support.connectors import Connector, memory_connector
 from tests.support.replay import Replay
@@ -1006,6 +1015,37 @@ def test_a_blocking_snapshot_that_fails_leaves_no_gap(db: MemoryDatabase, tmp_pa
     fill(db, "shop.b", range(6000, 6003))
     connector.capture()
     assert len(connector.rows("shop.b")) == 6
+
+
+@pytest.mark.parametrize("kind", [AccessDenied, NotGranted, QueryRefused])
+def test_a_blocking_snapshot_that_the_account_may_not_make_ends_no_run(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[CdcError]
+) -> None:
+    connector = partial(db, tmp_path)
+    number = snapshot(connector, "shop.a", type="blocking")
+
+    def denied(*_: Any, **__: Any) -> Any:
+        raise kind("SELECT command denied for table shop.a", remedy="GRANT SELECT")
+
+    monkeypatch.setattr(MemorySource, "snapshot", denied)
+    for i in (5000, 6000):
+        fill(db, "shop.b", range(i, i + 3))
+        assert connector.capture().events == 3
+    state, message = fate(connector, number)
+    assert (state, "denied for table shop.a" in message, "GRANT SELECT" in message) == ("failed", True, True)
+
+
+def test_what_the_account_may_not_read_ends_the_run_where_nobody_has_asked_for_it(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]")
+
+    def denied(*_: Any, **__: Any) -> Any:
+        raise AccessDenied("SELECT command denied for table shop.a", remedy="GRANT SELECT")
+
+    monkeypatch.setattr(MemorySource, "snapshot", denied)
+    with pytest.raises(AccessDenied):
+        connector.capture()
 
 
 def test_a_commit_that_fails_while_a_signal_is_taken_ends_the_run_and_loses_nothing(

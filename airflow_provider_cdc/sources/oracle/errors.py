@@ -13,6 +13,7 @@ from airflow_provider_cdc.core.errors import (
     AccessDenied,
     CdcError,
     ConfigError,
+    NotGranted,
     PositionLost,
     PrerequisiteError,
     SchemaConflict,
@@ -56,7 +57,7 @@ _DENIED = Meaning(
     "above says so: ALTER USER {user} ACCOUNT UNLOCK; GRANT CREATE SESSION TO {user}{all}",
 )
 _RIGHTS = Meaning(
-    PrerequisiteError,
+    NotGranted,
     "User {user} may not see something that capture needs, or it does not exist",
     _UNTOUCHED,
     "run the connection check, which names each missing privilege; for tables: "

@@ -30,7 +30,7 @@ from typing import Final
 import oracledb
 import pyarrow as pa
 
-from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, TransientError
+from airflow_provider_cdc.core.errors import ConfigError, NotGranted, PrerequisiteError, TransientError
 from airflow_provider_cdc.core.events import RowBlock
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.snapshotters import lock_refused, lock_statements
@@ -158,9 +158,9 @@ class OracleSnapshot(SnapshotSession):
             found += [int(scn) for scn in scns if scn is not None]
         return min(found)
 
-    def _blind(self, e: oracledb.DatabaseError) -> PrerequisiteError:
+    def _blind(self, e: oracledb.DatabaseError) -> NotGranted:
         everywhere = " CONTAINER=ALL" if self._config.database_pdb_name else ""
-        return PrerequisiteError(
+        return NotGranted(
             f"Transactions that are open now cannot be seen, and their changes would be lost: {e}",
             where="V$TRANSACTION",
             safe="Nothing was read; the offset is untouched.",

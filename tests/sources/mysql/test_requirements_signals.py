@@ -177,6 +177,29 @@ def test_the_example_of_a_blocking_snapshot(db: Any, made: Callable[..., Connect
     assert connector.capture().events == 1, "the stream goes on where it stood"
 
 
+def test_a_blocking_snapshot_of_a_table_that_may_not_be_read_ends_no_run(
+    db: Any, made: Callable[..., Connector]
+) -> None:
+    """The signal has its answer, and the runs that follow do not meet it again."""
+    db.server.sql(
+        "CREATE USER asks_poor@'%' IDENTIFIED BY 'poor'",
+        "GRANT RELOAD, REPLICATION SLAVE, REPLICATION CLIENT, SHOW DATABASES, LOCK TABLES ON *.* TO asks_poor@'%'",
+        f"GRANT SELECT ON {db.name}.products TO asks_poor@'%'",
+        f"GRANT SELECT (id), INSERT ON {db.name}.debezium_signal TO asks_poor@'%'",
+    )
+    try:
+        connector = made(table_include_list=f"{db.name}[.](products|debezium_signal)")
+        connector.secrets |= {"database.user": "asks_poor", "database.password": "poor"}
+        number = snapshot(connector, f"{db.name}.debezium_signal", type="blocking")
+        for n in (1, 2):
+            db.sql(f"UPDATE products SET quantity = -{n} WHERE id = 7")
+            assert connector.capture().events == 1
+    finally:
+        db.server.sql("DROP USER asks_poor@'%'")
+    state, message = fate(connector, number)
+    assert (state, "SELECT command denied to user" in message) == ("failed", True)
+
+
 def test_a_surrogate_key_orders_the_chunks_of_a_table_with_a_composite_key(
     db: Any, made: Callable[..., Connector]
 ) -> None:
