@@ -6,6 +6,7 @@ a signal is its answer, never an error of the run.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import time
@@ -84,6 +85,12 @@ class Desk:
         """The open transaction was rolled back."""
         self._found.clear()
 
+    def keep(self) -> None:
+        """Record the signals whose rows were found; between transactions, before the offset moves behind the rows."""
+        for sent in self._found:
+            self._store.send(self._name, sent)
+        self._found.clear()
+
     # -- taking -------------------------------------------------------------------------------------------------------
 
     def look_if_due(self) -> None:
@@ -94,9 +101,7 @@ class Desk:
         """Take what has come; between transactions only."""
         self._looked = time.monotonic()
         self._look_at_control()
-        for sent in self._found:
-            self._store.send(self._name, sent)
-        self._found.clear()
+        self.keep()
         for channel in self._run.parts.channels:
             signals = channel.poll()
             for sent in signals:
@@ -193,8 +198,10 @@ def _signals(rows: RowBlock) -> list[tuple[str, str, str | None, int, str]]:
         if op not in (CREATE, DELETE) or row is None:
             continue
         values = [row.get(name) for name in names] + [None] * (3 - len(names))
-        id_, type_, data = (None if v is None else _text(v) for v in values)
-        place = {name: values[i] for name, values in places.items() if values[i] is not None and name != "query"}
+        id_, type_, data = values = [None if v is None else _text(v) for v in values]
+        place = {name: column[i] for name, column in places.items() if column[i] is not None and name != "query"}
+        # a log that was reset begins to number its places anew: they alone do not tell two rows apart
+        place |= {"made_us": int(rows.ts_us[i]), "holds": hashlib.sha256(json.dumps(values).encode()).hexdigest()[:32]}
         origin = "source:" + json.dumps(place, sort_keys=True, default=str)
         found.append((id_ or "", (type_ or "").strip(), data, op, origin))
     return found

@@ -373,6 +373,8 @@ class Run:
 
     def commit(self) -> None:
         """Make everything so far durable."""
+        if not self._open:
+            self.desk.keep()
         before = self.batcher.offset.incremental
         if self.scans.state.scans and self.scans.state != before:
             incremental_progress(self.batcher, self.scans.state)

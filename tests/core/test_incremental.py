@@ -942,6 +942,62 @@ def test_a_signal_row_is_taken_from_the_log_once(db: MemoryDatabase, tmp_path: P
     assert connector.replay.operations["r"] == 1000
 
 
+def test_a_signal_row_is_not_lost_when_a_run_is_killed_behind_it(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The offset may be behind the row before the run looks at its signals the next time."""
+    connector = partial(db, tmp_path, batch_max_rows=1, **FORMS["insert_insert"])
+    with db.transaction() as t:
+        t.insert("shop.b", {"id": 5000, "n": 1, "note": "fills the batch"})
+        t.insert("shop.signals", {"id": "row-1", "type": "log", "data": '{"message": "taken"}'})
+    with monkeypatch.context() as m:
+        m.setattr(Desk, "look_if_due", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            connector.capture()
+    assert len(connector.rows("shop.b")) == 1
+    connector.capture()
+    (signal,) = connector.store.signals_of("test", limit=10)
+    assert (signal["id"], signal["state"], signal["message"]) == ("row-1", "done", "taken")
+
+
+def test_signal_rows_are_not_kept_while_their_transaction_is_open(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may still be rolled back."""
+    connector = partial(db, tmp_path, memory_block_rows=1, **FORMS["insert_insert"])
+    with db.transaction() as t:
+        for i in range(3):
+            t.log_void("shop.signals", {"id": f"void-{i}", "type": "log", "data": '{"message": "never"}'})
+        t.insert("shop.signals", {"id": "row-1", "type": "log", "data": '{"message": "taken"}'})
+    rows, opened = Run._rows, []
+
+    def committed(self: Run, block: LogBlock) -> None:
+        rows(self, block)
+        opened.append(block.open)
+        self.commit()
+
+    monkeypatch.setattr(Run, "_rows", committed)
+    connector.capture()
+    assert True in opened
+    assert [s["id"] for s in connector.store.signals_of("test", limit=10)] == ["row-1"]
+
+
+@pytest.mark.parametrize("same", ["moment", "row"])
+def test_signal_rows_at_one_place_of_two_logs_are_two_signals(db: MemoryDatabase, tmp_path: Path, same: str) -> None:
+    """A server that resets its log numbers files, places and transactions from the beginning again."""
+    connector = partial(db, tmp_path, snapshot_mode="when_needed", **FORMS["insert_insert"])
+    moments = iter(range(10**15, 10**15 + 10**6))
+    db.clock = (lambda: 10**15) if same == "moment" else (lambda: next(moments))
+    for i in range(2):
+        db.log.clear()
+        connector.capture()
+        data = f'{{"message": "{0 if same == "row" else i}"}}'
+        with db.transaction() as t:
+            t.insert("shop.signals", {"id": "again", "type": "log", "data": data})
+        connector.capture()
+    assert [s["state"] for s in connector.store.signals_of("test", limit=10)] == ["done", "done"]
+
+
 def test_a_channel_that_is_not_enabled_is_refused(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = partial(db, tmp_path, signal_enabled_channels="source")
     number = snapshot(connector, "shop.a")
