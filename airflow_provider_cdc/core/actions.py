@@ -176,6 +176,8 @@ def _stop(run: Run, signal: Signal, request: StopSnapshot) -> str:
         if not any(scan.request == number for scan in kept):
             run.batcher.answer(number, Fate.FAILED, failed.pop(str(number)))
     run.scans.state = IncrementalState(scans=kept, paused=state.paused and bool(kept), failed=failed)
+    if not kept:  # nothing is left that could be paused
+        run.metrics.chunks.resume()
     return "stopped " + ", ".join(scan.table for scan in dropped)
 
 

@@ -364,6 +364,18 @@ def test_a_whole_snapshot_is_stopped(db: MemoryDatabase, tmp_path: Path) -> None
     assert connector.replay.advance().operations["r"] == 0
 
 
+def test_what_is_stopped_while_it_is_paused_is_not_paused_any_more(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path)
+    snapshot(connector, "shop.a", "shop.b")
+    send(connector, "pause-snapshot")
+    send(connector, "stop-snapshot", {"type": "incremental", "data-collections": ["shop.a"]})
+    assert connector.capture().metrics["incremental-snapshot"]["SnapshotPaused"] is True
+    send(connector, "stop-snapshot", {"type": "incremental"})
+    number = snapshot(connector, "shop.c")
+    assert connector.capture().metrics["incremental-snapshot"]["SnapshotPaused"] is False
+    assert fate(connector, number) == ("done", "")
+
+
 def test_two_requests_are_carried_out_one_after_the_other(
     db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
 ) -> None:
