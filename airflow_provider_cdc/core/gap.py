@@ -4,7 +4,7 @@ Three repairs, and each leaves the connector able to run again:
 
 * ``snapshot``: all tables are read again before streaming goes on. Nothing is lost but the single events in between.
 * ``incremental``: streaming goes on at once from the oldest place that the log still has, and all tables are read beside it. The
-  same end, without a pause.
+  same end, without a pause; only tables whose structure has changed are read whole first.
 * ``skip``: streaming goes on from there, and what was in between is lost for good.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,9 @@ from airflow_provider_cdc.core.errors import ConfigError, PositionLost, Prerequi
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.incremental import writes_watermarks
 from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.schema_history import SchemaHistory
+from airflow_provider_cdc.core.signals import SentSignal
 from airflow_provider_cdc.core.snapshotters import reads_rows, snapshot_policy
 
 if TYPE_CHECKING:
@@ -121,23 +125,54 @@ def all_again(offset: Offset, config: ConnectorConfig) -> Offset:
     return offset.model_copy(update={"position": None, "snapshot": SnapshotState(), "tables_filter": ""})
 
 
-def incremental_request(source: Source, config: ConnectorConfig) -> str:
-    """Data of the signal that has all captured tables read beside the stream.
+def repair_signals(
+    id_: str, source: Source, config: ConnectorConfig, history: SchemaHistory, *, paused: bool, origin: str, by: str
+) -> list[SentSignal]:
+    """The signals that repair a gap beside the stream, in their order; those that read tables come first.
 
-    With ``replace``, each table begins with a truncate, so that rows that were deleted in the gap disappear.
+    The tables are read in chunks. Each begins with a truncate (``replace``), so that rows that were deleted in the gap disappear.
+    Those whose structure is another one now are read whole: whether the statement that changed them lies in the gap or in what
+    is left of the log, nobody knows, and so not under which structure the rows in between were written.
 
+    They come by the channel ``repair``, which needs no permission in ``signal.enabled.channels``.
+
+    :param id_: what the signals are called
+    :param history: the structures that were in force at the position that is lost
+    :param paused: whether incremental snapshots are paused: they go on, as otherwise nothing would be repaired
+    :param origin: where the signals come from; sent again, they are the same
     :raises PrerequisiteError: tables have no key, by which they could be read in chunks, or the database cannot tell when they were
     """
     filters, named = Filters(config), config.signal_data_collection
     signals = source.signal_table(named) if named is not None else None
     captured = {t: schema for t, schema in source.discover().items() if filters.table(t) and t != signals}
-    if keyless := sorted(str(table) for table, schema in captured.items() if not filters.key(schema)):
+    changed = {t for t, schema in captured.items() if _changed(history.get(t), schema)}
+    if keyless := sorted(str(t) for t, schema in captured.items() if t not in changed and not filters.key(schema)):
         raise PrerequisiteError(
             f"Tables without a key cannot be read in chunks: {', '.join(keyless)}.",
             safe="Nothing was changed.",
             remedy="repair with a snapshot (--repair snapshot, or position.lost.mode=snapshot), or name their unique columns in "
             "message.key.columns",
         )
-    source.chunks(signals=signals if writes_watermarks(config) else None).close()
-    names = [re.escape(str(table)).replace('"', r"\x22") for table in sorted(captured, key=str)]
-    return json.dumps({"type": "incremental", "data-collections": names, "replace": True})
+    asked: list[tuple[str, dict[str, Any]]] = []
+    if chunked := _names(captured.keys() - changed):
+        source.chunks(signals=signals if writes_watermarks(config) else None).close()
+        asked.append(("execute-snapshot", {"type": "incremental", "data-collections": chunked, "replace": True}))
+    if changed:
+        asked.append(("execute-snapshot", {"type": "blocking", "data-collections": _names(changed)}))
+    if paused and chunked:
+        asked.append(("resume-snapshot", {}))
+    return [
+        SentSignal(id_, type_, json.dumps(data), "repair", f"{origin}:{type_}:{data.get('type', '')}", by)
+        for type_, data in asked
+    ]
+
+
+def _changed(known: TableSchema | None, present: TableSchema) -> bool:
+    if known is None:
+        return False
+    columns = [[(c.name, c.type) for c in schema.columns] for schema in (known, present)]
+    return columns[0] != columns[1] or known.key != present.key
+
+
+def _names(tables: Iterable[TableId]) -> list[str]:
+    return [re.escape(str(table)).replace('"', r"\x22") for table in sorted(tables, key=str)]

@@ -22,11 +22,12 @@ from typing import Any, Protocol
 from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import CommitConflict, ConfigError, LeaseHeld
-from airflow_provider_cdc.core.gap import Gap, Repair, all_again, find_gap, incremental_request, moved, no_gap
+from airflow_provider_cdc.core.gap import Gap, Repair, all_again, find_gap, moved, no_gap, repair_signals
 from airflow_provider_cdc.core.offset_plan import OffsetPlan, OffsetPlanner
 from airflow_provider_cdc.core.position import Offset, Position
+from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.seams import ChangeLog, Control, Lease, StateStore, StoredOffset, Wanted
-from airflow_provider_cdc.core.signals import Fate, SentSignal
+from airflow_provider_cdc.core.signals import Fate
 from airflow_provider_cdc.core.source import Source
 from airflow_provider_cdc.core.standing import Status, standing
 
@@ -62,7 +63,7 @@ class DeletableChangeLog(ChangeLog, Protocol):
 class Repaired:
     """What a repair did.
 
-    :param signal: number of the signal that has the tables read again, of an incremental repair
+    :param signal: number of the signal that has the tables read again, of an incremental repair; the first, if they are several
     """
 
     gap: Gap
@@ -213,10 +214,10 @@ class Lifecycle:
                 after = moved(offset, gap)
             if how is Repair.INCREMENTAL:
                 # before the offset moves: the other way round, a crash in between would leave the gap and nobody to tell
-                data = incremental_request(source, config)
-                origin = f"repair:{batcher.stored.version}"
-                sent = SentSignal("gap-repair", "execute-snapshot", data, origin=origin, by=by)
-                number = self.store.send(self.name, sent)
+                history = SchemaHistory.replay(self.store.schema_history(self.name))
+                paused, origin = offset.incremental.paused, f"repair:{batcher.stored.version}"
+                signals = repair_signals("gap-repair", source, config, history, paused=paused, origin=origin, by=by)
+                number = min((self.store.send(self.name, sent) for sent in signals), default=None)
             reason = f"gap repaired by {how.value}, from {gap.position}, by {by}"
             self.store.replace_offset(lease, batcher.stored, after, reason)
         self._drop(dropped, f"All tables are read again, to repair a gap, by {by}.")

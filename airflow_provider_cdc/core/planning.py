@@ -15,13 +15,12 @@ from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.config_values import LostMode, SnapshotMode
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.gap import incremental_request
+from airflow_provider_cdc.core.gap import repair_signals
 from airflow_provider_cdc.core.guardrail import guard
 from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.seams import StateStore
-from airflow_provider_cdc.core.signals import SentSignal
 from airflow_provider_cdc.core.snapshotters import SnapshotPolicy, reads_rows
 from airflow_provider_cdc.core.source import Source
 
@@ -178,18 +177,24 @@ class Planner:
     def _from_the_oldest(self, offset: Offset, wanted: str) -> Plan:
         """Go on from the oldest position there is, and read all tables beside the stream.
 
-        The request is a signal like any other, which people can see, pause and stop.
+        The requests are signals like any other, which people can see, pause and stop. Structures stay as they were at the lost
+        position, as the log that is left may tell how they changed; only tables that had none are taken as they are now.
 
         :raises PrerequisiteError: tables have no key, by which they could be read in chunks
         """
         assert offset.position is not None
-        tables, data = self._captured(), incremental_request(self._source, self._config)
+        tables, paused = self._captured(), offset.incremental.paused
         origin = f"gap:{json.dumps(offset.position, sort_keys=True)}"
-        sent = SentSignal("repair-of-a-gap", "execute-snapshot", data, "repair", origin, "capture")
-        number = self._store.send(self._name, sent)
+        signals = repair_signals(
+            "repair-of-a-gap", self._source, self._config, self._history, paused=paused, origin=origin, by="capture"
+        )
+        numbers = [self._store.send(self._name, sent) for sent in signals]
         oldest = self._source.oldest_position()
-        log.warning("Going on from %s; signal %d reads %d tables beside the stream.", oldest, number, len(tables))
+        log.warning("Going on from %s; signals %s read %d tables again.", oldest, numbers, len(tables))
+        if paused:
+            log.warning("Incremental snapshots were paused; they go on, as the tables would not be repaired otherwise.")
         offset = offset.model_copy(update={"position": oldest.to_json(), "tables_filter": wanted})
+        tables = [t for t in tables if self._history.get(t) is None]
         return Plan(pended(offset, tables, self._history), tables)
 
     def _lost(self, position: Position) -> LostMode | None:

@@ -25,7 +25,7 @@ from airflow_provider_cdc.core.errors import (
 from airflow_provider_cdc.core.gap import Repair
 from airflow_provider_cdc.core.lifecycle import Lifecycle
 from airflow_provider_cdc.core.offset_plan import Effect
-from airflow_provider_cdc.core.position import Offset, SnapshotState
+from airflow_provider_cdc.core.position import IncrementalState, Offset, Scan, SnapshotState
 from airflow_provider_cdc.core.seams import Wanted
 from airflow_provider_cdc.core.signals import Fate, SentSignal, Signal, parse
 from airflow_provider_cdc.core.standing import RunState
@@ -517,6 +517,34 @@ def test_a_gap_is_repaired_beside_the_stream_from_the_oldest_place(
     assert stored.position == {"entry": 8}
     connector.capture(run_for_s=3)
     assert connector.store.signals_of("test")[0]["state"] == "done"
+    equal(connector, db)
+
+
+@pytest.mark.usefixtures("gap")
+def test_a_repair_is_carried_out_whichever_channels_are_enabled(db: MemoryDatabase, connector: Connector) -> None:
+    connector.properties["signal.enabled.channels"] = "source"
+    with steering(connector) as life:
+        life.repair(Repair.INCREMENTAL, "test", "ada")
+    connector.capture()
+    (signal,) = connector.store.signals_of("test")
+    assert (signal["channel"], signal["sent_by"], signal["state"]) == ("repair", "ada", "done")
+    equal(connector, db)
+
+
+@pytest.mark.usefixtures("gap")
+def test_a_repair_does_not_wait_for_incremental_snapshots_that_are_paused(
+    db: MemoryDatabase, connector: Connector, life: Lifecycle
+) -> None:
+    stored = connector.store.load("test")
+    paused = IncrementalState(scans=[Scan(table="shop.a", request=1)], paused=True)
+    assert stored.offset is not None
+    with connector.store.lease("test", "somebody", wait_s=0) as lease:
+        connector.store.replace_offset(lease, stored, stored.offset.model_copy(update={"incremental": paused}), "")
+    life.repair(Repair.INCREMENTAL, "test", "ada")
+    connector.capture()
+    assert {s["type"]: s["state"] for s in connector.store.signals_of("test")} == {
+        "execute-snapshot": "done", "resume-snapshot": "done"
+    }  # fmt: skip
     equal(connector, db)
 
 

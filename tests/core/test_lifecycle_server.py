@@ -16,6 +16,7 @@ from airflow_provider_cdc.core.offset_plan import Effect
 from airflow_provider_cdc.runtime import open_lifecycle
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_server import purge_log
+from tests.support.workload import source_rows
 
 pytestmark = pytest.mark.mysql
 
@@ -139,3 +140,27 @@ def test_a_purged_log_is_told_exactly_and_repaired(
     assert offset is not None
     assert offset.position is not None
     assert offset.position["gtids"] == life.source.current_position().to_json()["gtids"]
+
+
+@pytest.mark.parametrize("how", ["command", "by itself"])
+@pytest.mark.parametrize(
+    ("changed", "busy"), [("in the gap", False), ("in the gap", True), ("behind it", True), ("on both sides", True)]
+)
+def test_a_gap_is_repaired_beside_the_stream_though_a_table_was_changed(
+    server: Any, database: Any, connector: Connector, life: Lifecycle, how: str, changed: str, busy: bool
+) -> None:
+    database.sql("DELETE FROM t WHERE id = 2", "UPDATE t SET n = 30 WHERE id = 3")
+    if changed != "behind it":
+        database.sql("ALTER TABLE t ADD early INT DEFAULT 7 FIRST")
+    purge_log(server)
+    if busy:
+        database.sql("INSERT INTO t (id, n) VALUES (4, 4)")
+    if changed != "in the gap":
+        database.sql("ALTER TABLE t ADD late INT DEFAULT 8 FIRST")
+    if busy:
+        database.sql("INSERT INTO t (id, n) VALUES (5, 5)")
+    if how == "command":
+        life.repair(Repair.INCREMENTAL, "test", "ada")
+    connector.capture({"position.lost.mode": "fail" if how == "command" else "incremental"})
+    assert connector.rows(f"{database.name}.t") == source_rows(server, database.name, "t")
+    assert {s["state"] for s in connector.store.signals_of("test")} == {"done"}
