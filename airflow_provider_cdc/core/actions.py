@@ -12,6 +12,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.incremental import check_form
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.notifications import Type
+from airflow_provider_cdc.core.patterns import MOST, TooMuch, ways
 from airflow_provider_cdc.core.position import IncrementalState, Scan
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.signals import (
@@ -37,6 +38,13 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.run import Run
 
 log = logging.getLogger(__name__)
+
+_TOLD = 20
+"""Names that an answer tells, of those that are too many."""
+_TOO_MUCH = (
+    "to match the regular expression {pattern!r} with the names of the tables may take longer than a run can wait. Write it without "
+    "repeated groups, as [a-z0-9_]* in place of ([a-z0-9_]+.?)*, with fewer .* or fewer optional parts; or name the tables one by one"
+)
 
 
 def carry_out(run: Run, signal: Signal, request: Request) -> str | None:
@@ -71,6 +79,7 @@ def _execute(run: Run, signal: Signal, request: ExecuteSnapshot) -> str | None:
     if not request.collections:
         return "it names no table: nothing to do"
     captured = _captured(run)
+    _check_work([*request.collections, *request.conditions], captured)
     tables, missing = _matching(request.collections, captured)
     if not tables:
         raise Refused(_nothing(missing, captured))
@@ -126,10 +135,30 @@ def _matching(patterns: Iterable[str], tables: list[TableId]) -> tuple[list[Tabl
     return list(found), missing
 
 
+def _check_work(patterns: Iterable[str], tables: list[TableId]) -> None:
+    """
+    :raises Refused: to find the tables that patterns name may take more time than a run has
+    """
+    steps, lengths = 0.0, [len(name) for t in tables for name in (str(t), t.full_name)]
+    for pattern in patterns:
+        try:
+            steps += ways(unquoted(pattern), lengths)
+            if steps > MOST:
+                raise TooMuch
+        except TooMuch:
+            raise Refused(_TOO_MUCH.format(pattern=_short(pattern))) from None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
 def _nothing(missing: list[str], captured: list[TableId]) -> str:
     names = [str(t) for t in captured]
-    near = {m: difflib.get_close_matches(m, names, n=1, cutoff=0.6) for m in missing}
-    told = [f"{m} (did you mean {found[0]}?)" if found else m for m, found in near.items()]
+    near = {m: difflib.get_close_matches(m, names, n=1, cutoff=0.6) for m in missing[:_TOLD]}
+    told = [f"{_short(m)} (did you mean {found[0]}?)" if found else _short(m) for m, found in near.items()]
+    if len(missing) > _TOLD:
+        told.append(f"nor are {len(missing) - _TOLD} more of the names")
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     return f"no captured table is called {', '.join(told)}; captured are {shown or 'none'}"
 
@@ -157,6 +186,7 @@ def _stop(run: Run, signal: Signal, request: StopSnapshot) -> str:
     if request.collections is None:
         gone = set(ids)
     else:
+        _check_work(request.collections, ids)
         found, missing = _matching(request.collections, ids)
         gone = set(found)
         if not gone:

@@ -217,11 +217,15 @@ def _collections(data: dict[str, Any]) -> tuple[str, ...] | None:
     if not all(name.strip() for name in found):
         raise Refused('"data-collections" has an empty name')
     for name in found:
-        try:
-            re.compile(unquoted(name))
-        except (re.error, OverflowError, RecursionError) as e:
-            raise Refused(f'"data-collections" has {name!r}, which is not a regular expression: {e}') from None
+        _check_pattern("data-collections", name)
     return tuple(found)
+
+
+def _check_pattern(where: str, name: str) -> None:
+    try:
+        re.compile(unquoted(name))
+    except (re.error, OverflowError, RecursionError) as e:
+        raise Refused(f'"{where}" has {name!r}, which is not a regular expression: {e}') from None
 
 
 def unquoted(name: str) -> str:
@@ -255,6 +259,7 @@ def _execute(data: dict[str, Any]) -> ExecuteSnapshot:
         )
         if not isinstance(table, str) or not isinstance(condition, str):
             raise Refused('an entry of "additional-conditions" has no texts "data-collection" and "filter"')
+        _check_pattern("additional-conditions", table)
         if table in conditions:
             raise Refused(f'"additional-conditions" has two filters for {table!r}')
         conditions[table] = condition

@@ -913,6 +913,42 @@ def test_a_signal_that_cannot_be_carried_out_is_answered_and_harms_nothing(
     assert "wrong" in told_data["message"]
 
 
+@pytest.mark.parametrize(
+    ("type_", "data"),
+    [
+        ("execute-snapshot", {"data-collections": ["shop.a", "([a-z0-9_]+.?)+!"]}),
+        ("execute-snapshot", {"data-collections": ["shop.b"], "additional-conditions": [
+            {"data-collection": "([a-z0-9_]+.?)+!", "filter": "id < 5"}]}),
+        ("execute-snapshot", {"data-collections": [f".*_.*_.*_.*!{i}" for i in range(2000)]}),
+        ("stop-snapshot", {"data-collections": ["([a-z0-9_]+.?)+!"], "type": "incremental"}),
+    ],
+)  # fmt: skip
+def test_a_pattern_that_would_hold_the_run_up_is_refused(
+    db: MemoryDatabase, tmp_path: Path, type_: str, data: dict[str, Any]
+) -> None:
+    """Nothing can end the matching of one, and no other thread would get its turn; the next run would meet it again."""
+    db.create_table("shop.a_table_of_customers_and_their_addresses_of_last_year", COLUMNS, key=("id",))
+    connector = partial(db, tmp_path, table_include_list="shop.*")
+    snapshot(connector, "shop.a", "shop.a_.*")
+    send(connector, "pause-snapshot")
+    number = send(connector, type_, data, id_="wrong")
+    send(connector, "resume-snapshot")
+    connector.capture()
+    state, message = fate(connector, number)
+    assert (state, "may take longer than a run can wait" in message) == ("refused", True)
+    assert "in place of ([a-z0-9_]+.?)*" in message
+    equal(connector, db, "shop.a")
+
+
+def test_of_many_names_that_there_are_not_some_are_told(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path)
+    number = snapshot(connector, *(f"shop.nix{i}" for i in range(500)))
+    connector.capture()
+    state, message = fate(connector, number)
+    assert (state, "shop.nix19" in message, "nor are 480 more of the names" in message) == ("refused", True, True)
+    assert "shop.nix20" not in message
+
+
 def test_an_empty_list_of_tables_is_no_action(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = partial(db, tmp_path)
     number = snapshot(connector)

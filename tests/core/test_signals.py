@@ -132,6 +132,10 @@ def test_every_form_of_execute_snapshot(data: dict[str, Any], expected: ExecuteS
             {"data-collections": ["a.b"], "additional-conditions": [{"data-collection": "a.b", "filter": "x"}] * 2},
             "\"additional-conditions\" has two filters for 'a.b'",
         ),
+        (
+            {"data-collections": ["a.b"], "additional-conditions": [{"data-collection": "a.(", "filter": "x"}]},
+            "\"additional-conditions\" has 'a.(', which is not a regular expression",
+        ),
         ({"data-collections": ["a.b"], "surrogate-key": ["id"]}, '"surrogate-key" is not a text'),
         *(
             (
