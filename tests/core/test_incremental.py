@@ -18,6 +18,7 @@ import pytest
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core import chunking, incremental
 from airflow_provider_cdc.core.changes import SchemaChanges
+from airflow_provider_cdc.core.desk import Desk
 from airflow_provider_cdc.core.errors import (
     AccessDenied,
     CdcError,
@@ -27,7 +28,8 @@ from airflow_provider_cdc.core.errors import (
     QueryRefused,
     TransientError,
 )
-from airflow_provider_cdc.core.events import SchemaChange
+from airflow_provider_cdc.core.events import LogBlock, SchemaChange
+from airflow_provider_cdc.core.run import Run
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.seams import Wanted
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
