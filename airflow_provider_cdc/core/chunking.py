@@ -256,6 +256,7 @@ class ChunkThread:
                 reader.remove(f"{window.marker}-open")
             else:
                 reader.write(f"{window.marker}-close", WINDOW_CLOSE)
+            window.bound = reader.end_of_log()
 
     def _settle(
         self,

@@ -121,7 +121,15 @@ class ChunkReader(abc.ABC):
 
     @abc.abstractmethod
     def remove(self, id_: str) -> None:
-        """Delete a row of the signal table and commit that. Raises like :meth:`write`."""
+        """Delete a row of the signal table and commit that; it need not be there any more. Raises like :meth:`write`."""
+
+    @abc.abstractmethod
+    def end_of_log(self) -> Position:
+        """The end of the log: everything that could be seen in what was read before this was asked for is in the log before it.
+        So it is a high watermark by itself, for windows whose closing row does not come back. One cheap question.
+
+        :raises SourceUnavailable: see :meth:`read`
+        """
 
     @abc.abstractmethod
     def close(self) -> None:

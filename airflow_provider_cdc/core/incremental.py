@@ -171,14 +171,17 @@ class Incremental:
         self.void()
         for window in windows:
             high = window.chunk.high if window.chunk is not None else None
-            if high is not None and position.reached(high):
+            # what closes a window of written watermarks may never come, as when somebody has emptied the signal table
+            if any(place is not None and position.reached(place) for place in (high, window.bound)):
                 window.closed = True
 
     def marker(self, id_: str, *, inserted: bool) -> None:
         """A row of the signal table was inserted or deleted."""
-        for window in self._thread.windows if self._thread is not None else ():
-            if window.marker is not None and id_ == f"{window.marker}-{'close' if inserted else 'open'}":
-                window.closed = True
+        for window in [*self._thread.windows] if self._thread is not None else ():
+            if window.marker is not None and id_.startswith(window.marker):
+                window.marked = True
+                if id_ == f"{window.marker}-{'close' if inserted else 'open'}":
+                    window.closed = True
 
     def _hold(self, table: TableId, touched: Touched, rows: int) -> None:
         self._held.append((table, touched))
@@ -201,6 +204,12 @@ class Incremental:
                 log.debug("A chunk of %s is not wanted any more.", window.table)
                 self._thread.done(window)
                 continue
+            if window.unmarked:
+                window.problem, window.final = Problem(ScanStatus.SKIPPED, self._unlogged(window)), True
+                yield self._moved(window, [], scan, state)
+                self.cancel()  # what is left of the table
+                self.feed(present())
+                return
             blocks = self._blocks(window)
             if blocks is None:
                 self._mismatches += 1
@@ -223,6 +232,13 @@ class Incremental:
         chunk = window.chunk
         return window.problem is not None or (
             window.marker is None and (chunk is None or (not len(chunk) and chunk.high is None))
+        )
+
+    def _unlogged(self, window: Window) -> str:
+        return (
+            f"what is written to the signal table {self._signals} does not come back in the log, so that chunks of {window.table} cannot "
+            "be told from what has changed meanwhile: have the server log the table's database (binlog_do_db, binlog_ignore_db) and "
+            "no filter leave it out, or set read.only=true"
         )
 
     def _blocks(self, window: Window) -> list[RowBlock] | None:

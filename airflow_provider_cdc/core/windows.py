@@ -119,7 +119,9 @@ class Window:
     :param marker: id of the row of the signal table whose insertion, or deletion, closes it; ``None`` with read watermarks
     :param floor: where the stream stood when it was registered
     :param probe: it has no row, and tells that the table can be read
+    :ivar bound: with written watermarks, the end of the log once the closing one was written: a high watermark as well
     :ivar final: the table has no more rows
+    :ivar marked: the stream has met one of its written watermarks
     :ivar closed: the stream has come to the high watermark
     """
 
@@ -135,6 +137,8 @@ class Window:
     chunk: ChunkRows | None = None
     final: bool = False
     problem: Problem | None = None
+    bound: Position | None = None
+    marked: bool = False
     closed: bool = False
     waiting: list[Touched] = field(default_factory=list)
     alive: list[Mask] = field(default_factory=list)
@@ -152,6 +156,12 @@ class Window:
         exact = [c.cast(pa.string()) if pa.types.is_timestamp(c.type) else c for c in columns]
         values = key_to_json([c.to_pylist()[0] for c in exact])
         return [v if isinstance(v, int | float | str) else str(v) for v in values]
+
+    @property
+    def unmarked(self) -> bool:
+        """Whether it is closed and holds rows, and its watermarks have not come back: nothing tells that all that the stream gave
+        before is in the rows."""
+        return self.closed and self.marker is not None and not self.marked and bool(len(self.chunk or ()))
 
     def touch(self, touched: Touched) -> None:
         """Events of the table."""

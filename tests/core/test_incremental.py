@@ -235,6 +235,54 @@ def test_insert_delete_leaves_nothing_in_the_signal_table(db: MemoryDatabase, tm
     assert connector.replay.advance().operations["r"] == 1000
 
 
+def _emptied(db: MemoryDatabase) -> None:
+    db.truncate("shop.signals")
+
+
+def _made_anew(db: MemoryDatabase) -> None:
+    db.drop_table("shop.signals")
+    db.create_table("shop.signals", {"id": "string!", "type": "string", "data": "string"}, key=("id",))
+
+
+@pytest.mark.parametrize("how", [_emptied, _made_anew])
+@pytest.mark.parametrize("name", ["insert_insert", "insert_delete"])
+def test_a_signal_table_that_is_emptied_while_a_window_is_open_does_not_keep_it_open(
+    db: MemoryDatabase, tmp_path: Path, at_read: Any, name: str, how: Callable[[MemoryDatabase], None]
+) -> None:
+    connector = partial(db, tmp_path, **FORMS[name])
+
+    def change() -> None:
+        how(db)
+        with db.transaction() as t:
+            t.update("shop.a", {"id": 70}, {"n": -70})
+
+    at_read(2, change)
+    number = snapshot(connector, "shop.a", "shop.b")
+    connector.capture(run_for_s=5)
+    assert fate(connector, number) == ("done", "")
+    equal(connector, db, "shop.a", "shop.b")
+
+
+def test_watermarks_that_do_not_come_back_in_the_log_are_told_and_no_row_is_taken_for_new(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = partial(db, tmp_path, **FORMS["insert_insert"])
+    monkeypatch.setattr(MemoryChunks, "write", lambda *_: None)
+    number = snapshot(connector, "shop.a", "shop.b")
+    fill(db, "shop.c", range(5000, 5003))
+    assert connector.capture(run_for_s=5).events == 3
+    state, message = fate(connector, number)
+    assert state == "failed"
+    assert "what is written to the signal table shop.signals does not come back in the log" in message
+    assert scans(connector) == {"shop.a": "SKIPPED", "shop.b": "SKIPPED"}
+    assert connector.rows("shop.a") == connector.rows("shop.b") == []
+    monkeypatch.undo()
+    number = snapshot(connector, "shop.a")
+    connector.capture()
+    equal(connector, db, "shop.a")
+    assert fate(connector, number) == ("done", "")
+
+
 # going on after an end
 
 

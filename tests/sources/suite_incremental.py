@@ -152,6 +152,26 @@ class IncrementalSuite:
         equal(connector, three, "a")
         assert fate(connector, number) == ("done", "")
 
+    def test_a_signal_table_emptied_in_the_middle_keeps_no_window_open(
+        self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
+    ) -> None:
+        """Of a row that is gone already, no deletion comes back."""
+        if "signal_data_collection" not in form:
+            return
+        connector = streaming(three, tmp_path, **form)
+        table = str(form["signal_data_collection"]).rpartition(".")[2].strip('"')
+
+        def empty() -> None:
+            three.truncate(table)
+            with three.transaction() as t:
+                t.update("a", {"id": 25}, {"n": -25})
+
+        at_read(2, empty)
+        number = ask(connector, three, "a")
+        connector.capture(run_for_s=20)
+        equal(connector, three, "a")
+        assert fate(connector, number) == ("done", "")
+
     def test_pause_resume_and_stop_of_one_table_of_three(
         self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
     ) -> None:

@@ -77,6 +77,9 @@ class MemoryChunks(ChunkReader):
         with self._db.transaction() as t:
             t.delete(str(self._signals), {self._names()[0]: id_})
 
+    def end_of_log(self) -> MemoryPosition:
+        return MemoryPosition(self._db.view()[0])
+
     def close(self) -> None:
         """Nothing is open."""
 

@@ -296,6 +296,10 @@ class MySqlChunks(ChunkReader):
         with self._working(str(self._signals.id)):
             self._signals.remove(id_)
 
+    def end_of_log(self) -> MySqlPosition:
+        with self._working("the end of the log"):
+            return self._marks.end(batch(self._connection, self._marks.log_end))
+
     # -- the connection -----------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager

@@ -19,6 +19,7 @@ from airflow_provider_cdc.sources.mysql.connect import Server, scalar
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.snapshot import end_of, show_log_end
 
+_GTIDS = "SELECT @@GLOBAL.gtid_binlog_pos"
 _NOW = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
 _SAFE = "Nothing was read; capture goes on."
 
@@ -46,6 +47,7 @@ class Watermarks(abc.ABC):
     :ivar begin: the statement that begins it
     :ivar inside: statements in it, before the rows are read
     :ivar after: statements after it
+    :ivar log_end: statements that tell where the log ends
     """
 
     before: tuple[str, ...] = ()
@@ -57,6 +59,8 @@ class Watermarks(abc.ABC):
     def __init__(self, connection: Connection, server: Server) -> None:
         """:raises PrerequisiteError: the server cannot give them; the error says how it would"""
         self._server = server
+        # MariaDB does not tell the GTIDs with the place; they may be some that come later
+        self.log_end = (show_log_end(server), *([_GTIDS] if server.mariadb else []))
         self.verify(connection)
 
     @abc.abstractmethod
@@ -66,6 +70,10 @@ class Watermarks(abc.ABC):
         :param after: answers to :attr:`after`
         :param transactional: the table's rows come from a view of committed ones
         """
+
+    def end(self, found: Sequence[Rows]) -> MySqlPosition:
+        """:param found: answers to :attr:`log_end`"""
+        return end_of(found[0], self._server, str(found[1][0][0] or "") if self._server.mariadb else "")
 
     def verify(self, connection: Connection) -> None:  # noqa: B027 MariaDB's need nothing
         """:raises PrerequisiteError: the watermarks would not tell what a chunk holds"""
@@ -94,10 +102,10 @@ class Written(Watermarks):
 class SnapshotPlace(Watermarks):
     """MariaDB: the place of a consistent view."""
 
-    before = (_NOW, "SELECT @@GLOBAL.gtid_binlog_pos")
+    before = (_NOW, _GTIDS)
     begin = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
     inside = ("SHOW SESSION STATUS LIKE 'binlog_snapshot_%'",)
-    after = ("SHOW MASTER STATUS", "SELECT @@GLOBAL.gtid_binlog_pos")
+    after = ("SHOW MASTER STATUS", _GTIDS)
     isolation = "REPEATABLE READ"
 
     def tell(self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool) -> Marks:

@@ -208,6 +208,10 @@ class OracleChunks(ChunkReader):
     def remove(self, id_: str) -> None:
         self._change(f"DELETE FROM {{}} WHERE {self._marks[0]} = :1", [id_])
 
+    def end_of_log(self) -> OraclePosition:
+        with self._asking("the end of the log"):
+            return self._position(current_scn(self._connection))
+
     def _change(self, statement: str, values: list[str | None]) -> None:
         assert self._signals is not None, "opened for read watermarks"
         try:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.source import Finding
+from tests.support.asked import fate, snapshot
+from tests.support.connectors import mysql_connector
 from tests.support.mysql_chunks import reader_of, source_of
 
 GOOD = "id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL"
@@ -92,6 +95,37 @@ def test_a_table_without_transactions_is_told(db: Any) -> None:
     assert "MyISAM" in finding.what
     db.server.sql(finding.fix)
     assert _found(db) == []
+
+
+@pytest.mark.parametrize(("kind", "option", "value"), [
+    ("mariadb", "binlog_ignore_db", "quiet"), ("9.7", "binlog_do_db", "shop"), ("8.0", "binlog_ignore_db", "quiet"),
+])  # fmt: skip
+def test_a_database_that_the_server_does_not_log_is_told_before_and_when_a_table_is_read(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, option: str, value: str
+) -> None:
+    factory = request.getfixturevalue("mariadb_factory" if kind == "mariadb" else "mysql_factory")
+    with factory(*([] if kind == "mariadb" else [kind]), **{option: value}) as server:
+        server.sql("CREATE DATABASE quiet", "CREATE DATABASE shop", "CREATE TABLE shop.a (id INT PRIMARY KEY, n INT)")
+        server.sql("INSERT INTO shop.a VALUES (1, 1), (2, 2)")
+        for name in ("quiet", "shop"):
+            server.sql(f"CREATE TABLE {name}.s ({GOOD})", f"GRANT SELECT, INSERT ON {name}.s TO '{server.user}'@'%'")
+        with source_of(server, signal_data_collection="quiet.s") as source:
+            (finding,) = source.check()
+        assert option in finding.what
+        assert not finding.fatal
+        with source_of(server, signal_data_collection="shop.s") as source:
+            assert source.check() == []
+        connector = mysql_connector(
+            server, tmp_path, "mariadb" if kind == "mariadb" else "mysql", database_include_list="shop",
+            snapshot_mode="no_data", signal_data_collection="quiet.s", table_include_list="shop.a",
+        )  # fmt: skip
+        connector.capture()
+        number = snapshot(connector, "shop.a")
+        server.sql("INSERT INTO shop.a VALUES (3, 3)")
+        assert connector.capture(run_for_s=30).events == 1
+        state, message = fate(connector, number)
+        assert state == "failed"
+        assert "what is written to the signal table quiet.s does not come back in the log" in message
 
 
 def test_a_name_that_is_none_is_told(db: Any) -> None:

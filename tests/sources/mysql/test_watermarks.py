@@ -8,6 +8,7 @@ import time
 import uuid
 from bisect import bisect_left
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -114,7 +115,7 @@ def test_read_watermarks_hold_under_load(db: Any) -> None:
 
 def test_written_watermarks_hold_under_load(db: Any) -> None:
     signals, table = TableId(namespace=db.name, name="sig nal"), TableId(namespace=db.name, name="c")
-    chunks = {}
+    chunks, ends = {}, {}
     with source_of(db.server, database_user="admin", database_password="admin") as source:
         start = source.current_position()
         with source.chunks(signals=signals) as reader, Writers(db):
@@ -126,6 +127,7 @@ def test_written_watermarks_hold_under_load(db: Any) -> None:
                     reader.remove(f"{id_}-open")
                 else:
                     reader.write(f"{id_}-close", "snapshot-window-close", "{}")
+                ends[id_] = reader.end_of_log()
         events = logged(source, start, _tables(source, db))
     counts = _counts(events)
     marks = {(e.row["the id"], e.op): n for n, e in enumerate(events) if e.table == "sig nal"}
@@ -135,6 +137,7 @@ def test_written_watermarks_hold_under_load(db: Any) -> None:
         lower = marks[f"{id_}-open", 1]
         upper = marks.get((f"{id_}-close", 1), marks.get((f"{id_}-open", 3)))
         assert upper is not None
+        assert _before(events, ends[id_]) > upper, "the end of the log is behind the row that closes the window"
         for row in rows_of(chunk):
             mine = counts[row["id"]]
             assert bisect_left(mine, lower) <= row["v"] <= bisect_left(mine, upper)
@@ -162,6 +165,24 @@ def test_positions_of_chunks_and_of_the_stream_can_be_compared(db: Any) -> None:
             assert chunk.low.reached(seen[-1])
             start = source.parse_position(seen[-1].to_json())
         source.verify_position(seen[-1])
+
+
+def test_the_end_of_the_log_is_reached_by_a_stream_that_has_come_there_on_any_server(db: Any) -> None:
+    login = {"database_user": "admin", "database_password": "admin"}
+    with (
+        source_of(db.server, poll_interval_ms=100) as source,
+        reader_of(db.server, TableId(namespace=db.name, name="sig nal"), **login) as reader,
+    ):
+        before = source.current_position()
+        db.sql("UPDATE c SET v = v + 1")
+        end = reader.end_of_log()
+        after = source.current_position()
+        assert isinstance(after, MySqlPosition)
+        elsewhere = replace(after, file="other.000001", pos=4, server="another one")
+        assert after.reached(end)
+        assert elsewhere.reached(end), "by its GTIDs"
+        assert not before.reached(end)
+        assert not replace(elsewhere, gtids=before.to_json()["gtids"]).reached(end)
 
 
 class _Nothing:

@@ -460,7 +460,11 @@ def test_written_watermarks_are_rows_of_the_signal_table_that_come_back_in_the_l
         chunk = reader.read(KeyRange(table, table.key), 10)
         reader.write("a-close", "snapshot-window-close")
         reader.remove("a-open")
+        end = reader.end_of_log()
     assert [row["ID"] for row in rows_of(chunk)] == [1, 2]
+    assert isinstance(end, OraclePosition)
+    assert start < end.read_scn <= schema.scn()
+    assert end.read(end.read_scn).reached(end)
     assert (chunk.low, chunk.high) == (None, None)
     assert schema.sql("SELECT * FROM SIGNALS") == [("a-close", "snapshot-window-close", None)]
     with closing(connect(settings(schema))) as connection:
