@@ -15,7 +15,7 @@ from typing import Final
 from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.config_values import WatermarkStrategy
-from airflow_provider_cdc.core.errors import CdcError, QueryRefused, TransientError
+from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceBusy, TransientError
 from airflow_provider_cdc.core.notifications import ScanStatus
 from airflow_provider_cdc.core.position import Position, Scan
 from airflow_provider_cdc.core.schema import TableId, TableSchema
@@ -38,6 +38,8 @@ _QUICK: Final = 8
 _LARGEST: Final = 200_000
 """Rows of a chunk that grows."""
 _TRIES: Final = 8
+_LONGEST_S: Final = 5.0
+"""Seconds between two tries."""
 
 
 @dataclass(slots=True)
@@ -89,7 +91,7 @@ class ChunkThread:
         self._ended = False
         self._error: BaseException | None = None
         self._reader: ChunkReader | None = None
-        self._failures = 0
+        self._failures = self._tries = 0
         self._thread = threading.Thread(target=self._work, name="cdc-chunks", daemon=True)
         self._thread.start()
 
@@ -150,7 +152,7 @@ class ChunkThread:
                 before = place.after
                 try:
                     self._fill(window, place, generation)
-                    self._failures = 0
+                    self._failures = self._tries = 0
                 except _Cancelled:
                     continue
                 except TransientError as e:
@@ -310,9 +312,12 @@ class ChunkThread:
 
     def _again(self, window: Window, place: _Place, generation: int, e: TransientError) -> None:
         """The connection was lost: the chunk is read again over another one. The log's own reader meets the same trouble, and
-        it is what decides whether the run goes on."""
+        it is what decides whether the run goes on. Where somebody is only in the way of this table, the stream goes on, and the
+        chunk waits for as long as it takes."""
         self._drop_reader()
-        self._failures += 1
+        self._tries += 1
+        if not isinstance(e, SourceBusy):
+            self._failures += 1
         if self._failures > _TRIES:
             raise e
         log.warning("A chunk of %s could not be read, trying again: %s", window.table, e)
@@ -321,7 +326,12 @@ class ChunkThread:
                 self.windows.pop()
                 if window.final:  # its closing marker is what could not be written
                     self._places.appendleft(place)
-            self._changed.wait(min(0.1 * 2**self._failures, 5.0))
+        self._wait(min(0.1 * 2 ** min(self._tries - 1, 10), _LONGEST_S), generation)
+
+    def _wait(self, seconds: float, generation: int) -> bool:
+        """Wait, and not for what is not wanted any more. Gives whether it is wanted."""
+        with self._changed:
+            return not self._changed.wait_for(lambda: generation != self._generation, seconds)
 
     def _opened(self) -> ChunkReader:
         if self._reader is None:

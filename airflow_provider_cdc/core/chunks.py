@@ -108,7 +108,8 @@ class ChunkReader(abc.ABC):
 
         :raises QueryRefused: the database does not accept the range's condition
         :raises StructureChanged: the rows have another structure than the range's table says; nothing was guessed
-        :raises SourceUnavailable: the connection was lost; the reader may be closed and another one opened
+        :raises SourceUnavailable: the connection was lost, or somebody is in the way (``SourceBusy``); the reader may be closed and
+            another one opened
         """
 
     @abc.abstractmethod

@@ -5,6 +5,7 @@
     CdcError
     ├── TransientError              the same call may succeed later: retry, nothing needs mending
     │   ├── SourceUnavailable       the database cannot be reached, or closed the connection
+    │   │   └── SourceBusy          the database answers, but somebody else is in the way of a statement
     │   ├── StorageUnavailable      the change log's storage refused or lost a request
     │   ├── StateUnavailable        the state database cannot be reached, or is locked
     │   ├── LeaseHeld               another run of this connector is alive
@@ -52,6 +53,7 @@ __all__ = [
     "PrerequisiteError",
     "QueryRefused",
     "SchemaConflict",
+    "SourceBusy",
     "SourceLogDamaged",
     "SourceUnavailable",
     "StateError",
@@ -100,6 +102,10 @@ class TransientError(CdcError):
 
 class SourceUnavailable(TransientError):
     """The database cannot be reached, or closed the connection."""
+
+
+class SourceBusy(SourceUnavailable):
+    """The database answers, but has given up a statement that somebody else was in the way of, by a lock or by ending it."""
 
 
 class StorageUnavailable(TransientError):

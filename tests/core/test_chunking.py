@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
 from airflow_provider_cdc.core import chunking
 from airflow_provider_cdc.core.chunking import AHEAD, ChunkThread
 from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.errors import SourceBusy
 from airflow_provider_cdc.core.position import Scan
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
+
+CONFIG = ConnectorConfig.parse({"topic.prefix": "t", "incremental.snapshot.chunk.size": 5})
 
 
 @pytest.fixture
@@ -27,8 +31,7 @@ def db(request: pytest.FixtureRequest) -> MemoryDatabase:
 
 def windows_ahead(db: MemoryDatabase, expected: int) -> int:
     """How many windows are read when none of them is ever done."""
-    config = ConnectorConfig.parse({"topic.prefix": "t", "incremental.snapshot.chunk.size": 5})
-    thread = ChunkThread(config, lambda: MemoryChunks(db, None), lambda schema, scan: schema.key, written=False)
+    thread = ChunkThread(CONFIG, lambda: MemoryChunks(db, None), lambda schema, scan: schema.key, written=False)
 
     def ready() -> int:
         return sum(window.chunk is not None for window in [*thread.windows])
@@ -43,6 +46,28 @@ def windows_ahead(db: MemoryDatabase, expected: int) -> int:
         return ready()
     finally:
         thread.close()
+
+
+def test_another_try_is_waited_for_however_often_the_stream_tells_its_place(
+    db: MemoryDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began: list[float] = []
+
+    def locked(self: MemoryChunks, *args: Any) -> Any:
+        began.append(time.monotonic())
+        raise SourceBusy("locked")
+
+    monkeypatch.setattr(MemoryChunks, "read", locked)
+    thread = ChunkThread(CONFIG, lambda: MemoryChunks(db, None), lambda schema, scan: schema.key, written=False)
+    try:
+        thread.read(db.id("shop.a"), Scan(table="shop.a", request=1))
+        while len(began) < 3:
+            thread.arrive(MemoryPosition(0))
+            time.sleep(0.001)
+    finally:
+        thread.close()
+    assert began[1] - began[0] >= 0.1
+    assert began[2] - began[1] >= 0.2
 
 
 def test_some_windows_are_read_ahead(db: MemoryDatabase) -> None:

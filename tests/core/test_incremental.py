@@ -26,6 +26,8 @@ from airflow_provider_cdc.core.errors import (
     NotGranted,
     PrerequisiteError,
     QueryRefused,
+    SourceBusy,
+    SourceUnavailable,
     TransientError,
 )
 from airflow_provider_cdc.core.events import LogBlock, SchemaChange
@@ -331,6 +333,45 @@ def test_a_lost_connection_is_made_again(
     connector.capture()
     equal(connector, db, "shop.a")
     assert fate(connector, number) == ("done", "")
+
+
+def test_a_table_that_somebody_has_locked_is_waited_for_while_the_stream_goes_on(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(chunking, "_LONGEST_S", 0.01)
+    connector = partial(db, tmp_path)
+    read, tries = MemoryChunks.read, []
+
+    def locked(self: MemoryChunks, *args: Any) -> Any:
+        tries.append(args)
+        if len(tries) < 20:
+            raise SourceBusy("Lock wait timeout exceeded")
+        return read(self, *args)
+
+    monkeypatch.setattr(MemoryChunks, "read", locked)
+    number = snapshot(connector, "shop.a")
+    fill(db, "shop.b", range(5000, 5003))
+    connector.capture()
+    assert fate(connector, number) == ("done", "")
+    equal(connector, db, "shop.a")
+    assert len(connector.rows("shop.b")) == 3
+    assert "A chunk of shop.a could not be read, trying again: Lock wait timeout exceeded" in caplog.text
+
+
+def test_a_database_that_is_gone_for_good_ends_the_run_with_its_error(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunking, "_LONGEST_S", 0.01)
+    connector = partial(db, tmp_path)
+
+    def gone(self: MemoryChunks, *args: Any) -> Any:
+        raise SourceUnavailable("nobody answers")
+
+    monkeypatch.setattr(MemoryChunks, "read", gone)
+    number = snapshot(connector, "shop.a")
+    with pytest.raises(SourceUnavailable, match="nobody answers"):
+        connector.capture()
+    assert fate(connector, number)[0] == "running"
 
 
 def test_a_chunk_that_fails_after_it_was_cancelled_harms_nothing(

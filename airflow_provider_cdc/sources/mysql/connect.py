@@ -18,6 +18,7 @@ from airflow_provider_cdc.core.errors import (
     PositionLost,
     PrerequisiteError,
     QueryRefused,
+    SourceBusy,
     SourceUnavailable,
 )
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig, SslMode
@@ -28,6 +29,8 @@ SEVERAL = {"client_flag": CLIENT.MULTI_STATEMENTS}
 """Options of a connection for :func:`batch`."""
 _PASSING = {1040, 1053, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1226, 1317, 1927, 1969, 3024, 4031}
 """Errors of the server that say nothing about the statement: it is shutting down, is too busy, was told to stop."""
+_BUSY = {1205, 1213, 1317, 1969, 3024}
+"""Those of them by which the connection is unharmed: a lock was not got, or somebody has ended the statement."""
 _UNKNOWN_DATABASE = 1049
 
 
@@ -145,6 +148,14 @@ def translate(e: pymysql.err.Error, config: MySqlConfig, where: str | None) -> C
         return position_lost(message, where)
     if code == _UNKNOWN_DATABASE:
         return PrerequisiteError(f"The database does not exist: {message}", remedy="correct database.include.list")
+    if code in _BUSY:
+        return SourceBusy(
+            f"The database answers, but has given up a statement: {message} (error {code})",
+            where=where or f"{config.database_hostname}:{config.database_port}",
+            safe="What was not committed is captured again by the next run.",
+            remedy="SHOW FULL PROCESSLIST tells who holds a lock (LOCK TABLES, ALTER TABLE, an open transaction); a retry goes on "
+            "where this run stopped",
+        )
     return _unavailable(config, message, where)
 
 

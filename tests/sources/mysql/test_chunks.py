@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.chunks import ChunkReader, KeyRange, StructureChanged
-from airflow_provider_cdc.core.errors import QueryRefused, SourceUnavailable
+from airflow_provider_cdc.core.errors import QueryRefused, SourceBusy, SourceUnavailable
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.sources.mysql import chunks
 from tests.support.mysql_chunks import reader_of, rows_of, whole
@@ -318,6 +318,22 @@ def test_a_lost_connection_is_told_and_another_reader_goes_on(db: Any) -> None:
         with pytest.raises(SourceUnavailable):
             reader.table(_id(db))
     with reader_of(db.server) as reader:
+        assert len(reader.read(rows, 10)) == 6
+
+
+def test_a_lock_that_is_not_got_is_told_as_what_it_is_and_the_reader_goes_on(db: Any) -> None:
+    with (
+        reader_of(db.server, database_initial_statements="SET SESSION lock_wait_timeout = 1") as reader,
+        db.connect() as blocker,
+        blocker.cursor() as cursor,
+    ):
+        rows = _range(reader, _id(db))
+        cursor.execute("LOCK TABLES t WRITE")
+        with pytest.raises(SourceBusy, match="Lock wait timeout exceeded") as caught:
+            reader.read(rows, 10)
+        assert "LOCK TABLES" in str(caught.value)
+        assert "does not answer" not in str(caught.value)
+        cursor.execute("UNLOCK TABLES")
         assert len(reader.read(rows, 10)) == 6
 
 
