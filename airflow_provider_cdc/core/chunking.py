@@ -38,6 +38,8 @@ _QUICK: Final = 8
 _LARGEST: Final = 200_000
 """Rows of a chunk that grows."""
 _TRIES: Final = 8
+_CATCH_UP_S: Final = 30.0
+"""Seconds in which a database has to show what the stream has given already."""
 _LONGEST_S: Final = 5.0
 """Seconds between two tries."""
 
@@ -242,12 +244,16 @@ class ChunkThread:
             window.marker = str(uuid.uuid4())
             reader.write(f"{window.marker}-open", WINDOW_OPEN)
         began = time.monotonic()
-        chunk = reader.read(rows, limit, queries)
+        chunk, pause = reader.read(rows, limit, queries), 0.002
         while chunk.low is not None and window.floor is not None and not chunk.low.reached(window.floor):
-            # the stream is ahead of what is visible: for moments, as a log is written before it is committed
-            if generation != self._generation:
+            # the stream is ahead of what is visible: for moments, as a log is written before it is committed; for longer, or for
+            # ever, where the connector has come to another server that lacks what the one before had
+            if time.monotonic() - began > _CATCH_UP_S:
+                problem = _behind(place.table, reader.missing(chunk.low, window.floor))
+                return self._settle(window, place, generation, problem=problem)
+            if not self._wait(pause, generation):
                 raise _Cancelled
-            time.sleep(0.002)
+            pause = min(2 * pause, 1.0)
             chunk = reader.read(rows, limit, queries)
         self._adapt(time.monotonic() - began, full=len(chunk) >= limit, grows=grows)
         final = chunk.complete or chunk.last is None or chunk.last == place.upto
@@ -343,6 +349,15 @@ class ChunkThread:
         if reader is not None:
             with contextlib.suppress(Exception):  # it is gone already
                 reader.close()
+
+
+def _behind(table: TableId, missing: str) -> Problem:
+    return Problem(
+        ScanStatus.SKIPPED,
+        f"the database still lacks, after {_CATCH_UP_S:g} s, what is captured already: {missing}. It is another server than before, or a "
+        f"replica that is behind, so that rows of {table} might be older than what is captured; nothing of them was taken. Send the "
+        "signal again when the server has that, or read the table with a blocking snapshot",
+    )
 
 
 def _problem(e: Exception) -> Problem:

@@ -112,6 +112,10 @@ class ChunkReader(abc.ABC):
             another one opened
         """
 
+    def missing(self, low: Position, floor: Position) -> str:
+        """What the log has before ``floor`` and not before ``low``, for people to see."""
+        return f"what comes after {low}, up to {floor}"
+
     @abc.abstractmethod
     def write(self, id_: str, type_: str, data: str | None = None) -> None:
         """Insert a row into the signal table and commit it. When this returns, every transaction that precedes the row in the

@@ -70,6 +70,33 @@ def test_another_try_is_waited_for_however_often_the_stream_tells_its_place(
     assert began[2] - began[1] >= 0.2
 
 
+def test_what_the_database_does_not_show_is_asked_for_less_and_less_often_and_not_for_ever(
+    db: MemoryDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at a server that lacks transactions which the one before had."""
+    monkeypatch.setattr(chunking, "_CATCH_UP_S", 1.0)
+    reads, read = [0], MemoryChunks.read
+
+    def counted(self: MemoryChunks, *args: Any) -> Any:
+        reads[0] += 1
+        return read(self, *args)
+
+    monkeypatch.setattr(MemoryChunks, "read", counted)
+    thread = ChunkThread(CONFIG, lambda: MemoryChunks(db, None), lambda schema, scan: schema.key, written=False)
+    try:
+        thread.read(db.id("shop.a"), Scan(table="shop.a", request=1))
+        ahead = MemoryPosition(len(db.log) + 3)
+        while not (windows := thread.arrive(ahead)) or windows[0].chunk is None:
+            time.sleep(0.001)
+    finally:
+        thread.close()
+    (window,) = windows
+    assert window.final
+    assert window.problem is not None
+    assert f"what comes after entry {len(db.log)}, up to {ahead}" in window.problem.text
+    assert reads[0] <= 12
+
+
 def test_some_windows_are_read_ahead(db: MemoryDatabase) -> None:
     assert windows_ahead(db, AHEAD) == AHEAD
 

@@ -21,6 +21,7 @@ from pymysql.connections import Connection
 from airflow_provider_cdc.core.chunks import MUCH, ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.events import READ, RowBlock
+from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.mysql import watermarks
 from airflow_provider_cdc.sources.mysql.catalogue import Catalogue, quoted, quoted_name
@@ -295,6 +296,11 @@ class MySqlChunks(ChunkReader):
         assert self._signals is not None, "opened for read watermarks"
         with self._working(str(self._signals.id)):
             self._signals.remove(id_)
+
+    def missing(self, low: Position, floor: Position) -> str:
+        assert isinstance(low, MySqlPosition)
+        assert isinstance(floor, MySqlPosition)
+        return watermarks.lacking(low.gtids, floor.gtids) or super().missing(low, floor)
 
     def end_of_log(self) -> MySqlPosition:
         with self._working("the end of the log"):

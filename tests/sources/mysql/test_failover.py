@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core import chunking
 from airflow_provider_cdc.core.errors import PositionLost
+from tests.support.asked import fate, snapshot
 from tests.support.connectors import mysql_connector
 from tests.support.workload import source_rows
 
@@ -82,6 +84,33 @@ def test_server_that_lacks_the_transactions_is_refused(mariadb_factory: Any, tmp
         with pytest.raises(PositionLost, match="when_needed"):
             connector.capture()
         assert time.monotonic() - began < 30
+
+
+def test_chunks_of_a_server_that_lacks_what_is_captured_are_refused_by_the_names_of_what_it_lacks(
+    mysql_factory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The replica that took over had not got its source's last two transactions."""
+    monkeypatch.setattr(chunking, "_CATCH_UP_S", 1.0)
+    made = ["CREATE DATABASE f", "CREATE TABLE f.t (a INT PRIMARY KEY)", "INSERT INTO f.t VALUES (1), (2), (3)"]
+    with mysql_factory("9.7", server_id="41") as primary, mysql_factory("9.7", server_id="42") as replica:
+        replica.sql("RESET BINARY LOGS AND GTIDS")
+        primary.sql("RESET BINARY LOGS AND GTIDS", *made)
+        connector = mysql_connector(primary, tmp_path, "mysql", database_include_list="f", read_only=True)
+        connector.capture()
+        primary.sql("DELETE FROM f.t WHERE a = 1", "DELETE FROM f.t WHERE a = 2")
+        connector.capture()
+        for number, statement in enumerate(made, 1):
+            uuid = primary.sql("SELECT @@server_uuid")[0][0]
+            with replica.connect(autocommit=True) as connection, connection.cursor() as cursor:
+                cursor.execute(f"SET gtid_next = '{uuid}:{number}'")
+                cursor.execute(statement)
+        connector.secrets |= {"database.hostname": replica.host, "database.port": replica.port}
+        number = snapshot(connector, "f.t")
+        connector.capture(run_for_s=30)
+        state, message = fate(connector, number)
+        assert state == "failed"
+        assert f"what is captured already: {uuid}:4-5. It is another server than before" in message
+        assert [row["a"] for row in connector.rows("f.t")] == [3], "no row of the replica has come back"
 
 
 _SOURCES = ("3e11fa47-71ca-11e1-9e33-c80aa9429562", "7f22ab58-71ca-11e1-9e33-c80aa9429563")

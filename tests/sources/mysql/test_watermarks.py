@@ -18,6 +18,7 @@ from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
+from airflow_provider_cdc.sources.mysql.watermarks import lacking
 from tests.support.mysql_chunks import Logged, logged, reader_of, rows_of, source_of, whole
 
 SERVERS = ["mariadb", "mysql97", "mysql80"]
@@ -183,6 +184,25 @@ def test_the_end_of_the_log_is_reached_by_a_stream_that_has_come_there_on_any_se
         assert elsewhere.reached(end), "by its GTIDs"
         assert not before.reached(end)
         assert not replace(elsewhere, gtids=before.to_json()["gtids"]).reached(end)
+
+
+_A, _B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "7f22ab58-71ca-11e1-9e33-c80aa9429563"
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "missing"),
+    [
+        (f"{_A}:1-8", f"{_A}:1-10", f"{_A}:9-10"),
+        (f"{_A}:1-2:5-6:9", f"{_A}:1-10,{_B}:7", f"{_A}:3-4:7-8:10,{_B}:7"),
+        ("", f"{_A}:1-10", f"{_A}:1-10"),
+        (f"{_A}:1-10", f"{_A}:2-3", ""),
+        (f"{_A}:1-4,{_A}:tag:1", f"{_A}:1-4,{_A}:tag:1-2", f"{_A}:tag:2"),
+        ("0-1-8,1-2-5", "0-1-10,1-2-5,2-2-1", "0-1-10,2-2-1"),
+        ("", "", ""),
+    ],
+)
+def test_transactions_that_a_server_lacks_have_names(there: str, wanted: str, missing: str) -> None:
+    assert lacking(there, wanted) == missing
 
 
 class _Nothing:
