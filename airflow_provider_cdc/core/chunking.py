@@ -58,6 +58,8 @@ class _Place:
     after: Key | None = None
     upto: Key | None = None
     probe: bool = False
+    before: Key | None = None
+    """``after``, before the chunk that was read last."""
 
 
 class _Cancelled(Exception):
@@ -151,14 +153,12 @@ class ChunkThread:
         try:
             while (found := self._next()) is not None:
                 window, place, generation = found
-                before = place.after
                 try:
                     self._fill(window, place, generation)
                     self._failures = self._tries = 0
                 except _Cancelled:
                     continue
                 except TransientError as e:
-                    place.after = before
                     self._again(window, place, generation, e)
                 except Exception as e:
                     log.warning("Chunks of %s cannot be read.", place.table, exc_info=not isinstance(e, CdcError))
@@ -282,8 +282,12 @@ class ChunkThread:
                 raise _Cancelled
             window.schema, window.order, window.upto = place.schema, place.order, place.upto
             window.problem, window.final = problem, final or problem is not None
-            window.chunk = chunk if chunk is not None else ChunkRows([], None)
-            if window.final:
+            if (
+                chunk is not None or window.chunk is None
+            ):  # or it is there, and what closes its window cannot be written
+                window.chunk = chunk if chunk is not None else ChunkRows([], None)
+                place.before = place.after
+            if window.final and self._places and self._places[0] is place:
                 self._places.popleft()
             elif chunk is not None:
                 place.after = chunk.last
@@ -330,6 +334,8 @@ class ChunkThread:
         with self._changed:
             if generation == self._generation and self.windows and self.windows[-1] is window:
                 self.windows.pop()
+                if window.chunk is not None:
+                    place.after = place.before
                 if window.final:  # its closing marker is what could not be written
                     self._places.appendleft(place)
         self._wait(min(0.1 * 2 ** min(self._tries - 1, 10), _LONGEST_S), generation)

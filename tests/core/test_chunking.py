@@ -9,9 +9,11 @@ import pytest
 
 from airflow_provider_cdc.core import chunking
 from airflow_provider_cdc.core.chunking import AHEAD, ChunkThread
+from airflow_provider_cdc.core.chunks import StructureChanged
 from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.errors import SourceBusy
+from airflow_provider_cdc.core.errors import SourceBusy, SourceUnavailable
 from airflow_provider_cdc.core.position import Scan
+from airflow_provider_cdc.core.schema import TableSchema
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
@@ -95,6 +97,42 @@ def test_what_the_database_does_not_show_is_asked_for_less_and_less_often_and_no
     assert window.problem is not None
     assert f"what comes after entry {len(db.log)}, up to {ahead}" in window.problem.text
     assert reads[0] <= 12
+
+
+def test_a_table_with_another_key_is_read_from_its_first_row_though_the_connection_is_lost_meanwhile(
+    db: MemoryDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, last, reads, lost = MemoryChunks.read, MemoryChunks.last, [0], [0]
+
+    def changes(self: MemoryChunks, *args: Any) -> Any:
+        reads[0] += 1
+        if reads[0] == 3:
+            raise StructureChanged
+        return read(self, *args)
+
+    def loses(self: MemoryChunks, *args: Any) -> Any:
+        if reads[0] == 3 and not lost[0]:
+            lost[0] += 1
+            raise SourceUnavailable("gone")
+        return last(self, *args)
+
+    monkeypatch.setattr(MemoryChunks, "read", changes)
+    monkeypatch.setattr(MemoryChunks, "last", loses)
+
+    def order(schema: TableSchema, scan: Scan) -> tuple[str, ...]:
+        return ("id",) if reads[0] < 3 else ("text", "id")
+
+    thread = ChunkThread(CONFIG, lambda: MemoryChunks(db, None), order, written=False)
+    try:
+        thread.read(db.id("shop.a"), Scan(table="shop.a", request=1))
+        until = time.monotonic() + 10
+        while len(windows := thread.arrive(MemoryPosition(0))) < 4 and time.monotonic() < until:
+            time.sleep(0.001)
+    finally:
+        thread.close()
+    assert lost[0] == 1
+    assert [w.problem for w in windows[:3]] == [None] * 3
+    assert [w.first for w in windows[:3]] == [[0], [5], ["x" * 100, 0]]
 
 
 def test_some_windows_are_read_ahead(db: MemoryDatabase) -> None:

@@ -285,6 +285,24 @@ def test_watermarks_that_do_not_come_back_in_the_log_are_told_and_no_row_is_take
     assert fate(connector, number) == ("done", "")
 
 
+def test_a_window_that_cannot_be_closed_fails_its_table_and_harms_no_other(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = partial(db, tmp_path, incremental_snapshot_chunk_size=2000, **FORMS["insert_delete"])
+
+    def denied(self: MemoryChunks, id_: str) -> None:
+        raise QueryRefused("DELETE command denied", remedy="GRANT DELETE")
+
+    monkeypatch.setattr(MemoryChunks, "remove", denied)
+    number = snapshot(connector, "shop.a", "shop.b")
+    fill(db, "shop.c", range(5000, 5003))
+    assert connector.capture(run_for_s=5).events == 3
+    state, message = fate(connector, number)
+    assert state == "failed"
+    assert "shop.a: DELETE command denied GRANT DELETE; shop.b: DELETE command denied" in message
+    assert scans(connector) == {"shop.a": "SQL_EXCEPTION", "shop.b": "SQL_EXCEPTION"}
+
+
 # going on after an end
 
 
