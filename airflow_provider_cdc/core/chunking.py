@@ -282,9 +282,8 @@ class ChunkThread:
                 raise _Cancelled
             window.schema, window.order, window.upto = place.schema, place.order, place.upto
             window.problem, window.final = problem, final or problem is not None
-            if (
-                chunk is not None or window.chunk is None
-            ):  # or it is there, and what closes its window cannot be written
+            # otherwise the chunk is there, and what closes its window cannot be written
+            if chunk is not None or window.chunk is None:
                 window.chunk = chunk if chunk is not None else ChunkRows([], None)
                 place.before = place.after
             if window.final and self._places and self._places[0] is place:
