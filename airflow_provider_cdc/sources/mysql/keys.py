@@ -93,7 +93,9 @@ class KeyColumn:
         if self.kind == TEXT:
             return f"CAST({name} AS BINARY)"
         # a BIT, an ENUM and a SET become the number that they are ordered by
-        return f"CAST({name}{'+0' if self.kind in (INT, MEMBER) else ''} AS CHAR)"
+        if self.kind == MEMBER:
+            return f"CAST(CAST({name} AS UNSIGNED) AS CHAR)"
+        return f"CAST({name}{'+0' if self.kind == INT else ''} AS CHAR)"
 
     def value(self, found: pa.Scalar) -> Any:
         """JSON of a value of the row image, or of :attr:`expression`."""
@@ -152,21 +154,30 @@ class KeyColumn:
                 return str(number)
         raise OrderChanged(self.name)
 
-    def equal(self, value: Any) -> str:
+    @property
+    def _compared(self) -> str:
+        """The column, as it is compared with a literal."""
         name = quoted_name(self.name)
-        return f"{name} IS NULL" if value is None else f"{name} = {self.literal(value)}"
+        # servers compare a SET and a number as doubles, which hold no more than 53 of its 64 members
+        return f"CAST({name} AS UNSIGNED)" if self.bits else name
+
+    def equal(self, value: Any) -> str:
+        if value is None:
+            return f"{quoted_name(self.name)} IS NULL"
+        return f"{self._compared} = {self.literal(value)}"
 
     def after(self, value: Any) -> str:
         """Rows behind a value; NULL comes before all others."""
-        name = quoted_name(self.name)
-        return f"{name} IS NOT NULL" if value is None else f"{name} > {self.literal(value)}"
+        if value is None:
+            return f"{quoted_name(self.name)} IS NOT NULL"
+        return f"{self._compared} > {self.literal(value)}"
 
     def upto(self, value: Any, *, inclusive: bool) -> str | None:
         """Rows before a value, or at it; ``None`` = there can be none."""
         name = quoted_name(self.name)
         if value is None:
             return f"{name} IS NULL" if inclusive else None
-        condition = f"{name} {'<=' if inclusive else '<'} {self.literal(value)}"
+        condition = f"{self._compared} {'<=' if inclusive else '<'} {self.literal(value)}"
         return f"({condition} OR {name} IS NULL)" if self.nullable else condition
 
 

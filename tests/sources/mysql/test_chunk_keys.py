@@ -208,6 +208,24 @@ def test_each_row_comes_once_and_in_order(places: Any, server: str, kind: str) -
 
 
 @pytest.mark.parametrize("server", OWN)
+@pytest.mark.parametrize("nullable", [False, True])
+def test_sets_of_many_members_are_told_apart_by_all_of_them(places: Any, server: str, nullable: bool) -> None:
+    """Their numbers have more digits than a double, and some of them the bit of a sign."""
+    place = places[server]
+    members = ", ".join(f"'m{i}'" for i in range(64))
+    place.sql("DROP TABLE IF EXISTS s")
+    place.sql(f"CREATE TABLE s (n INT PRIMARY KEY, k SET({members}){'' if nullable else ' NOT NULL'}, UNIQUE (k))")
+    numbers = [0, 1, (1 << 53) + 1, *((1 << 62) + i for i in range(5)), *((1 << 63) + i for i in range(20)), (1 << 64) - 1]
+    for n, number in enumerate(numbers):
+        place.sql(f"INSERT INTO s VALUES (%s, {number})", n)
+    expected = list(range(len(numbers)))
+    if nullable:
+        place.sql("INSERT INTO s VALUES (99, NULL)")
+        expected.insert(0, 99)
+    assert chunked(place.readers[0], TableId(namespace=place.database.name, name="s"), 4, ("k",))[0] == expected
+
+
+@pytest.mark.parametrize("server", OWN)
 def test_rows_without_a_surrogate_come_too(places: Any, server: str) -> None:
     place = places[server]
     place.sql("DROP TABLE IF EXISTS s")
