@@ -32,6 +32,39 @@ _PASSING = {1040, 1053, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 12
 _BUSY = {1205, 1213, 1317, 1969, 3024}
 """Those of them by which the connection is unharmed: a lock was not got, or somebody has ended the statement."""
 _UNKNOWN_DATABASE = 1049
+_SETTINGS = (
+    "SET time_zone = '+00:00'"
+    # PyMySQL believes a greeting that knows nothing of the server's setting: nothing that is written would be committed
+    ", autocommit = 1"
+    # these leave rows out, or refuse to give them, and say it to nobody or only in the middle of a table
+    ", sql_select_limit = 18446744073709551615"
+    ", sql_big_selects = 1"  # in place of max_join_size
+    ", sql_auto_is_null = 0"  # IS NULL would find the row that was inserted last
+    # texts that are alike in so many bytes come in any order: chunks are cut between them
+    ", max_sort_length = 8388608"
+    # COMMIT would begin a transaction whose view is older than what is asked of it, or end the connection
+    ", completion_type = 'NO_CHAIN'"
+    # signals are deleted by their id, whether it has an index or not
+    ", sql_safe_updates = 0"
+    ", sql_quote_show_create = 1"
+    # one adds blanks to a CHAR, the other makes '' NULL in our own statements; the rest is how people write theirs
+    ", sql_mode = REPLACE(REPLACE(@@sql_mode, 'PAD_CHAR_TO_FULL_LENGTH', ''), 'EMPTY_STRING_IS_NULL', '')"
+    # a table takes as long as it takes, and a view stays open while its reader has nothing to do
+    "/*!80000 , max_execution_time = 0 */"
+    "/*M!100500 , max_statement_time = 0, idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0 */"
+    # such an engine is behind the table
+    "/*!80013 , use_secondary_engine = OFF */"
+    # a primary key that the server has made is a column of the log
+    "/*!80030 , show_gipk_in_create_table_and_information_schema = ON */"
+    # the rows of now, whatever the server has as the time of all queries
+    "/*M!100500 , system_versioning_asof = DEFAULT */"
+    # without room for 15 of the longest texts that there may be MariaDB sorts no LONGTEXT; what is not needed is not touched
+    "/*M!100500 , sort_buffer_size = 134217728 */"
+)
+"""What a session takes over from the server's global settings and ``init_connect``, and what would change what a SELECT gives.
+
+Isolation is set where a view is opened, the character set by PyMySQL.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +95,7 @@ class Server:
 
 
 def connect(config: MySqlConfig, *, initial: bool = True, **options: Any) -> Connection:
-    """A connection with UTC as its time zone, that reads texts as utf8mb4.
+    """A connection with UTC as its time zone, that reads texts as utf8mb4, and whole tables whatever the server's limits are.
 
     :param initial: run ``database.initial.statements``
     :raises AccessDenied: user or password is wrong
@@ -84,7 +117,7 @@ def connect(config: MySqlConfig, *, initial: bool = True, **options: Any) -> Con
         connection = _open(config, settings | options)
         connection._read_timeout = config.database_query_timeout_ms / 1000 or None
         with connection.cursor() as cursor:
-            cursor.execute("SET time_zone = '+00:00'")
+            cursor.execute(_SETTINGS)
             for statement in _statements(config.database_initial_statements) if initial else ():
                 cursor.execute(statement)
     return connection

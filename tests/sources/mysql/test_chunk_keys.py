@@ -215,7 +215,14 @@ def test_sets_of_many_members_are_told_apart_by_all_of_them(places: Any, server:
     members = ", ".join(f"'m{i}'" for i in range(64))
     place.sql("DROP TABLE IF EXISTS s")
     place.sql(f"CREATE TABLE s (n INT PRIMARY KEY, k SET({members}){'' if nullable else ' NOT NULL'}, UNIQUE (k))")
-    numbers = [0, 1, (1 << 53) + 1, *((1 << 62) + i for i in range(5)), *((1 << 63) + i for i in range(20)), (1 << 64) - 1]
+    numbers = [
+        0,
+        1,
+        (1 << 53) + 1,
+        *((1 << 62) + i for i in range(5)),
+        *((1 << 63) + i for i in range(20)),
+        (1 << 64) - 1,
+    ]
     for n, number in enumerate(numbers):
         place.sql(f"INSERT INTO s VALUES (%s, {number})", n)
     expected = list(range(len(numbers)))
