@@ -56,7 +56,7 @@ HARMLESS: Final = {
     MARIADB_START_ENCRYPTION: "START_ENCRYPTION",
 }
 """Events that hold no data of tables: INTVAR, RAND and USER_VAR only prepare a statement that follows."""
-FRAMES: Final = frozenset({XID, GTID, ANONYMOUS_GTID})
+FRAMES: Final = frozenset({XID, GTID, ANONYMOUS_GTID, GTID_TAGGED})
 """Events that a transaction begins or ends with; MariaDB's own has its place among what is read."""
 IGNORABLE_FLAG: Final = 0x80
 ARTIFICIAL_FLAG: Final = 0x20
@@ -377,11 +377,6 @@ def xa_id(body: bytes) -> str:
     format_id, global_length, branch_length = struct.unpack_from("<III", body, 1)
     data = body[13 : 13 + global_length + branch_length]
     return f"X'{data[:global_length].hex()}',X'{data[global_length:].hex()}',{format_id}"
-
-
-def parse_mysql_gtid(body: bytes) -> tuple[bytes, int]:
-    """UUID of the source and the transaction's number."""
-    return body[1:17], int.from_bytes(body[17:25], "little")
 
 
 def mariadb_uncompress(data: bytes) -> bytes:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.assemble import Routed, transaction_columns
+from airflow_provider_cdc.sources.mysql.assemble import Routed, gtid_numbers, transaction_columns
 from airflow_provider_cdc.sources.mysql.position import file_number
 from airflow_provider_cdc.sources.mysql.wire import Events
 
@@ -168,10 +168,8 @@ class EventSet:
         return int(self.transactions[tx, k.TX_GTID])
 
     def gtid_numbers(self, gtids: Int64s) -> Int64s:
-        """GTID events as numbers, in rows of three."""
-        numbers = np.zeros((len(gtids), 3), np.int64)
-        k.read_gtids(self.events.buf, self.events.table, gtids, numbers)
-        return numbers
+        """GTID events as numbers."""
+        return gtid_numbers(self.events, gtids)
 
     def mariadb_gtid(self, gtid: int) -> b.MariaDbGtid | None:
         """What a GTID event of MariaDB says; ``None`` where it is none."""

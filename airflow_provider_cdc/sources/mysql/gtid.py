@@ -12,9 +12,13 @@ from __future__ import annotations
 import struct
 import uuid
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+_TAGGED: Final = 1
+"""Form of a set with tags, in the highest and in the lowest byte of its first number; the number of sources is between them."""
 
 
 @dataclass(slots=True)
@@ -31,10 +35,10 @@ class MySqlGtids:
         gtids = cls()
         for part in filter(None, (p.strip() for p in text.replace("\n", "").split(","))):
             source, *ranges = part.split(":")
-            key = source.lower()
+            key = source.strip().lower()
             for item in ranges:
-                if not item[:1].isdigit():
-                    key = f"{source.lower()}:{item}"
+                if not item.strip()[:1].isdigit():
+                    key = f"{source.strip().lower()}:{item.strip().lower()}"
                     continue
                 low, _, high = item.partition("-")
                 gtids.add(key, int(low), int(high or low))
@@ -44,14 +48,20 @@ class MySqlGtids:
     def decode(cls, body: bytes) -> MySqlGtids:
         """What the event at the head of a log file says of all files before it.
 
-        :raises ValueError: it has tagged ids
+        :raises ValueError: it has a form that is not known
         """
         (count,), at, gtids = struct.unpack_from("<Q", body), 8, cls()
-        if count >> 56:
-            raise ValueError("the log has tagged GTIDs")
-        for _ in range(count):
-            source = str(uuid.UUID(bytes=body[at : at + 16]))
-            (intervals,), at = struct.unpack_from("<Q", body, at + 16), at + 24
+        form, tagged = count >> 56, count >> 56 == _TAGGED
+        if form and not tagged:
+            raise ValueError(f"a set of GTIDs has form {form}, which is not known to this release")
+        for _ in range(count >> 8 & 0xFFFF_FFFF_FFFF if tagged else count):
+            source, at = str(uuid.UUID(bytes=body[at : at + 16])), at + 16
+            if tagged:
+                if body[at] & 1:
+                    raise ValueError("a tag of a GTID is longer than tags are")
+                length, at = body[at] >> 1, at + 1
+                source, at = source + (":" + body[at : at + length].decode("ascii") if length else ""), at + length
+            (intervals,), at = struct.unpack_from("<Q", body, at), at + 8
             for _ in range(intervals):
                 low, high = struct.unpack_from("<QQ", body, at)
                 gtids.add(source, low, high - 1)
@@ -96,10 +106,18 @@ class MySqlGtids:
         return any(":" in source for source in self.sources)
 
     def encode(self) -> bytes:
-        """The set as ``COM_BINLOG_DUMP_GTID`` takes it: intervals with their ends left out."""
-        out = [struct.pack("<Q", len(self.sources))]
-        for source, intervals in self.sources.items():
-            out.append(uuid.UUID(source).bytes + struct.pack("<Q", len(intervals)))
+        """The set as ``COM_BINLOG_DUMP_GTID`` takes it: intervals with their ends left out.
+
+        Servers before 8.3 know the form without tags only, newer ones both: that one is taken where it does.
+        """
+        tagged, count = self.tagged, len(self.sources)
+        out = [struct.pack("<Q", _TAGGED << 56 | count << 8 | _TAGGED if tagged else count)]
+        for source, intervals in sorted(self.sources.items()):
+            server, _, tag = source.partition(":")
+            out.append(uuid.UUID(server).bytes)
+            if tagged:
+                out.append(bytes([len(tag) << 1]) + tag.encode("ascii"))
+            out.append(struct.pack("<Q", len(intervals)))
             out += [struct.pack("<QQ", low, high + 1) for low, high in intervals]
         return b"".join(out)
 

@@ -7,6 +7,7 @@ file is read up to there, for the GTIDs before it, and to see that it lies betwe
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,7 +19,7 @@ from pymysql.connections import Connection
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
 from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.assemble import add_gtid_numbers
+from airflow_provider_cdc.sources.mysql.assemble import add_gtid_numbers, gtid_numbers
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server
 from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids
@@ -31,8 +32,8 @@ _FORMS: Final = (
 )
 _FILE = re.compile(r"[A-Za-z0-9_.-]+\.\d{6,}")
 _MARIADB_SET = re.compile(r"\d+-\d+-\d+(,\d+-\d+-\d+)*")
-_TRANSACTION: Final = {33, 34, b.MARIADB_GTID}
-"""Events that a transaction begins with; GTID_TAGGED cannot be read."""
+_TRANSACTION: Final = {b.GTID, b.ANONYMOUS_GTID, b.GTID_TAGGED, b.MARIADB_GTID}
+"""Events that a transaction begins with."""
 _HEAD: Final = {b.FORMAT_DESCRIPTION, b.PREVIOUS_GTIDS, b.MARIADB_GTID_LIST, b.MARIADB_START_ENCRYPTION}
 
 
@@ -95,8 +96,6 @@ def _mysql_set(text: str, connection: Connection) -> str:
             raise
         purged, unknown = (str(part).replace("\n", "") for part in cursor.fetchone() or ("", ""))
     gtids = MySqlGtids.parse(text)
-    if gtids.tagged:
-        raise _wrong("gtid_set has tagged GTIDs, which cannot be read")
     if unknown:
         raise _wrong(f"the server has not executed {unknown}")
     if purged:
@@ -158,8 +157,11 @@ class _Search:
         with BinlogConnection(self.config, self.server, head, follow=False) as connection:
             for events in connection.events():
                 assert events is not None  # without patience
-                if self._take(events, connection):
-                    break
+                try:
+                    if self._take(events, connection):
+                        break
+                except (ValueError, IndexError, struct.error) as e:
+                    raise _wrong(f"{self.file} cannot be read up to there: {e}") from e
             else:
                 self._is_boundary(self.end)
         gtids = str(self.gtids) if self.server.gtids else ""
@@ -213,9 +215,7 @@ class _Search:
             )
 
     def _count(self, events: Events, begins: list[int]) -> None:
-        numbers = np.zeros((len(begins), 3), np.int64)
-        k.read_gtids(events.buf, events.table, np.array(begins, np.int64), numbers)
-        add_gtid_numbers(self.gtids, numbers)
+        add_gtid_numbers(self.gtids, gtid_numbers(events, np.array(begins, np.int64)))
 
 
 def refused(e: PositionLost) -> ConfigError:

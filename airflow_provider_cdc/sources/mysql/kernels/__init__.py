@@ -11,3 +11,4 @@ from airflow_provider_cdc.sources.mysql.kernels.results import *
 from airflow_provider_cdc.sources.mysql.kernels.route import *
 from airflow_provider_cdc.sources.mysql.kernels.rows import *
 from airflow_provider_cdc.sources.mysql.kernels.split import *
+from airflow_provider_cdc.sources.mysql.kernels.tagged import *

@@ -16,6 +16,7 @@ from airflow_provider_cdc.sources.mysql.kernels.split import (
     EV_TYPE,
     HEADER,
 )
+from airflow_provider_cdc.sources.mysql.kernels.tagged import BAD_GTID, GTID_NUMBER, NO_GTID, read_tagged
 
 NOT_ROWS: Final = -2
 NOT_WANTED: Final = -1
@@ -111,7 +112,7 @@ def route(
                 return ATTENTION
             transactions[state[TX] - 1, TX_END] = i
             state[OPEN] = 0
-        elif kind == 33 or kind == 34 or kind == 162:
+        elif kind == 33 or kind == 34 or kind == 42 or kind == 162:
             # a GTID inside an open transaction, or one that carries XA flags, is for plain Python
             if state[OPEN] or (kind == 162 and buf[start + HEADER + 12] & 0xC0):
                 return ATTENTION
@@ -149,17 +150,21 @@ def route(
 @jit
 def read_gtids(buf: npt.NDArray[np.uint8], events: npt.NDArray[np.int64], picked: npt.NDArray[np.int64],
                out: npt.NDArray[np.int64]) -> None:  # fmt: skip
-    """GTID events as numbers: MariaDB's domain, server and sequence; MySQL's UUID in two halves and its number."""
+    """GTID events as numbers, in rows of ``GTID_FIELDS`` that begin as zeros; the number is ``NO_GTID`` where there is none,
+    ``BAD_GTID`` where the event does not hold what it has to."""
     for n in range(len(picked)):
         if picked[n] < 0:
-            out[n, 2] = -1
+            out[n, GTID_NUMBER] = NO_GTID
             continue
         p = events[picked[n], EV_START] + HEADER
         if events[picked[n], EV_TYPE] == 162:
             out[n, 0] = u32(buf, p + 8)
             out[n, 1] = events[picked[n], EV_SERVER]
-            out[n, 2] = little(buf, p, 8)
+            out[n, GTID_NUMBER] = little(buf, p, 8)
+        elif events[picked[n], EV_TYPE] == 42:
+            if not read_tagged(buf, p, p - HEADER + events[picked[n], EV_LENGTH], out, n):
+                out[n, GTID_NUMBER] = BAD_GTID
         else:
             out[n, 0] = big(buf, p + 1, 8)
             out[n, 1] = big(buf, p + 9, 8)
-            out[n, 2] = little(buf, p + 17, 8) if events[picked[n], EV_TYPE] == 33 else -1
+            out[n, GTID_NUMBER] = little(buf, p + 17, 8) if events[picked[n], EV_TYPE] == 33 else NO_GTID
