@@ -7,12 +7,15 @@ from collections.abc import Mapping
 
 from pymysql.connections import Connection
 
+from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.snapshotters import never_reads
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, scalar
+from airflow_provider_cdc.sources.mysql.logged import Logged
 from airflow_provider_cdc.sources.mysql.signal_checks import signal_findings
+from airflow_provider_cdc.sources.mysql.tables import SYSTEM_DATABASES
 
 _REPLICATION_CLIENT = {"REPLICATION CLIENT", "BINLOG MONITOR"}
 _REPLICATION_SLAVE = {"REPLICATION SLAVE", "REPLICATION REPLICA"}
@@ -24,6 +27,7 @@ def check(connection: Connection, server: Server, config: MySqlConfig, signals: 
     :param signals: the signal table
     """
     found = [*_settings(server, config), *_replica(connection, server), *_privileges(connection, config)]
+    found += _logged(connection, server, config, signals)
     if signals is not None:
         found += signal_findings(connection, server, config, signals, account(connection))
     return found
@@ -105,6 +109,25 @@ def _replica(connection: Connection, server: Server) -> list[Finding]:
             f"add {name}=ON to its configuration and restart it, or capture from the primary",
             fatal=not server.mariadb,
         )
+    ]
+
+
+def _logged(connection: Connection, server: Server, config: MySqlConfig, signals: TableId | None) -> list[Finding]:
+    """Captured tables whose changes never come to the log: a stream of them would be empty, and nobody would know why."""
+    logged, filters = Logged.of(connection, server), Filters(config)
+    if not logged.only and not logged.but:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT table_schema, table_name FROM information_schema.tables")
+        tables = [TableId(namespace=str(schema), name=str(name)) for schema, name in cursor.fetchall()]
+    captured = {t.namespace for t in tables if filters.table(t) and t != signals} - SYSTEM_DATABASES
+    return [
+        Finding(
+            f"The server does not log database {name} ({setting}), of which tables are captured: their changes would be lost.",
+            f"{logged.remedy(name)}, then read its tables again; or leave it out with database.exclude.list",
+        )
+        for name in sorted(captured)
+        if (setting := logged.left_out_by(name)) is not None
     ]
 
 

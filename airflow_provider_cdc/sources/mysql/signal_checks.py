@@ -14,12 +14,11 @@ from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.mysql.catalogue import quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, scalar
+from airflow_provider_cdc.sources.mysql.logged import Logged
 from airflow_provider_cdc.sources.mysql.signals import ENGINE, column_names, signal_table_sql
-from airflow_provider_cdc.sources.mysql.snapshot import show_log_end
 
 _TEXTS: Final = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
 _NEEDED: Final = (("the ids of watermarks", 42), ("the types of signals", 32))
-_NO_RIGHT: Final = 1227
 _COLUMNS = """
 SELECT column_name, data_type, column_type, COALESCE(character_maximum_length, 0) FROM information_schema.columns
 WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position LIMIT 3"""
@@ -77,29 +76,13 @@ def _columns(connection: Connection, table: TableId) -> Iterator[Finding]:
 
 def _logged(connection: Connection, server: Server, table: TableId) -> Iterator[Finding]:
     """Whether the server logs what is written to the table's database."""
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute(show_log_end(server))
-            row = cursor.fetchone()
-    except pymysql.err.Error as e:
-        if e.args[0] == _NO_RIGHT:  # a finding of its own
-            return
-        raise
-    if row is None:
-        return
-    folded = server.variables.get("lower_case_table_names", "0") != "0"
-    name = table.namespace.lower() if folded else table.namespace
-    only, but = (
-        {n.strip().lower() if folded else n.strip() for n in str(names).split(",")} - {""} for names in row[2:4]
-    )
-    if name in only or (not only and name not in but):
-        return
-    yield _advice(
-        f"The server does not log the database of the signal table {table} ({'binlog_do_db' if only else 'binlog_ignore_db'}): neither "
-        "signals nor watermarks come back from it.",
-        f"{'add it to' if only else 'take it out of'} {'binlog_do_db' if only else 'binlog_ignore_db'} in the server's configuration and "
-        "restart it, or set signal.data.collection to a table of a database that is logged",
-    )
+    logged = Logged.of(connection, server)
+    if (setting := logged.left_out_by(table.namespace)) is not None:
+        yield _advice(
+            f"The server does not log the database of the signal table {table} ({setting}): neither signals nor watermarks come back "
+            "from it.",
+            f"{logged.remedy(table.namespace)}, or set signal.data.collection to a table of a database that is logged",
+        )
 
 
 def _rights(

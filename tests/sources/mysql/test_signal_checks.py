@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.source import Finding
 from tests.support.asked import fate, snapshot
@@ -113,7 +114,7 @@ def test_a_database_that_the_server_does_not_log_is_told_before_and_when_a_table
             (finding,) = source.check()
         assert option in finding.what
         assert not finding.fatal
-        with source_of(server, signal_data_collection="shop.s") as source:
+        with source_of(server, signal_data_collection="shop.s", database_include_list="shop") as source:
             assert source.check() == []
         connector = mysql_connector(
             server, tmp_path, "mariadb" if kind == "mariadb" else "mysql", database_include_list="shop",
@@ -126,6 +127,14 @@ def test_a_database_that_the_server_does_not_log_is_told_before_and_when_a_table
         state, message = fate(connector, number)
         assert state == "failed"
         assert "what is written to the signal table quiet.s does not come back in the log" in message
+        # of tables that are captured it is worse
+        server.sql("CREATE TABLE quiet.b (id INT PRIMARY KEY)")
+        with source_of(server, database_include_list="quiet,shop", signal_data_collection="quiet.s") as source:
+            worse, _ = source.check()
+        assert worse.fatal
+        assert f"does not log database quiet ({option})" in worse.what
+        with pytest.raises(PrerequisiteError, match="does not log database quiet"):
+            connector.capture({"database.include.list": "quiet,shop", "table.include.list": ""})
 
 
 def test_a_name_that_is_none_is_told(db: Any) -> None:
