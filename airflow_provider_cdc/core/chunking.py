@@ -260,11 +260,14 @@ class ChunkThread:
         self._settle(window, place, generation, chunk=chunk, final=final)
         if window.marker is not None:
             # the rows are there before the marker that closes the window can come back
-            if self._by_deletion:
-                reader.remove(f"{window.marker}-open")
-            else:
-                reader.write(f"{window.marker}-close", WINDOW_CLOSE)
+            self._close_window(reader, window.marker)
             window.bound = reader.end_of_log()
+
+    def _close_window(self, reader: ChunkReader, marker: str) -> None:
+        if self._by_deletion:
+            reader.remove(f"{marker}-open")
+        else:
+            reader.write(f"{marker}-close", WINDOW_CLOSE)
 
     def _settle(
         self,
@@ -295,12 +298,9 @@ class ChunkThread:
         """Do all that reading the table takes, for one row that is not captured."""
         assert place.schema is not None
         if self._written:
-            id_ = str(uuid.uuid4())
-            reader.write(f"{id_}-open", WINDOW_OPEN)
-            if self._by_deletion:
-                reader.remove(f"{id_}-open")
-            else:
-                reader.write(f"{id_}-close", WINDOW_CLOSE)
+            marker = str(uuid.uuid4())
+            reader.write(f"{marker}-open", WINDOW_OPEN)
+            self._close_window(reader, marker)
         if place.upto is not None:
             reader.read(KeyRange(place.schema, place.order, None, place.upto, place.scan.condition), 1)
 

@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc import __version__
 from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.events import OPERATIONS, TRUNCATE, UPDATE, LogBlock, RowBlock
+from airflow_provider_cdc.core.events import OPERATIONS, TRUNCATE, UPDATE, LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.rows import (
     Selected,
     changed_rows,
@@ -42,6 +43,7 @@ _REQUIRED = {"version", "connector", "name", "ts_ms", "db"}
 """Fields of the ``source`` block that every event has, for every source."""
 TRANSACTION = pa.struct([("id", _REPEATED), ("total_order", pa.int64()), ("data_collection_order", pa.int64())])
 _OPERATIONS = pa.array(OPERATIONS)
+_NO_TRANSACTIONS = Transactions(pa.array([], pa.string()), np.empty(0, np.int64))
 
 
 @dataclass(slots=True)
@@ -124,6 +126,12 @@ class Envelope:
     def rollback(self) -> None:
         """Forget the open transaction."""
         self._open.clear()
+
+    def encode_read(
+        self, rows: RowBlock, position: Position, seq: int, *, snapshot: str
+    ) -> tuple[list[EventBatch], int]:
+        """Rows that were read from a table, and so belong to no transaction of the log; see :meth:`encode`."""
+        return self.encode(LogBlock([rows], _NO_TRANSACTIONS, position), seq, snapshot=snapshot)
 
     def truncate(
         self, schema: TableSchema, seq: int, ts_us: int, source: dict[str, object], transaction: str | None = None

@@ -237,8 +237,8 @@ class Incremental:
     def _unlogged(self, window: Window) -> str:
         return (
             f"what is written to the signal table {self._signals} does not come back in the log, so that chunks of {window.table} cannot "
-            "be told from what has changed meanwhile: have the server log the table's database (binlog_do_db, binlog_ignore_db) and "
-            "no filter leave it out, or set read.only=true"
+            "be told from what has changed meanwhile: let neither the database nor a filter leave that table out of the log, or set "
+            "read.only=true"
         )
 
     def _blocks(self, window: Window) -> list[RowBlock] | None:

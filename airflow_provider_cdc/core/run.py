@@ -5,19 +5,16 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import Any
-
-import numpy as np
-import pyarrow as pa
 
 from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.changes import SchemaChanges
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.desk import Desk
-from airflow_provider_cdc.core.envelope import Envelope
+from airflow_provider_cdc.core.envelope import Envelope, EventBatch
 from airflow_provider_cdc.core.errors import AccessDenied, CdcError, NotGranted, QueryRefused
 from airflow_provider_cdc.core.events import (
     Heartbeat,
@@ -25,7 +22,6 @@ from airflow_provider_cdc.core.events import (
     LogItem,
     Rollback,
     SchemaChange,
-    Transactions,
     Truncate,
 )
 from airflow_provider_cdc.core.filters import Filters
@@ -36,7 +32,7 @@ from airflow_provider_cdc.core.notifications import INITIAL, NotificationChannel
 from airflow_provider_cdc.core.planning import Plan, Planner, pended
 from airflow_provider_cdc.core.position import Offset, Position
 from airflow_provider_cdc.core.scans import Scans
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory
 from airflow_provider_cdc.core.seams import ChangeLog, Lease, SignalChannel, StateStore
 from airflow_provider_cdc.core.snapshot import Snapshotter, Stopped
@@ -46,7 +42,6 @@ from airflow_provider_cdc.core.telling import incremental_progress, tell
 
 log = logging.getLogger(__name__)
 
-_NO_TRANSACTIONS = Transactions(pa.array([], pa.string()), np.empty(0, np.int64))
 _CHUNKS_MS = 10_000
 """How often what incremental snapshots have read is made durable, where ``batch.max.ms`` is longer."""
 
@@ -339,10 +334,16 @@ class Run:
         if schema is None or hidden or "t" in self.config.skipped_operations:
             return
         transaction = item.transaction_id if isinstance(item, Truncate) else None
-        batch = self.envelope.truncate(schema, self.batcher.seq + 1, item.ts_us, item.source, transaction)
+        self.metrics.streaming.events([self.add_truncate(schema, item.ts_us, item.source, transaction)])
+
+    def add_truncate(
+        self, schema: TableSchema, ts_us: int, source: Mapping[str, object], transaction: str | None = None
+    ) -> EventBatch:
+        """Write the event that empties a table."""
+        batch = self.envelope.truncate(schema, self.batcher.seq + 1, ts_us, dict(source), transaction)
         self.batcher.seq = batch.last_seq
         self.batcher.add(batch)
-        self.metrics.streaming.events([batch])
+        return batch
 
     def after_change(self, item: SchemaChange) -> None:
         """A schema change is taken."""

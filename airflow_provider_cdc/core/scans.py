@@ -6,11 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-
 from airflow_provider_cdc.core.chunks import ChunkRows
-from airflow_provider_cdc.core.events import LogBlock, Transactions
 from airflow_provider_cdc.core.incremental import Written
 from airflow_provider_cdc.core.notifications import ScanStatus, Type
 from airflow_provider_cdc.core.position import IncrementalState, Scan
@@ -21,8 +17,6 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.run import Run
 
 log = logging.getLogger(__name__)
-
-_NO_TRANSACTIONS = Transactions(pa.array([], pa.string()), np.empty(0, np.int64))
 
 
 class Scans:
@@ -57,8 +51,10 @@ class Scans:
         self.feed()  # a large transaction has made reading begin anew, or a scan has come in another way
         for found in run.incremental.written(lambda: self.state):
             for rows in found.blocks:
-                block = LogBlock([rows], _NO_TRANSACTIONS, run.position(run.offset.position))
-                batches, run.batcher.seq = run.envelope.encode(block, run.batcher.seq, snapshot="incremental")
+                place = run.position(run.offset.position)
+                batches, run.batcher.seq = run.envelope.encode_read(
+                    rows, place, run.batcher.seq, snapshot="incremental"
+                )
                 for batch in batches:
                     run.batcher.add(batch)
                 run.metrics.chunks.events(batches)
@@ -85,9 +81,7 @@ class Scans:
         run = self._run
         schema = run.history.get(run.incremental.id(scan.table))
         if schema is not None:
-            batch = run.envelope.truncate(schema, run.batcher.seq + 1, time.time_ns() // 1000, {})
-            run.batcher.seq = batch.last_seq
-            run.batcher.add(batch)
+            run.add_truncate(schema, time.time_ns() // 1000, {})
 
     def _count(self, found: Written) -> None:
         window, scan = found.window, found.scan

@@ -16,14 +16,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
-import numpy as np
-import pyarrow as pa
-
 from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.config_values import RowCountOrder
 from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
-from airflow_provider_cdc.core.events import LogBlock, RowBlock, Transactions
+from airflow_provider_cdc.core.events import RowBlock
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.metrics import RunMetrics, SnapshotSeen
@@ -35,8 +32,6 @@ from airflow_provider_cdc.core.source import Chunk, SnapshotSession, Source
 from airflow_provider_cdc.core.telling import Telling
 
 log = logging.getLogger(__name__)
-
-_NO_TRANSACTIONS = Transactions(pa.array([], pa.string()), np.empty(0, np.int64))
 
 
 class Stopped(Exception):
@@ -239,8 +234,9 @@ class Snapshotter:
             schema = self._history.get(rows.table.id)
             if schema is not None:
                 rows.table = schema
-            block = LogBlock([rows], _NO_TRANSACTIONS, session.position)
-            batches, self._batcher.seq = self._envelope.encode(block, self._batcher.seq, snapshot="true")
+            batches, self._batcher.seq = self._envelope.encode_read(
+                rows, session.position, self._batcher.seq, snapshot="true"
+            )
             for batch in batches:
                 self._batcher.add(batch)
             self._seen.events(batches)

@@ -688,7 +688,7 @@ def paused(connector: Connector) -> None:
 
 
 def test_a_paused_snapshot_of_a_table_that_was_swapped_begins_anew(
-    db: MemoryDatabase, tmp_path: Path, at_read: Any, monkeypatch: pytest.MonkeyPatch
+    db: MemoryDatabase, tmp_path: Path, at_read: Any
 ) -> None:
     db.create_table("shop.a_new", COLUMNS, key=("id",), rows=[{"id": i, "n": -i, "note": "new"} for i in range(1000)])
     connector = partial(db, tmp_path)
@@ -697,7 +697,7 @@ def test_a_paused_snapshot_of_a_table_that_was_swapped_begins_anew(
     connector.capture()
     assert 0 < len(connector.rows("shop.a")) < 1000
     CHANGES["another-table"](db)
-    monkeypatch.setattr(Replay, "_chunk_row", lambda *_: None)
+    connector.replay.gap()  # the rows of the one table are not those of the other, of which the log does not tell
     connector.capture()
     send(connector, "resume-snapshot")
     connector.capture()
@@ -717,7 +717,7 @@ def test_a_table_that_was_swapped_for_a_smaller_one_is_not_at_its_end_before_the
         for i in range(20, 1000):
             t.delete("shop.a", {"id": i})
     CHANGES["another-table"](db)
-    monkeypatch.setattr(Replay, "_chunk_row", lambda *_: None)
+    connector.replay.gap()  # the rows of the one table are not those of the other, of which the log does not tell
     events = incremental.Incremental.events
 
     def late(self: incremental.Incremental, block: Any) -> None:
@@ -951,7 +951,11 @@ def test_rows_that_are_gone_disappear_when_a_table_is_replaced(
     assert fate(connector, number) == ("done", "")
 
 
-@pytest.mark.parametrize("why", ["no key", "surrogate key", "signal table"])
+@pytest.mark.parametrize(
+    ("form", "why"),
+    [(form, why) for form in FORMS for why in ("no key", "surrogate key", "signal table")[: 3 if FORMS[form] else 2]],
+    indirect=["form"],
+)
 def test_a_table_that_cannot_be_read_is_not_emptied_to_be_replaced(
     db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], why: str
 ) -> None:
@@ -963,8 +967,6 @@ def test_a_table_that_cannot_be_read_is_not_emptied_to_be_replaced(
     if why == "surrogate key":
         more["surrogate_key"] = "nope"
     if why == "signal table":
-        if not form:
-            pytest.skip("nothing is written there")
         db.drop_table("shop.signals")
     number = snapshot(connector, "shop.d", "shop.a", **more)
     connector.capture()

@@ -27,6 +27,7 @@ from airflow_provider_cdc.sources.mysql import watermarks
 from airflow_provider_cdc.sources.mysql.catalogue import Catalogue, quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import SEVERAL, Server, batch, connect, refusing, scalar, translated
+from airflow_provider_cdc.sources.mysql.gtid import lacking
 from airflow_provider_cdc.sources.mysql.keys import KeyColumn, KeyTaker, OrderChanged, behind, upto
 from airflow_provider_cdc.sources.mysql.phrases import closed
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
@@ -54,7 +55,7 @@ def open_chunks(config: MySqlConfig, server: Server, signals: TableId | None) ->
     connection = connect(config, **SEVERAL)
     try:
         with translated(config):
-            _settle(connection, server)
+            _settle(connection)
             marks = watermarks.of(connection, server, written=signals is not None)
             table = SignalTable(connection, config, signals) if signals is not None else None
         return MySqlChunks(connection, config, server, marks, table)
@@ -63,12 +64,11 @@ def open_chunks(config: MySqlConfig, server: Server, signals: TableId | None) ->
         raise
 
 
-def _settle(connection: Connection, server: Server) -> None:
+def _settle(connection: Connection) -> None:
     """Settings of the session: whatever a table may hold can be compared with, and what is written is not bent."""
     modes = {m for m in str(scalar(connection, "SELECT @@SESSION.sql_mode")).split(",") if m}
     with connection.cursor() as cursor:
         cursor.execute("SET SESSION sql_mode = %s", (",".join(sorted(modes - _MODES_OFF | _MODES_ON)),))
-        cursor.execute(f"SET SESSION {'max_statement_time' if server.mariadb else 'max_execution_time'} = 0")
 
 
 @dataclass(slots=True)
@@ -300,7 +300,7 @@ class MySqlChunks(ChunkReader):
     def missing(self, low: Position, floor: Position) -> str:
         assert isinstance(low, MySqlPosition)
         assert isinstance(floor, MySqlPosition)
-        return watermarks.lacking(low.gtids, floor.gtids) or super().missing(low, floor)
+        return lacking(low.gtids, floor.gtids) or super().missing(low, floor)
 
     def end_of_log(self) -> MySqlPosition:
         with self._working("the end of the log"):

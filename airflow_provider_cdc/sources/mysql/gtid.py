@@ -98,6 +98,20 @@ class MySqlGtids:
             for low, high in intervals
         )
 
+    def without(self, other: MySqlGtids) -> MySqlGtids:
+        """The ids that ``other`` does not have."""
+        left = MySqlGtids()
+        for source, intervals in self.sources.items():
+            for low, high in intervals:
+                for first, last in other.sources.get(source, ()):
+                    if first <= high and last >= low:
+                        if first > low:
+                            left.add(source, low, first - 1)
+                        low = last + 1
+                if low <= high:
+                    left.add(source, low, high)
+        return left
+
     def copy(self) -> MySqlGtids:
         return MySqlGtids({source: list(intervals) for source, intervals in self.sources.items()})
 
@@ -154,6 +168,10 @@ class MariaDbGtids:
         """Whether every domain has come at least as far as in ``other``."""
         return all(self.domains.get(d, (0, 0))[1] >= sequence for d, (_, sequence) in other.domains.items())
 
+    def without(self, other: MariaDbGtids) -> MariaDbGtids:
+        """The domains in which ``other`` has not come as far."""
+        return MariaDbGtids({d: (s, n) for d, (s, n) in self.domains.items() if n > other.domains.get(d, (0, 0))[1]})
+
     def copy(self) -> MariaDbGtids:
         return MariaDbGtids(dict(self.domains))
 
@@ -162,6 +180,13 @@ class MariaDbGtids:
 
 
 Gtids = MySqlGtids | MariaDbGtids
+
+
+def lacking(there: str, wanted: str) -> str:
+    """The ids of one set, in either form, that another one does not have."""
+    if ":" in wanted:
+        return str(MySqlGtids.parse(wanted).without(MySqlGtids.parse(there)))
+    return str(MariaDbGtids.parse(wanted).without(MariaDbGtids.parse(there)))
 
 
 def parse_gtids(text: str) -> Gtids:

@@ -16,7 +16,6 @@ from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.sources.mysql.connect import Server, scalar
-from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.snapshot import end_of, show_log_end
 
@@ -138,24 +137,6 @@ class ExecutedGtids(Watermarks):
 
     def verify(self, connection: Connection) -> None:
         _verify_gtids(connection)
-
-
-def lacking(there: str, wanted: str) -> str:
-    """The GTIDs of one set that another one does not have."""
-    if ":" in wanted:
-        known, left = MySqlGtids.parse(there), MySqlGtids()
-        for source, intervals in MySqlGtids.parse(wanted).sources.items():
-            for low, high in intervals:
-                for first, last in known.sources.get(source, ()):
-                    if first <= high and last >= low:
-                        if first > low:
-                            left.add(source, low, first - 1)
-                        low = last + 1
-                if low <= high:
-                    left.add(source, low, high)
-        return str(left)
-    have, want = MariaDbGtids.parse(there).domains, MariaDbGtids.parse(wanted).domains
-    return str(MariaDbGtids({d: (s, n) for d, (s, n) in want.items() if n > have.get(d, (0, 0))[1]}))
 
 
 def _verify_gtids(connection: Connection) -> None:
