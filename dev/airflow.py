@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +21,7 @@ from typing import Any, Self
 from dev import paths
 from dev.bootstrap import jars, uv
 from dev.bootstrap.report import Step
+from dev.patience import NoProgress, sizes, wait_while_moving
 from dev.servers.process import tail
 
 DAGS = paths.ROOT / "dags"
@@ -120,6 +122,7 @@ class Services:
             "AIRFLOW__API_AUTH__JWT_SECRET": os.urandom(64).hex(),
         }
         self._token: str | None = None
+        self._up = False
         self._more: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
@@ -130,6 +133,7 @@ class Services:
             )  # fmt: skip
         try:
             self.until(self._healthy, START_SECONDS, "Airflow is up")
+            self._up = True
         except BaseException:
             self._stop()
             raise
@@ -191,14 +195,29 @@ class Services:
                     continue
         return found
 
-    def until(self, condition: Any, seconds: float, what: str) -> Any:
-        """Wait for a condition; returns what it returned."""
-        deadline = time.monotonic() + seconds
-        while not (value := condition()):
+    def until(
+        self, condition: Any, quiet_s: float, what: str, *, tell: Callable[[str], None] = lambda text: None
+    ) -> Any:
+        """Wait for a condition as long as there is progress; returns what it returned.
+
+        :param quiet_s: how long nothing may move: no task writes a line, nothing is captured or applied
+        :param tell: is told what is slow
+        """
+
+        def alive() -> Any:
             assert self._process.poll() is None, f"Airflow has ended\n{tail(self.log, 60)}"
-            assert time.monotonic() < deadline, f"not within {seconds} s: {what}\n{tail(self.log, 60)}"
-            time.sleep(0.3)
-        return value
+            return condition()
+
+        try:
+            return wait_while_moving(alive, what, signs=self._signs, quiet_s=quiet_s, tell=tell)
+        except NoProgress as e:
+            raise NoProgress(f"{e}\n{tail(self.log, 60)}") from None
+
+    def _signs(self) -> object:
+        """Logs of tasks, and what they write; of the services only while they start, as they talk in their sleep."""
+        home = self.airflow.home
+        started = None if self._up else self.log.stat().st_size
+        return started, sizes([*(home / "logs").glob("dag_id=*"), home / "cdc"])
 
     def _healthy(self) -> bool:
         try:

@@ -16,8 +16,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,12 @@ from dev.demonstration.kit import CUSTOMERS, ORDERS, PRODUCTS, Kit
 from dev.demonstration.mariadb import MariaDbKit
 from dev.demonstration.oracle import OracleKit
 from dev.demonstration.writer import LiveWriter
+from dev.patience import SLOW_S, machine
 
 KITS: dict[str, type[Kit]] = {kit.kind: kit for kit in (MariaDbKit, OracleKit)}
 RUNS = 3
-RUN_SECONDS = 180
+QUIET_SECONDS = 180
+"""For so long nothing at all may move before the demonstration gives up; on a busy machine as many times longer."""
 FOLDER = paths.HOME / "demo"
 
 
@@ -56,22 +59,24 @@ class Demo:
         """Let Airflow run the DAG: it is continuous, each run waits for changes first."""
         path = f"/api/v2/dags/{self.kit.dag}"
         self.services.until(
-            lambda: self.services.request("GET", path)[0] == 200, 60, f"Airflow has read {self.kit.dag}"
+            lambda: self.services.request("GET", path)[0] == 200, QUIET_SECONDS, f"Airflow has read {self.kit.dag}"
         )
         self.services.json("PATCH", path, {"is_paused": False})
 
     def run(self, number: int, what: str) -> None:
         """Watch the run of this number (from 1) to its end."""
         with self.report.step(f"run {number} of the DAG, {what}") as step:
-            run = self.services.until(lambda: self._nth(number), RUN_SECONDS, f"run {number} of {self.kit.dag} begins")
+            run = self.services.until(
+                lambda: self._nth(number), QUIET_SECONDS, f"run {number} of {self.kit.dag} begins", tell=step.progress
+            )
             path = f"/api/v2/dags/{self.kit.dag}/dagRuns/{run}"
 
             def ended() -> str | None:
                 state = str(self.services.json("GET", path)["state"])
-                step.progress(self._tasks(path))
+                step.progress(self._tasks(path) + machine())
                 return state if state in ("success", "failed") else None
 
-            if self.services.until(ended, RUN_SECONDS, f"run {number} ends") == "failed":
+            if self.services.until(ended, QUIET_SECONDS, f"run {number} ends") == "failed":
                 raise Problem(f"Run {number} of {self.kit.dag} failed:\n{self._failure(path)}")
             captured, applied = self._returned(path, "capture"), self._returned(path, "apply")
             step.done(
@@ -87,7 +92,7 @@ class Demo:
 
     def _tasks(self, path: str) -> str:
         tasks = self.services.json("GET", f"{path}/taskInstances")["task_instances"]
-        states = {t["task_id"].rpartition(".")[2]: t["state"] or "queued" for t in tasks}
+        states = {t["task_id"].rpartition(".")[2]: f"{t['state'] or 'queued'}{_since(t)}" for t in tasks}
         return ", ".join(f"{task} {states[task]}" for task in ("wait", "capture", "apply") if task in states)
 
     def _returned(self, path: str, task: str) -> dict[str, Any]:
@@ -185,6 +190,14 @@ class Demo:
             if not verified["equal"]:
                 print(process.stdout)
         return verified
+
+
+def _since(task: Mapping[str, Any]) -> str:
+    """For how long a task has been at work, once it is long."""
+    if task["state"] != "running" or not task["start_date"]:
+        return ""
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(task["start_date"])).total_seconds()
+    return f" for {seconds:.0f} s" if seconds > SLOW_S else ""
 
 
 def table(verified: dict[str, Any], events: dict[str, int]) -> str:
@@ -288,7 +301,7 @@ def _worked(demo: Demo, writer: LiveWriter) -> None:
     print(f"      the application has stopped: {did}", flush=True)
     with demo.report.step("the DAG runs on until all of it is applied") as step, _ticking(step, "running"):
         end = demo.end()
-        demo.services.until(lambda: demo.applied(end), RUN_SECONDS, "everything is applied")
+        demo.services.until(lambda: demo.applied(end), QUIET_SECONDS, "everything is applied", tell=step.progress)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from airflow_provider_cdc.core.schema import TableSchema
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
+from tests.support.patience import until
 
 CONFIG = ConnectorConfig.parse({"topic.prefix": "t", "incremental.snapshot.chunk.size": 5})
 
@@ -41,9 +42,7 @@ def windows_ahead(db: MemoryDatabase, expected: int) -> int:
     try:
         thread.read(db.id("shop.a"), Scan(table="shop.a", request=1))
         thread.arrive(MemoryPosition(0))
-        until = time.monotonic() + 20
-        while ready() < expected and time.monotonic() < until:
-            time.sleep(0.01)
+        until(lambda: ready() >= expected, f"{expected} windows are read")
         time.sleep(0.3)
         return ready()
     finally:
@@ -125,9 +124,8 @@ def test_a_table_with_another_key_is_read_from_its_first_row_though_the_connecti
     thread = ChunkThread(CONFIG, lambda: MemoryChunks(db, None), order, written=False)
     try:
         thread.read(db.id("shop.a"), Scan(table="shop.a", request=1))
-        until = time.monotonic() + 10
-        while len(windows := thread.arrive(MemoryPosition(0))) < 4 and time.monotonic() < until:
-            time.sleep(0.001)
+        windows = until(lambda: w if len(w := thread.arrive(MemoryPosition(0))) >= 4 else None, "four windows are read")
+        assert windows is not None
     finally:
         thread.close()
     assert lost[0] == 1

@@ -72,10 +72,10 @@ def test_what_people_write_is_little_work(pattern: str) -> None:
 )
 def test_what_would_take_for_ever_is_known_at_once(pattern: str) -> None:
     re.compile(pattern)
-    began = time.monotonic()
+    began = time.thread_time()
     with pytest.raises(TooMuch):
         ways(pattern, NAMES)
-    assert time.monotonic() - began < 5
+    assert time.thread_time() - began < 5
 
 
 def test_without_a_name_there_is_no_work() -> None:

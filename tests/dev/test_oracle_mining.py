@@ -14,6 +14,7 @@ import pytest
 from dev.servers.oracle import Oracle
 from tests.support.oracle_server import NLS, ONLINE, add_logs, code, mine, rows, run
 from tests.support.oracle_sessions import its_capture, its_owner, own_server  # noqa: F401 - fixtures
+from tests.support.patience import until
 
 EMPTY_ROW_ID = "AAAAAAAAAAAAAAAAAA"
 
@@ -443,9 +444,7 @@ def test_replaying_the_redo_gives_the_table_at_every_commit_through_kills_and_sw
         workers = [Worker(server, seed, seed % 2 + 1, 10_000) for seed in range(3)]
         for worker in workers:
             worker.start()
-        deadline = time.monotonic() + 20
-        while sum(worker.done for worker in workers) < 60 and time.monotonic() < deadline:
-            workers[0].join(0.02)
+        until(lambda: sum(worker.done for worker in workers) >= 60, "the workers have committed")
         server.kill()
         for worker in workers:
             worker.join()

@@ -15,15 +15,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from dev.servers import S3, Database, Kafka, MariaDb, MySql, Postgres, ServerError
 from dev.servers.mysql_family import option_arguments
 from dev.servers.process import command_line
+from tests.support.patience import until
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def _wait_until(condition: Callable[[], bool], seconds: float = 15) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return condition()
 
 
 def _alive(pid: int | None) -> bool:
@@ -146,8 +140,8 @@ def test_a_server_ends_with_its_owner(how: str) -> None:
             assert _alive(int(pid))
             owner.kill()
         owner.wait()
-    assert _wait_until(lambda: not _alive(int(pid))), "the server outlived its owner"
-    assert _wait_until(lambda: not Path(folder).exists()), "the folder of the server was left behind"
+    until(lambda: not _alive(int(pid)), "the server ends with its owner")
+    until(lambda: not Path(folder).exists(), "the folder of the server is removed")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can do this")
@@ -157,7 +151,7 @@ def test_a_server_ends_with_its_guard() -> None:
         assert pid
         assert server._process
         os.kill(server._process.guard_pid, signal.SIGKILL)
-        assert _wait_until(lambda: not _alive(pid))
+        until(lambda: not _alive(pid), "the server ends")
 
 
 # the other servers

@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.lifecycle import TITLES, Action, ConnectorLifecycleOperator
 from tests.support.face import Shop, context, make_shop
+from tests.support.patience import until
 
 
 @pytest.fixture
@@ -45,10 +46,7 @@ def running(shop: Shop) -> tuple[threading.Thread, list[Any]]:
 
     thread = threading.Thread(target=run)
     thread.start()
-    deadline = time.monotonic() + 30
-    while shop.store.connectors("shop")[0]["owner"] is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: shop.store.connectors("shop")[0]["owner"], "the run has its lease")
     return thread, results
 
 

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from tests.support.patience import LONGEST_S
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -57,7 +59,7 @@ class Run:
             raise AssertionError(f"process {self.pid} ended with status {status} and said nothing")
         return Ended(killed, answer.get("result"), answer.get("error", ""), answer.get("text", ""))
 
-    def wait_until_stopped(self, seconds: float = 30) -> bool:
+    def wait_until_stopped(self, seconds: float = LONGEST_S) -> bool:
         """Until the process has stopped itself; ``False`` when it has ended instead."""
         deadline = time.monotonic() + seconds
         while True:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import Any
 
 import pymysql
+
+from tests.support.patience import until
 
 
 def new_log_file(server: Any) -> None:
@@ -19,10 +20,12 @@ def new_log_file(server: Any) -> None:
     if server.sql("SELECT VERSION()")[0][0].find("MariaDB") < 0:
         return
     file = server.sql("SHOW MASTER STATUS")[0][0]
-    until = time.monotonic() + 30
-    while not any(e[2] == "Binlog_checkpoint" and e[5] == file for e in server.sql(f"SHOW BINLOG EVENTS IN '{file}'")):
-        assert time.monotonic() < until, f"the server does not close the file before {file}"
-        time.sleep(0.01)
+    until(
+        lambda: any(
+            e[2] == "Binlog_checkpoint" and e[5] == file for e in server.sql(f"SHOW BINLOG EVENTS IN '{file}'")
+        ),
+        f"the server closes the file before {file}",
+    )
 
 
 def purge_log(server: Any) -> None:
@@ -31,10 +34,13 @@ def purge_log(server: Any) -> None:
     A file that somebody reads is not purged: readers that have hung up, which the server has not noticed, are ended.
     """
     server.sql("FLUSH BINARY LOGS")
-    until = time.monotonic() + 30
-    while len(files := server.sql("SHOW BINARY LOGS")) > 1:
-        assert time.monotonic() < until, "the server keeps its log"
+
+    def purged() -> bool:
+        files = server.sql("SHOW BINARY LOGS")
         for (reader,) in server.sql("SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"):
             with contextlib.suppress(pymysql.err.OperationalError):  # it has ended by itself
                 server.sql(f"KILL {reader}")
         server.sql(f"PURGE BINARY LOGS TO '{files[-1][0]}'")
+        return len(server.sql("SHOW BINARY LOGS")) == 1
+
+    until(purged, "the server forgets its log")

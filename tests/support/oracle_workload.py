@@ -19,6 +19,7 @@ from typing import Any
 import oracledb
 
 from dev.servers.oracle import Oracle
+from tests.support.patience import LONGEST_S
 
 VALUES = {"N": "NUMBER(9)", "D": "NUMBER(10,2)", "S": "VARCHAR2(40 CHAR)", "AT": "TIMESTAMP(6)"}
 CREATE = {
@@ -337,13 +338,13 @@ class OracleWriter:
     def _ddl(self, *statements: str) -> None:
         """Again and again while the snapshot of a capture has its lock, as administrators do: DDL does not wait."""
         for statement in statements:
-            until = time.monotonic() + 30
+            end = time.monotonic() + LONGEST_S
             while True:
                 try:
                     self.server.sql(statement)
                     break
                 except oracledb.DatabaseError as e:
-                    if e.args[0].code != 54 or time.monotonic() > until:
+                    if e.args[0].code != 54 or time.monotonic() > end:
                         raise
                 time.sleep(0.02)
 
