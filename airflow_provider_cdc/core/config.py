@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, SecretStr, model_validator
 
+from airflow_provider_cdc.core import config_kafka_connect
 from airflow_provider_cdc.core.config_base import Configuration
 from airflow_provider_cdc.core.config_values import (
     BinaryHandling,
@@ -271,11 +272,6 @@ class ConnectorConfig(Configuration):
         alias="incremental.snapshot.watermarking.strategy",
         description="Whether a second row of the signal table ends a window, or the deletion of the first one.",
     )
-    incremental_snapshot_allow_schema_changes: bool = Field(
-        False,
-        alias="incremental.snapshot.allow.schema.changes",
-        description="Without effect: a chunk that was read under another structure is always read again.",
-    )
     read_only: bool | None = Field(
         None,
         alias="read.only",
@@ -335,7 +331,9 @@ class ConnectorConfig(Configuration):
         "errors.max.retries": "tasks are tried again as Airflow's retries say",
         "errors.retry.delay.*": "tasks are tried again as Airflow's retry_delay says",
         "topic.cache.size": "topic names need no cache here",
+        "incremental.snapshot.allow.schema.changes": "a chunk that was read under another structure is always read again",
         "topic.heartbeat.prefix": "a heartbeat makes the offset durable; it is no record",
+        **config_kafka_connect.ACCEPTED,
     }
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
         "column.mask.hash.*": "the name of the property has the salt, which would be in state, logs and manifests; hide the column with "
@@ -344,7 +342,7 @@ class ConnectorConfig(Configuration):
         "column.truncate.to.*": "only column.truncate.to.<length>.chars",
         "topic.naming.strategy": "topics are named as the documents say; Java classes cannot be loaded here",
         "custom.sanitize.pattern": "passwords and secrets are never shown, and a pattern in place of that could only show some",
-        "transforms*": "single message transforms belong to Kafka Connect",
+        **config_kafka_connect.REFUSED,
     }
 
     @model_validator(mode="before")

@@ -1,22 +1,112 @@
-"""What is said to be met names tests that there are."""
+"""The account of what is met, by which test, is true as far as a program can tell: ``dev/ledger``."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
 
-from dev import paths
+import pytest
+from pydantic import Field
 
-FOLDER = paths.ROOT / "tests" / "compatibility"
+from airflow_provider_cdc import sources
+from airflow_provider_cdc.core.config import ConnectorConfig
+from dev import compatibility
+from dev.compatibility import Entry, collected, entries, ids, repeated, wrong_properties, wrong_tests
 
 
-def test_each_requirement_that_is_met_names_tests_that_can_be_run() -> None:
-    named: dict[str, list[str]] = {}
-    for file in sorted(FOLDER.glob("*.toml")):
-        for requirement, test in tomllib.loads(file.read_text())["done"].items():
-            named.setdefault(test, []).append(requirement)
-    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "tests"]
-    found = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    there = {line.partition("[")[0] for line in found} | {line.partition("::")[0] for line in found}
-    assert {test: ids for test, ids in named.items() if test not in there} == {}
+def test_each_requirement_that_is_met_names_one_test_that_can_be_run() -> None:
+    assert list(wrong_tests(entries(), collected())) == []
+
+
+def test_no_requirement_stands_twice() -> None:
+    assert list(repeated(entries())) == []
+
+
+def test_code_documentation_and_account_say_the_same_of_each_documented_property() -> None:
+    assert list(wrong_properties(entries())) == []
+
+
+def test_every_documented_property_is_in_the_account() -> None:
+    documented = tomllib.loads(compatibility.PROPERTIES.read_text())
+    assert len(documented["mysql"]) > 110
+    assert len(documented["oracle"]) > 100
+    assert len(documented["around"]["names"]) > 40
+
+
+# the checks themselves
+
+
+def test_a_range_is_each_of_its_requirements() -> None:
+    assert ids("MY-098..MY-101") == ["MY-098", "MY-099", "MY-100", "MY-101"]
+    assert ids("DB2-007") == ["DB2-007"]
+
+
+def test_a_file_and_a_test_that_is_not_there_are_told() -> None:
+    said = [
+        Entry("X-001", "done", "tests/a.py"),
+        Entry("X-002", "done", "tests/a.py::test_b"),
+        Entry("X-003", "done", "tests/a.py::test_c"),
+        Entry("X-004", "different", "tests/a.py"),
+    ]
+    told = list(wrong_tests(said, {"tests/a.py::test_b"}))
+    assert [line.partition(":")[0] for line in told] == ["X-001", "X-003"]
+    assert "whole file" in told[0]
+    assert list(repeated([*said, said[0]])) == ["X-001 stands twice"]
+
+
+class _Config(ConnectorConfig):
+    size: int = Field(3, alias="shop.size", description="How large.")
+    IGNORED: ClassVar[Mapping[str, str]] = {"shop.java": "there is no Java here"}
+    NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {"shop.kafka.*": "there is no Kafka here"}
+
+
+class _Source:
+    Config = _Config
+
+
+@pytest.mark.parametrize(
+    ("name", "section", "text", "told"),
+    [
+        ("shop.size", "done", "tests/a.py::test_b", ""),
+        ("shop.size", "different", "three by default, since more would not fit", ""),
+        (
+            "shop.size",
+            "not-applicable",
+            "there is no size here at all",
+            "is honoured, and is said to be not applicable",
+        ),
+        ("shop.size", "different", "refused: there is no size here", "is honoured, and is said to be otherwise"),
+        ("shop.java", "not-applicable", "there is no Java here; accepted with a warning", ""),
+        ("shop.java", "not-applicable", "refused: there is no Java here", "is accepted, and is said to be otherwise"),
+        ("shop.kafka.x", "different", "refused: there is no Kafka here", ""),
+        ("shop.kafka.x", "done", "tests/a.py::test_b", "is refused, and is said to be done"),
+        ("shop.colour", "done", "tests/a.py::test_b", "the configuration does not know it"),
+        ("shop.size", "", "", "nothing is said of X-001, shop.size"),
+    ],
+)
+def test_a_contradiction_is_told(
+    name: str, section: str, text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sources.SOURCES, "shop", "tests.dev.test_compatibility:_Source")
+    monkeypatch.setattr(compatibility, "PROPERTIES", tmp_path / "properties.toml")
+    monkeypatch.setattr(compatibility, "PAGE", tmp_path / "configuration.md")
+    compatibility.PROPERTIES.write_text(f'[shop]\n"{name}" = "X-001"\n[around]\nnames = []\n')
+    compatibility.PAGE.write_text(
+        "| `shop.java` | there is no Java here |\n| `shop.kafka.*` | there is no Kafka here |\n"
+    )
+    found = list(wrong_properties([Entry("X-001", section, text)] if section else []))
+    assert len(found) == bool(told)
+    assert told in "".join(found)
+
+
+def test_a_property_that_is_without_effect_and_not_in_the_documentation_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sources.SOURCES, "shop", "tests.dev.test_compatibility:_Source")
+    monkeypatch.setattr(compatibility, "PROPERTIES", tmp_path / "properties.toml")
+    monkeypatch.setattr(compatibility, "PAGE", tmp_path / "configuration.md")
+    compatibility.PROPERTIES.write_text('[shop]\n[around]\nnames = ["shop.java"]\n')
+    compatibility.PAGE.write_text("")
+    assert list(wrong_properties([])) == ["shop: shop.java is accepted, and docs/configuration.md does not say so"]

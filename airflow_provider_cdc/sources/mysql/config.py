@@ -166,6 +166,8 @@ class MySqlConfig(ConnectorConfig):
         "schema.history.internal.store.*": "only captured tables are recorded; tables added later are read when they are added",
         "schema.history.internal.kafka.*": "the schema history is kept in the state tables",
         "schema.history.internal.file.*": "the schema history is kept in the state tables",
+        "schema.history.internal.producer.*": "the schema history is kept in the state tables",
+        "schema.history.internal.consumer.*": "the schema history is kept in the state tables",
         "event.deserialization.failure.handling.mode": "an event that cannot be read is always an error",
     }
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {

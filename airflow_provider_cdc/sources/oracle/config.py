@@ -340,7 +340,6 @@ class OracleConfig(ConnectorConfig):
         "errors.max.retries": "Airflow retries the task",
         "log.mining.use.cte.query": "transactions without changes of captured tables cost nothing here",
         "legacy.decimal.handling.strategy": "decimals have their present form",
-        "topic.naming.strategy": "topics have the documented names",
         "source.struct.version": "the source block has the present form",
     }
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {

@@ -208,7 +208,7 @@ def test_documented_defaults_of_snapshots_and_signals() -> None:
     assert (config.incremental_snapshot_chunk_size, config.incremental_snapshot_watermarking_strategy) == (
         1024, "insert_insert",
     )  # fmt: skip
-    assert (config.incremental_snapshot_allow_schema_changes, config.signal_data_collection) == (False, None)
+    assert config.signal_data_collection is None
     assert (config.signal_enabled_channels, config.notification_enabled_channels) == (("source", "airflow"), ())
     assert config.notification_sink_topic_name is config.read_only is config.signal_kafka_topic is None
     assert (config.signal_kafka_group_id, config.signal_kafka_bootstrap_servers) == ("kafka-signal", None)
