@@ -19,7 +19,7 @@ from dev.servers import S3, Database, Kafka, MariaDb, MySql, Postgres, Server  #
 
 settings.register_profile("tests", deadline=None)  # a busy machine is no bug
 settings.load_profile("tests")
-os.environ.setdefault("AIRFLOW_HOME", str(paths.HOME / "airflow"))
+os.environ.setdefault("AIRFLOW_HOME", str(paths.HOME / "airflow" / os.environ.get("PYTEST_XDIST_WORKER", "alone")))
 os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
