@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from airflow_provider_cdc.changelog.exclusive import verify_exclusive
 from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.changelog.writer import ParquetBatchWriter
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict
@@ -35,6 +36,9 @@ class ChangeLog:
         self.storage = Storage(url, options)
 
     # -- writing ------------------------------------------------------------------------------------------------------
+
+    def verify(self, connector: str) -> None:
+        verify_exclusive(self.storage, connector)
 
     def writer(self, connector: str, batch: int, epoch: int, writer: str) -> BatchWriter:
         return ParquetBatchWriter(self.storage, (connector, "data", batch_name(batch)), writer)

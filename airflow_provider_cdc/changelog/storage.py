@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib.metadata
 import os
+import platform
 import uuid
 import zlib
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import IO, Any
 
 from airflow_provider_cdc.core.errors import ConfigError, StorageFull, StorageUnavailable
@@ -54,6 +57,29 @@ class Storage:
         path = self.path(*parts)
         return f"file://{path}" if self.local else str(self._fs.unstrip_protocol(path))
 
+    def identity(self) -> dict[str, str]:
+        """Which store this is, and which client speaks to it; it holds no secret.
+
+        >>> Storage("/lake/changelog").identity()
+        {'url': '/lake/changelog', 'client': 'fsspec 2026.9.0', 'at': 'worker-1, device 65025'}
+        """
+        package = type(self._fs).__module__.partition(".")[0]
+        try:
+            client = f"{package} {importlib.metadata.version(package)}"
+        except importlib.metadata.PackageNotFoundError:
+            client = package
+        return {"url": self.url, "client": client, "at": self._place()}
+
+    def _place(self) -> str:
+        """The machine and disk of a folder, the address of an object store as far as its client tells it."""
+        if self.local:
+            os.makedirs(self.root, exist_ok=True)
+            return f"{platform.node()}, device {os.stat(self.root).st_dev}"
+        client = getattr(self._fs, "_s3", None)
+        told = [getattr(getattr(client, "meta", None), "endpoint_url", None)]
+        told += [getattr(self._fs, name, None) for name in ("_location", "account_host", "account_name")]
+        return next((str(address) for address in told if address), "")
+
     def create(self, path: str, data: bytes, *, scratch: str | None = None) -> None:
         """Write a file that must not exist, all of it or nothing.
 
@@ -63,7 +89,7 @@ class Storage:
         """
         with self._errors(path):
             if not self.local:
-                self._fs.pipe_file(path, data, mode="create")
+                self._create_object(path, data)
                 return
             folder = os.path.dirname(path)
             os.makedirs(folder, exist_ok=True)
@@ -83,6 +109,16 @@ class Storage:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary)
             _sync_folder(folder)
+
+    def _create_object(self, path: str, data: bytes) -> None:
+        try:
+            self._fs.pipe_file(path, data, mode="create")
+        except OSError as e:
+            # s3fs knows the refusal only from stores that name the condition; there is but one
+            answer = getattr(e.__cause__, "response", None) or {}
+            if answer.get("ResponseMetadata", {}).get("HTTPStatusCode") == HTTPStatus.PRECONDITION_FAILED:
+                raise FileExistsError(path) from e
+            raise
 
     def replace(self, path: str, data: bytes) -> None:
         """Write a file, over an older one if there is one."""

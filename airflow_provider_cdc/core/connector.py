@@ -115,6 +115,7 @@ class Capture:
     def _run(self, began: float, run_for_s: float | None) -> CaptureResult:
         self._check()
         with _flat_memory(), self._store.lease(self.name, self._owner, wait_s=self._lease_wait_s) as lease:
+            self._parts.changelog.verify(self.name)
             for attempt in range(_CONFLICTS):
                 try:
                     run = Run(self._parts, lease)

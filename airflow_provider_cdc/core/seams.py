@@ -167,6 +167,12 @@ class BatchWriter(Protocol):
 class ChangeLog(Protocol):
     """Where batches are kept; one folder per connector."""
 
+    def verify(self, connector: str) -> None:
+        """Make sure that of two runs that :meth:`commit` a number one is told so; cheap once it is known.
+
+        :raises ConfigError: the store replaces what is there
+        """
+
     def writer(self, connector: str, batch: int, epoch: int, writer: str) -> BatchWriter:
         """Begin the files of a batch."""
 
