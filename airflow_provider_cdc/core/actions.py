@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.incremental import check_form
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.notifications import Type
@@ -244,6 +244,11 @@ def _schema_changes(run: Run, request: SchemaChanges) -> str:
     for change in changes:  # all of them are taken over, or none
         if not run.tables.captured(change.id):
             raise Refused(f"{change.id} is not captured")
+        if change.table is not None:
+            try:
+                run.envelope.topic(change.id)
+            except ConfigError as e:
+                raise Refused(e.what) from e
     done = []
     run.history.leave(changes)
     for change in changes:

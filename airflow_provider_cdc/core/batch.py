@@ -30,6 +30,8 @@ class Batcher:
 
     :ivar seq: the last sequence number given out, uncommitted ones included
     :ivar stored: the committed offset
+    :ivar sanitized: whether topics have been named so by the batches before, and then, by those that are made; see
+        :class:`~airflow_provider_cdc.core.manifest.Manifest`
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Batcher:
         self._channels, self._sinks = channels, "sink" in config.get("notification.enabled.channels", ())
         self._notifications: list[Notification] = []
         self._answers: list[Answer] = []
+        self.sanitized = True
         self.stored = self._adopt(store.load(connector))
         self.seq = self.offset.seq
         self.committed: list[Manifest] = []
@@ -166,6 +169,7 @@ class Batcher:
             files=files,
             schemas=self._schemas,
             schema_changes=self._changes,
+            sanitized=self.sanitized,
             notifications=self._notifications,
             answers=self._answers,
         )
@@ -228,6 +232,7 @@ class Batcher:
             if manifest is None:
                 return stored
             _verify(manifest, offset)
+            self.sanitized = manifest.sanitized
             path = self._changelog.path(manifest)
             stored = self._store.commit(self._lease, stored, manifest, path)
             self._changelog.sweep(manifest)
@@ -250,6 +255,7 @@ class Batcher:
             )
         self._keeps_its_name(last, "topic.prefix", self.connector)
         self._keeps_its_name(last, "topic.delimiter", ".")
+        self.sanitized = last.sanitized
         self._changelog.sweep(last)
 
     def _keeps_its_name(self, last: Manifest, name: str, default: str) -> None:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.config_values import RewriteMode
-from airflow_provider_cdc.core.errors import SchemaConflict
+from airflow_provider_cdc.core.errors import ConfigError, SchemaConflict
 from airflow_provider_cdc.core.events import SchemaChange
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
@@ -32,6 +32,7 @@ class SchemaChanges:
         selected: dict[str, TableSchema] = {}
         emptied: list[TableId] = []
         reread: list[TableId] = []
+        self._claim(item)
         before = {c.id: history.get(c.previous_id or c.id) for c in item.changes}
         history.leave(item.changes)
         for change in item.changes:
@@ -62,6 +63,21 @@ class SchemaChanges:
         run.after_change(item)
         if reread:
             self._read_again(reread, wanted, item)
+
+    def _claim(self, item: SchemaChange) -> None:
+        """
+        :raises ConfigError: a table that comes to be has the topic of another one
+        """
+        run = self._run
+        for change in item.changes:
+            if change.table is None or not run.tables.captured(change.id):
+                continue
+            try:
+                run.envelope.topic(change.id)
+            except ConfigError as e:
+                if not item.open:
+                    run.commit()
+                raise ConfigError(e.what, where=f"{item.position}: {item.ddl}", safe=e.safe, remedy=e.remedy) from e
 
     def _concerns(self, change: TableChange) -> bool:
         captured = self._run.tables.captured

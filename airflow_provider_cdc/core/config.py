@@ -51,6 +51,7 @@ class ConnectorConfig(Configuration):
     topic_transaction: str = Field(
         "transaction",
         alias="topic.transaction",
+        pattern=r"^[A-Za-z0-9._-]+$",
         description="Last part of the name of the topic with transaction records.",
     )
     table_include_list: Patterns = Field(
@@ -256,7 +257,10 @@ class ConnectorConfig(Configuration):
         "notification.sink.topic.name), and those of one's own (entry points).",
     )
     notification_sink_topic_name: str | None = Field(
-        None, alias="notification.sink.topic.name", description="Name of the topic of the notification channel sink."
+        None,
+        alias="notification.sink.topic.name",
+        pattern=r"^[A-Za-z0-9._-]+$",
+        description="Name of the topic of the notification channel sink.",
     )
     incremental_snapshot_chunk_size: int = Field(
         1024, alias="incremental.snapshot.chunk.size", description="Rows that are read at a time.", ge=1

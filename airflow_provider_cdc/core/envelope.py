@@ -35,6 +35,7 @@ from airflow_provider_cdc.core.rows import (
     unavailable_names,
 )
 from airflow_provider_cdc.core.schema import TableId, TableSchema, row_struct
+from airflow_provider_cdc.core.topics import Topics
 
 _CONSTANT = pa.dictionary(pa.int8(), pa.string())
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
@@ -77,6 +78,7 @@ class Envelope:
         self._config, self._filters, self._connector = config, filters, connector
         self._extra = source_fields
         self.hidden: TableId | None = None  # a table of which no event is made: the signal table
+        self.topics = Topics(config)
         self._selected: dict[int, tuple[TableSchema, Selected]] = {}
         self.filtered = 0  # rows that no event was made of
         self._open: Counter[str] = Counter()  # events so far of a transaction that goes on in the next block, "" = all
@@ -85,8 +87,8 @@ class Envelope:
             self._skipped[code] = letter in config.skipped_operations
 
     def topic(self, table: TableId) -> str:
-        """``<topic.prefix>.<namespace>.<table>``."""
-        return self._config.topic_delimiter.join((self._config.topic_prefix, table.namespace, table.name))
+        """See :meth:`Topics.claim <airflow_provider_cdc.core.topics.Topics.claim>`."""
+        return self.topics.name(table) if table == self.hidden else self.topics.claim(table)
 
     def selected(self, schema: TableSchema) -> TableSchema:
         """The captured part of ``schema``, as written to manifests."""

@@ -77,6 +77,7 @@ class Manifest(_Model):
     :param writer: unique id of that run, part of its file names
     :param offset_before: what the offset was, ``None`` for the first batch of a connector
     :param schemas: topic → version (as text) → captured table schema, for every file and every change of this batch
+    :param sanitized: topics have no character that a topic of Kafka cannot have; earlier releases left such characters in
     :param notifications: what the connector has told since the last batch
     :param answers: what has become of signals since then
     """
@@ -96,6 +97,7 @@ class Manifest(_Model):
     files: list[DataFile] = Field(default_factory=list)
     schemas: dict[str, dict[str, TableSchema]] = Field(default_factory=dict)
     schema_changes: list[SchemaChangeRecord] = Field(default_factory=list)
+    sanitized: bool = False
     notifications: list[Notification] = Field(default_factory=list)
     answers: list[Answer] = Field(default_factory=list)
 

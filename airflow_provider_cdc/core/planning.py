@@ -23,6 +23,7 @@ from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.seams import StateStore
 from airflow_provider_cdc.core.snapshotters import SnapshotPolicy, reads_rows
 from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.topics import Topics
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Planner:
 
     :param policy: what ``snapshot.mode`` decides
     :param signals: the signal table, whose structure has to be known too
+    :param topics: in which no two captured tables may be the same
     """
 
     def __init__(
@@ -61,16 +63,20 @@ class Planner:
         store: StateStore,
         policy: SnapshotPolicy,
         signals: TableId | None,
+        topics: Topics,
     ) -> None:
         self._name, self._source, self._config, self._filters, self._policy = name, source, config, filters, policy
-        self._history, self._store, self._signals = history, store, signals
+        self._history, self._store, self._signals, self._topics = history, store, signals, topics
 
     def plan(self, offset: Offset) -> Plan:
         """
         :raises PositionLost: the log does not reach back, and the configuration does not say what to do then
         :raises PrerequisiteError: no table is captured, or more than there may be
+        :raises ConfigError: two tables would have the same topic
         """
         guard(self._config, self._captured)
+        for table in self._captured():
+            self._topics.claim(table)
         plan = self._new(offset) if offset.position is None else self._known(offset, offset.position)
         if plan.offset.position is not None or plan.offset.snapshot.pending:
             plan.offset = self._with_signal_table(plan.offset)

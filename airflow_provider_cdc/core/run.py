@@ -39,6 +39,7 @@ from airflow_provider_cdc.core.snapshot import Snapshotter, Stopped
 from airflow_provider_cdc.core.snapshotters import reads_rows, snapshot_policy, snapshot_query
 from airflow_provider_cdc.core.source import Source
 from airflow_provider_cdc.core.telling import incremental_progress, tell
+from airflow_provider_cdc.core.topics import Topics, as_earlier_releases
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +100,7 @@ class Run:
         self.tables = CapturedTables(self.filters, self.history, self.signals)
         self.envelope = Envelope(self.config, self.filters, self.source.connector, self.source.source_fields)
         self.envelope.hidden = self.signals
+        self.envelope.topics = self._topics()
         self.incremental = Incremental(
             self.source, self.config, self.filters, self.history, self.envelope,
             {str(t): t for t in self.history.tables}, self.signals if writes_watermarks(self.config) else None,
@@ -110,6 +112,15 @@ class Run:
         self._open = False  # a transaction has begun that the batch must not be closed in
         self._committed_at = time.monotonic()
         self._moved = False
+
+    def _topics(self) -> Topics:
+        """A connector that began when topics had names of another kind keeps them: under new ones, tables and consumers would see
+        other tables begin in the middle."""
+        known = [table for table in self.history.ever if table != self.signals]
+        self.batcher.sanitized = self.batcher.sanitized or not as_earlier_releases(self.config, known)
+        topics = Topics(self.config, as_they_are=not self.batcher.sanitized)
+        topics.remember(known)
+        return topics
 
     def execute(self, run_for_s: float | None) -> None:
         """Go on until there is nothing left, or for so long."""
@@ -149,7 +160,8 @@ class Run:
         parts = self.parts
         first = self.offset.position is None
         planner = Planner(
-            parts.name, self.source, self.config, self.filters, self.history, parts.store, self.policy, self.signals
+            parts.name, self.source, self.config, self.filters, self.history, parts.store, self.policy, self.signals,
+            self.envelope.topics,
         )  # fmt: skip
         plan = planner.plan(self.offset)
         self.offset, self._planned = plan.offset, plan

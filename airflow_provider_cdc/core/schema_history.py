@@ -50,6 +50,11 @@ class SchemaHistory:
         return not self._versions
 
     @property
+    def ever(self) -> list[TableId]:
+        """All tables that ever had a structure here, in the order in which they came."""
+        return list(self._versions)
+
+    @property
     def tables(self) -> list[TableId]:
         return sorted(self._tables, key=str)
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from airflow.sdk import Asset, AssetWatcher
 
+from airflow_provider_cdc.core.topics import sanitized
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
@@ -24,7 +25,7 @@ def topic(connector: ConnectorDefinition, table: str) -> str:
     """
     prefix = str(connector.properties.get("topic.prefix", connector.name))
     delimiter = str(connector.properties.get("topic.delimiter", "."))
-    return delimiter.join((prefix, *table.split(".", 1)))
+    return sanitized(delimiter.join((prefix, *table.split(".", 1))))
 
 
 def table_asset(connector: ConnectorDefinition, table: str | None = None) -> Asset:

@@ -20,6 +20,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.topics import sanitized
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.triggers.state import answers
 
@@ -139,8 +140,9 @@ class CdcChangeTrigger(BaseEventTrigger):
     def _payload(self, batches: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         found: dict[str, int] = {}
         told = []
+        wanted = {sanitized(topic) for topic in self.topics}  # connectors of earlier releases have others
         for batch in batches:
-            events = {t: n for t, n in batch["topics"].items() if n and (not self.topics or t in self.topics)}
+            events = {t: n for t, n in batch["topics"].items() if n and (not wanted or sanitized(t) in wanted)}
             if events:
                 told.append(batch)
             for topic, n in events.items():

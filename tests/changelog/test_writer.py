@@ -28,6 +28,7 @@ from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.manifest import DataFile
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.source import VARIED
+from airflow_provider_cdc.core.topics import Topics
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 
 FOLDER = ("c", "data", "000000000001")
@@ -41,6 +42,7 @@ def _schema(table: str, version: int) -> TableSchema:
 SCHEMAS = {(t, v): _schema(t, v) for t in ("a", "b", "wéird/naïve name") for v in (1, 2)}
 CONFIG = ConnectorConfig.parse({"topic.prefix": "p"})
 ENVELOPE = Envelope(CONFIG, Filters(CONFIG), "memory", [pa.field("file", pa.string())])
+ENVELOPE.topics = Topics(CONFIG, as_they_are=True)  # as they are of connectors that began with an earlier release
 
 
 def _block(which: tuple[str, int], seq: int, n: int, text: str = "x") -> tuple[LogBlock, int]:
@@ -222,6 +224,7 @@ def test_nobody_waits_for_room_that_a_failed_thread_will_not_make(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "QUEUE_BYTES", 1)
+    monkeypatch.setattr(module, "ROW_GROUP_ROWS", 1)
     _fail_after(monkeypatch, 0)
     writer = ParquetBatchWriter(storage, FOLDER, "w1")
 
