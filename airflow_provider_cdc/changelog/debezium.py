@@ -32,6 +32,8 @@ from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 
 _ROWS = 10_000
 """Events of a file that are in memory at once."""
+_OPEN_FILES = 32
+"""Files of a batch that are open at once. Where it has more, they are open only while a row group is read, which is then in memory."""
 _BEGINNINGS = (Type.STARTED, Type.IN_PROGRESS, Type.RESUMED)
 """Notifications of what is about to happen; all others are of what has happened."""
 
@@ -149,14 +151,28 @@ class Renderer:
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def _events(self, manifest: Manifest, file: DataFile) -> Iterator[tuple[Row, str, _Rows]]:
-        with self._changelog.open(manifest.connector, file) as f:
-            parquet = pq.ParquetFile(f)
-            source = self._form.fields if self._form else parquet.schema_arrow.field("source").type
-            rows = _Rows.of(manifest.schemas[file.topic][str(file.schema_version)], source, manifest.config)
-            for batch in parquet.iter_batches(batch_size=_ROWS):
-                plain = pa.RecordBatch.from_arrays([as_integers(c) for c in batch.columns], names=batch.schema.names)
-                for event in plain.to_pylist():
-                    yield self._formed(event), file.topic, rows
+        rows: _Rows | None = None
+        for batch in self._batches(manifest, file):
+            if rows is None:
+                source = self._form.fields if self._form else batch.schema.field("source").type
+                rows = _Rows.of(manifest.schemas[file.topic][str(file.schema_version)], source, manifest.config)
+            plain = pa.RecordBatch.from_arrays([as_integers(c) for c in batch.columns], names=batch.schema.names)
+            for event in plain.to_pylist():
+                yield self._formed(event), file.topic, rows
+
+    def _batches(self, manifest: Manifest, file: DataFile) -> Iterator[pa.RecordBatch]:
+        if len(manifest.files) <= _OPEN_FILES:
+            with self._changelog.open(manifest.connector, file) as f:
+                yield from pq.ParquetFile(f).iter_batches(batch_size=_ROWS)
+            return
+        group, groups = 0, 1
+        while group < groups:
+            with self._changelog.open(manifest.connector, file) as f:
+                parquet = pq.ParquetFile(f)
+                groups = parquet.num_row_groups
+                table = parquet.read_row_group(group)
+            yield from table.to_batches(max_chunksize=_ROWS)
+            group += 1
 
     def _formed(self, event: Row) -> Row:
         if self._form is not None:

@@ -22,17 +22,22 @@ FILE_BYTES = 512 << 20
 """Size of the events in memory at which a file is closed and the next one begun."""
 QUEUE_BYTES = 16 << 20
 """How much may wait for the writing thread."""
+WAITING_BYTES = 128 << 20
+"""How much may wait for row groups of all files together: beyond it the largest is written, however small."""
+OPEN_FILES = 32
+"""How many files are open at once: beyond it the one that was not written to for longest is finished, and its topic has another one."""
 
 
 @dataclass(slots=True)
 class _Part:
-    """One file in the making. Events wait until there are enough for a row group."""
+    """One file in the making. Events wait until there are enough for a row group; there is no file before its first one."""
 
     topic: str
     version: int
     name: str
-    file: DurableFile
-    parquet: pq.ParquetWriter
+    schema: pa.Schema
+    file: DurableFile | None = None
+    parquet: pq.ParquetWriter | None = None
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     waiting_bytes: int = 0
     waiting_rows: int = 0
@@ -54,6 +59,8 @@ class ParquetBatchWriter:
     def __init__(self, storage: Storage, folder: tuple[str, ...], writer: str) -> None:
         self._storage, self._folder, self._writer = storage, folder, writer
         self._parts: dict[tuple[str, int], _Part] = {}
+        self._open: dict[tuple[str, int], _Part] = {}  # those with a file, the least recently written first
+        self._waiting_bytes = 0
         self._closed: list[_Part] = []
         self._marked = 0
         self._marked_bytes = 0
@@ -91,7 +98,7 @@ class ParquetBatchWriter:
     def abandon(self) -> None:
         self._join()
         for part in (*self._closed, *self._parts.values()):
-            part.file.discard()
+            _discard(part)
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 
@@ -130,14 +137,15 @@ class ParquetBatchWriter:
             self._marked = len(self._closed)
         elif item == "rollback":
             for part in self._closed[self._marked :]:
-                part.file.discard()
+                _discard(part)
             del self._closed[self._marked :]
 
     def _add(self, batch: EventBatch) -> None:
-        part = self._parts.get((batch.topic, batch.schema.version)) or self._open(batch)
+        part = self._parts.get((batch.topic, batch.schema.version)) or self._begin(batch)
         part.waiting.append(batch.events)
         part.waiting_rows += batch.events.num_rows
         part.waiting_bytes += batch.events.nbytes
+        self._waiting_bytes += batch.events.nbytes
         part.first_seq = part.first_seq or batch.first_seq
         part.last_seq = batch.last_seq
         for letter, n in batch.counts.items():
@@ -147,49 +155,62 @@ class ParquetBatchWriter:
             self._flush(part)
             if part.bytes >= FILE_BYTES:
                 self._close(part)
+        while self._waiting_bytes > WAITING_BYTES:
+            self._flush(max(self._parts.values(), key=lambda part: part.waiting_bytes))
 
-    def _open(self, batch: EventBatch) -> _Part:
+    def _begin(self, batch: EventBatch) -> _Part:
         self._numbers += 1
         safe = re.sub(r"[^A-Za-z0-9.-]", "_", batch.topic)[:120]
         name = f"{self._numbers:05d}-{safe}-v{batch.schema.version}-{self._writer}.parquet"
-        file = self._storage.open(self._storage.path(*self._folder, name))
-        try:
-            writer = pq.ParquetWriter(
-                pa.PythonFile(file, mode="w"),
-                batch.events.schema,
+        part = _Part(batch.topic, batch.schema.version, name, batch.events.schema)
+        self._parts[batch.topic, batch.schema.version] = part
+        return part
+
+    def _parquet(self, part: _Part) -> pq.ParquetWriter:
+        """The part's file, opened if it is not yet."""
+        key = part.topic, part.version
+        self._open.pop(key, None)
+        if part.parquet is None:
+            while len(self._open) >= OPEN_FILES:
+                self._close(next(iter(self._open.values())))
+            part.file = self._storage.open(self._storage.path(*self._folder, part.name))
+            part.parquet = pq.ParquetWriter(
+                pa.PythonFile(part.file, mode="w"),
+                part.schema,
                 compression="zstd",
                 compression_level=1,
-                use_dictionary=_repetitive(batch.events.schema),
-                write_statistics=["seq", *_leaves(batch.events.schema, "key")],
+                use_dictionary=_repetitive(part.schema),
+                write_statistics=["seq", *_leaves(part.schema, "key")],
                 store_schema=False,
                 store_decimal_as_integer=True,
                 version="2.6",
             )
-        except BaseException:
-            file.discard()
-            raise
-        part = _Part(batch.topic, batch.schema.version, name, file, writer)
-        self._parts[batch.topic, batch.schema.version] = part
-        return part
+        self._open[key] = part
+        return part.parquet
 
     def _flush(self, part: _Part) -> None:
         if not part.waiting:
             return
         # dictionaries differ from block to block (GTIDs): one row group, one set of columns
         table = pa.Table.from_batches(part.waiting)
-        part.parquet.write_table(table, row_group_size=max(1, part.waiting_rows))
+        self._parquet(part).write_table(table, row_group_size=max(1, part.waiting_rows))
+        self._waiting_bytes -= part.waiting_bytes
         part.bytes += part.waiting_bytes
         part.rows += part.waiting_rows
         part.waiting, part.waiting_rows, part.waiting_bytes = [], 0, 0
 
     def _close(self, part: _Part) -> None:
         self._flush(part)
+        assert part.parquet is not None
+        assert part.file is not None
         part.parquet.close()
         part.file.close()
-        del self._parts[part.topic, part.version]
+        part.parquet = None
+        del self._parts[part.topic, part.version], self._open[part.topic, part.version]
         self._closed.append(part)
 
     def _describe(self, part: _Part) -> DataFile:
+        assert part.file is not None
         return DataFile(
             topic=part.topic,
             schema_version=part.version,
@@ -202,6 +223,11 @@ class ParquetBatchWriter:
             counts=part.counts,
             unavailable=sorted(part.unavailable),
         )
+
+
+def _discard(part: _Part) -> None:
+    if part.file is not None:
+        part.file.discard()
 
 
 def _leaves(schema: pa.Schema, *prefixes: str, varied: bool = True) -> list[str]:

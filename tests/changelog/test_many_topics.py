@@ -1,0 +1,59 @@
+"""Batches of more topics than a process may open files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.many_topics import FILES, TABLES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _child(what: str, folder: Path) -> dict[str, Any]:
+    """What a process has to say that may open no more than ``FILES`` files."""
+    command = [sys.executable, "-m", "tests.support.many_topics", what, str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_more_tables_are_captured_and_printed_than_files_may_be_open(tmp_path: Path) -> None:
+    assert TABLES > FILES
+    found = _child("capture", tmp_path)
+    assert found["events"] == [TABLES, 2 * TABLES]
+    assert found["topics"] == [TABLES, TABLES]
+    wanted = [[f"test.shop.t{n:03d}", i] for i in (2, 3) for n in range(TABLES)]
+    assert found["records"] == wanted
+
+
+def test_topics_that_take_turns_share_a_few_open_files(tmp_path: Path) -> None:
+    """Each of them has had a file before the first one is written to again."""
+    found = _child("writer", tmp_path)
+    assert found["rows"] == 3 * 30 * TABLES
+    rows: Counter[str] = Counter()
+    seqs: list[int] = []
+    for file in found["files"]:
+        data = pq.read_table(tmp_path / "c" / file["path"])
+        numbers = data["seq"].to_pylist()
+        assert (numbers[0], numbers[-1], len(numbers)) == (file["first_seq"], file["last_seq"], file["rows"])
+        rows[file["topic"]] += len(numbers)
+        seqs += numbers
+    assert set(rows.values()) == {90}
+    assert sorted(seqs) == list(range(1, 90 * TABLES + 1))
+    assert {Path(f["path"]).name for f in found["files"]} == {p.name for p in (tmp_path / "c" / "data" / "1").iterdir()}
+
+
+@pytest.mark.slow
+def test_what_waits_for_row_groups_is_bounded_over_all_topics(tmp_path: Path) -> None:
+    found = _child("memory", tmp_path)
+    assert found["rows"] == 20 * 10 * TABLES
+    assert found["grown"] < 400 << 20
