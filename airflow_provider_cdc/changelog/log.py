@@ -70,10 +70,12 @@ class ChangeLog:
         garbage = [n for n in self.storage.list(self.storage.path(*folder)) if n not in named]
         for name in garbage:
             self.storage.delete(self.storage.path(*folder, name))
+        self.storage.abort_uploads(self.storage.path(*folder))
         return len(garbage)
 
     def delete(self, connector: str) -> None:
         """Delete everything of a connector; manifests first, as nothing reads files that none of them names."""
+        self.storage.abort_uploads(self.storage.path(connector))
         for folder in (("manifests",), ()):
             self.storage.delete_folder(self.storage.path(connector, *folder))
 

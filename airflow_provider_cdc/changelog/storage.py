@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib.metadata
+import logging
 import os
 import platform
 import uuid
@@ -14,6 +15,8 @@ from http import HTTPStatus
 from typing import IO, Any
 
 from airflow_provider_cdc.core.errors import ConfigError, StorageFull, StorageUnavailable
+
+log = logging.getLogger(__name__)
 
 _ATOMIC_CREATE = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"}
 """Object stores whose fsspec implementation creates an object only if it does not exist, in one request."""
@@ -41,6 +44,7 @@ class Storage:
             ) from e
         self.root = str(root).rstrip("/")
         protocols = {self._fs.protocol} if isinstance(self._fs.protocol, str) else set(self._fs.protocol)
+        self._protocols, self._may_not_abort = protocols, False
         self.local = bool(protocols & {"file", "local"})
         if not self.local and not protocols & _ATOMIC_CREATE:
             raise ConfigError(
@@ -176,6 +180,29 @@ class Storage:
             self._fs.invalidate_cache(path)
             self._fs.rm(path, recursive=True)
 
+    def abort_uploads(self, folder: str) -> int:
+        """Give up what was uploaded to a folder in parts and never completed: no listing shows it, and it is paid for.
+
+        :return: how many there were. Only S3 keeps such parts for ever; other stores forget them by themselves
+        """
+        if "s3" not in self._protocols:
+            return 0
+        bucket, prefix, _ = self._fs.split_path(f"{folder}/")
+        with self._errors(folder):
+            try:
+                found = self._fs.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix).get("Uploads", [])
+                for upload in found:
+                    self._fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])
+            except OSError as e:  # what cannot be cleared away stands in nobody's way
+                if not self._may_not_abort:
+                    log.warning(
+                        "Unfinished uploads below %s cannot be given up; grant s3:ListBucketMultipartUploads and "
+                        "s3:AbortMultipartUpload, or have a lifecycle rule of the bucket do it: %s", self.url, e,
+                    )  # fmt: skip
+                self._may_not_abort = True
+                return 0
+        return len(found)
+
     @contextlib.contextmanager
     def _errors(self, path: str, *, absent: bool = False) -> Iterator[None]:
         """Errors of the filesystem, in the words of this project. ``FileExistsError`` passes.
@@ -261,7 +288,11 @@ class DurableFile:
         if not self.closed:
             self.closed = True
             with contextlib.suppress(OSError):
-                self._file.close()
+                if self._storage.local:
+                    self._file.close()
+                else:  # closing it would complete the upload
+                    self._file.discard()  # type: ignore[attr-defined]
+                    self._file.closed = True  # type: ignore[misc]
         self._storage.delete(self._path)
 
     def readable(self) -> bool:
