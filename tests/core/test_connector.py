@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +223,13 @@ def test_a_run_that_is_stopped_within_a_snapshot_keeps_the_tables_that_are_compl
 def test_a_waiting_run_stops_when_told_from_another_thread(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = memory_connector(db, tmp_path)
     with _capture(connector) as capture:
-        stopper = threading.Timer(0.2, capture.stop)
+
+        def stop() -> None:
+            while not connector.changelog.batches("test"):
+                time.sleep(0.05)
+            capture.stop()
+
+        stopper = threading.Thread(target=stop, daemon=True)
         stopper.start()
         result = capture.run(run_for_s=60)
         stopper.join()
