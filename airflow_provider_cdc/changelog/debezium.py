@@ -334,10 +334,17 @@ def _table(schema: TableSchema) -> Row:
                 "typeExpression": c.declared.type_expression, "charsetName": c.declared.charset,
                 "length": c.declared.length, "scale": c.declared.scale, "position": i, "optional": c.nullable,
                 "autoIncremented": c.declared.auto_incremented,
-                "generated": c.declared.generated or c.declared.auto_incremented, "comment": None,
-                "defaultValueExpression": c.declared.default, "enumValues": [f"'{v}'" for v in c.declared.values] or None,
+                "generated": c.declared.generated or c.declared.auto_incremented, "comment": c.declared.comment,
+                "defaultValueExpression": c.declared.default, "enumValues": [_literal(v) for v in c.declared.values] or None,
             }
             for i, c in enumerate(schema.columns, 1)
         ],
+        "comment": schema.comment,
         "attributes": [],
     }  # fmt: skip
+
+
+def _literal(text: str) -> str:
+    """A member of an ENUM or SET, as SQL writes it."""
+    escaped = text.replace("\\", "\\\\").replace("'", "''")
+    return f"'{escaped}'"

@@ -25,6 +25,7 @@ from airflow_provider_cdc.core.schema import GEOMETRY, Column
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_DAY = _EPOCH.date()
 _MICROSECOND = dt.timedelta(microseconds=1)
+_BITS = "io.debezium.data.Bits"
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
 _ZONED = "io.debezium.time.ZonedTimestamp"
@@ -247,6 +248,8 @@ def _native(column: Column, text: str) -> Any:
             return _moment(column, text)
         if type_ == "bool":
             return Decimal(text) > 0
+        if column.semantic == _BITS:
+            return int(text, 2).to_bytes((int(column.parameters["length"]) + 7) // 8, "little")
         if type_.startswith("int"):
             return int(text)
         if type_ in ("float", "double"):

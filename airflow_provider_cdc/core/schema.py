@@ -62,6 +62,7 @@ class Declared(_Frozen):
 
     ``default`` is the default's value as text, ``None`` when there is none or when it is NULL; ``default_is_expression``
     tells that it has to be computed per row or statement (``CURRENT_TIMESTAMP``, ``uuid()``), so nobody else can know it.
+    ``comment`` is known with ``include.schema.comments`` only.
     """
 
     jdbc_type: int = 0
@@ -75,6 +76,7 @@ class Declared(_Frozen):
     default: str | None = None
     default_is_expression: bool = False
     values: tuple[str, ...] = ()
+    comment: str | None = None
 
 
 class Column(_Frozen):
@@ -108,6 +110,7 @@ class TableSchema(_Frozen):
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     charset: str | None = None
+    comment: str | None = None
     version: int = 1
 
     def __hash__(self) -> int:

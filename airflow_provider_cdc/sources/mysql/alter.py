@@ -46,6 +46,7 @@ class Alter:
     """One ALTER TABLE on one table.
 
     :param make: builds a column from its definition, given the table's character set and whether it may not be null
+    :param comments: comments are part of structures
     :param strict: the session refused to bend values that do not fit
     """
 
@@ -54,6 +55,7 @@ class Alter:
     make: Callable[[ddl.ColumnDef, str | None, bool], Column]
     database_charset: Callable[[], str | None]
     strict: bool
+    comments: bool
     charset: str | None = field(init=False)
     columns: list[_Placed] = field(default_factory=list)
     exact: bool = True
@@ -68,6 +70,9 @@ class Alter:
         self._existing(actions)
         self._new_and_moved(actions)
         self._defaults(actions)
+        for action in actions:
+            if isinstance(action, ddl.AddPeriod):
+                self._not_null(action.columns)
         if any(isinstance(a, ddl.ConvertCharset) for a in actions):
             self._convert()
         self.exact &= not any(isinstance(a, ddl.PartitionData) for a in actions)
@@ -167,7 +172,7 @@ class Alter:
         return isinstance(action, ddl.AddColumn | ddl.ChangeColumn) and action.column.unique
 
     def _not_null(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Columns of a primary key, as they are spelled; none of them may be null."""
+        """Columns of a primary key or a period, as they are spelled; none of them may be null."""
         found = []
         for name in names:
             for item in self.columns:
@@ -186,7 +191,11 @@ class Alter:
                 else:
                     self.added[item.column.name] = fill.value
         columns = tuple(p.column for p in self.columns)
-        table = self.known.model_copy(update={"columns": columns, "key": key, "charset": self.charset})
+        update = {"columns": columns, "key": key, "charset": self.charset}
+        for action in self.statement.actions if self.comments else ():
+            if isinstance(action, ddl.TableComment):
+                update["comment"] = action.text or None
+        table = self.known.model_copy(update=update)
         # a new unique key of ALTER IGNORE removes rows that the log does not name
         exact = self.exact and not (
             self.statement.ignore and any(isinstance(a, ddl.AddKey) for a in self.statement.actions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pymysql.connections import Connection
@@ -18,11 +18,12 @@ from airflow_provider_cdc.sources.mysql.tables import SYSTEM_DATABASES
 from airflow_provider_cdc.sources.mysql.types import ColumnType, make_column
 
 _TABLES = """
-SELECT t.table_schema, t.table_name, t.table_collation, t.table_rows
+SELECT t.table_schema, t.table_name, t.table_collation, t.table_rows, t.table_type, t.table_comment
 FROM information_schema.tables t
 WHERE t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND {where}"""
 _COLUMNS = """
-SELECT c.table_schema, c.table_name, c.column_name, c.column_type, c.character_set_name, c.is_nullable, c.column_default, c.extra
+SELECT c.table_schema, c.table_name, c.column_name, c.column_type, c.character_set_name, c.is_nullable, c.column_default, c.extra,
+    c.column_comment
 FROM information_schema.columns c
 WHERE {where}
 ORDER BY c.table_schema, c.table_name, c.ordinal_position"""
@@ -39,15 +40,19 @@ class Catalogue:
     def __init__(self, connection: Connection, config: MySqlConfig, *, mariadb: bool) -> None:
         self._connection, self._config, self._mariadb = connection, config, mariadb
 
-    def tables(self, only: Iterable[TableId] | None = None) -> dict[TableId, TableSchema]:
-        """Structures of all tables but the system's, or of some."""
+    def tables(
+        self, only: Iterable[TableId] | None = None, needed: Callable[[TableId], bool] = lambda table: True
+    ) -> dict[TableId, TableSchema]:
+        """Structures of all tables but the system's, or of some.
+
+        :param needed: others are left out where they cannot be captured
+        :raises PrerequisiteError: one that is needed cannot be captured
+        """
         wanted = None if only is None else list(only)
         if wanted is not None and not wanted:
             return {}
         where, arguments = self._where(wanted)
-        charsets = {
-            (db, name): _charset(collation) for db, name, collation, _ in self._query(_TABLES, where, arguments)
-        }
+        there = {(db, name): rest for db, name, *rest in self._query(_TABLES, where, arguments)}
         columns: dict[tuple[str, str], list[tuple[Any, ...]]] = defaultdict(list)
         for db, name, *rest in self._query(_COLUMNS, where, arguments):
             columns[db, name].append(tuple(rest))
@@ -55,11 +60,19 @@ class Catalogue:
         for db, name, index, *rest in self._query(_KEYS, where, arguments):
             keys[db, name][index].append(tuple(rest))
         found = {}
-        for (db, name), charset in charsets.items():
+        for (db, name), (collation, _, kind, comment) in there.items():
             table = TableId(namespace=db, name=name)
-            made = tuple(self._column(table, *row) for row in columns[db, name])
+            try:
+                if kind == "SYSTEM VERSIONED":
+                    raise system_versioned(table)
+                made = tuple(self._column(table, *row) for row in columns[db, name])
+            except PrerequisiteError:
+                if needed(table):
+                    raise
+                continue
+            key = row_key(_key_candidates(keys[db, name]), made)
             found[table] = TableSchema(
-                id=table, columns=made, key=row_key(_key_candidates(keys[db, name]), made), charset=charset
+                id=table, columns=made, key=key, charset=_charset(collation), comment=self._comment(comment)
             )
         return found
 
@@ -71,7 +84,7 @@ class Catalogue:
         """The server's estimates of how many rows tables have."""
         where, arguments = self._where(list(tables))
         found = self._query(_TABLES, where, arguments) if arguments else []
-        return {TableId(namespace=db, name=name): int(rows or 0) for db, name, _, rows in found}
+        return {TableId(namespace=db, name=name): int(rows or 0) for db, name, _, rows, *_ in found}
 
     def create_statement(self, table: TableId) -> str:
         """``SHOW CREATE TABLE``."""
@@ -135,20 +148,37 @@ class Catalogue:
         nullable: str,
         default: str | None,
         extra: str,
+        comment: str,
     ) -> Column:
-        declared = ddl.parse_type(column_type)
+        try:
+            declared = ddl.parse_type(column_type)
+        except ValueError as e:
+            raise _not_captured(table, name, column_type) from e
         value, is_expression = self._default(default, extra)
         generated = "GENERATED" in extra.upper().replace("DEFAULT_GENERATED", "") or "AS ROW" in extra.upper()
-        type_ = ColumnType(declared.type, declared.length, declared.scale, declared.unsigned, charset, declared.values)
+        type_ = ColumnType(
+            declared.type,
+            declared.length,
+            declared.scale,
+            declared.unsigned,
+            charset,
+            declared.values,
+            declared.zerofill,
+        )
         return captured_column(
             table, name, type_, self._config, nullable=nullable == "YES", default=value, default_is_expression=is_expression,
-            auto_incremented="auto_increment" in extra.lower(), generated=generated,
+            auto_incremented="auto_increment" in extra.lower(), generated=generated, comment=self._comment(comment),
         )  # fmt: skip
+
+    def _comment(self, text: str) -> str | None:
+        return text or None if self._config.include_schema_comments else None
 
     def _default(self, text: str | None, extra: str) -> tuple[str | None, bool]:
         """Value of a default and whether it is an expression. MariaDB prints SQL, MySQL the value itself."""
         if text is None:
             return None, False
+        if bits := re.fullmatch("b'([01]+)'", text):
+            return bits[1], False
         if not self._mariadb:
             expression = "DEFAULT_GENERATED" in extra or text.upper().startswith("CURRENT_TIMESTAMP")
             return text, expression
@@ -166,13 +196,32 @@ def captured_column(table: TableId, name: str, type_: ColumnType, config: MySqlC
     """
     column = make_column(name, type_, config, **rest)
     if column is None:
-        raise PrerequisiteError(
-            f"Column {name} of {table} has the type {type_.base}, which cannot be captured.",
-            where=f"{table}.{name}",
-            safe="Nothing of this table was read.",
-            remedy=f"leave the table out: table.exclude.list={table}",
-        )
+        raise _not_captured(table, name, type_.base)
     return converted(column, f"{table}.{name}", config.converters)
+
+
+def _not_captured(table: TableId, column: str, type_: str) -> PrerequisiteError:
+    return PrerequisiteError(
+        f"Column {column} of {table} has the type {type_}, which cannot be captured.",
+        where=f"{table}.{column}",
+        safe="Nothing of this table was read.",
+        remedy=f"leave the table out: table.exclude.list={table}",
+    )
+
+
+def system_versioned(table: TableId, where: str = "") -> PrerequisiteError:
+    """What to say of a table with MariaDB's system versioning.
+
+    :param where: place in the log of the statement that says so
+    """
+    return PrerequisiteError(
+        f"Table {table} is system-versioned, which cannot be captured: the log has its old rows among the present ones, and a "
+        "DELETE as an update.",
+        where=where or str(table),
+        safe="Nothing of this table was read under its versioning; everything before it in the log is captured.",
+        remedy=f"leave the table out: table.exclude.list={table}; or ALTER TABLE {quoted(table)} DROP SYSTEM VERSIONING, which deletes "
+        "its old rows",
+    )
 
 
 def row_key(candidates: list[tuple[bool, tuple[str, ...]]], columns: Iterable[Column]) -> tuple[str, ...]:

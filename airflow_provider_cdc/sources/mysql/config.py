@@ -120,6 +120,11 @@ class MySqlConfig(ConnectorConfig):
         alias="include.query",
         description="Events tell the statement that made them, where the server logs it (binlog_rows_query_log_events, binlog_annotate_row_events).",
     )
+    include_schema_comments: bool = Field(
+        False,
+        alias="include.schema.comments",
+        description="Schema changes tell the comments of tables and columns.",
+    )
     binlog_net_write_timeout: int = Field(
         0,
         alias="binlog.net.write.timeout",

@@ -228,8 +228,13 @@ def _codec(collation: int, declared: ColumnType, where: str, charsets: Mapping[i
 
 
 def _members(m: b.TableMap, i: int, declared: ColumnType, codec: str) -> tuple[str, ...]:
-    """Members of an ENUM or SET: those in the log, which are the ones the rows were written with."""
-    return tuple(value.decode(codec) for value in m.values[i]) if i in m.values else declared.values
+    """Members of an ENUM or SET: those in the log, which are the ones the rows were written with.
+
+    Bytes (``CHARACTER SET binary``) are shown as the UTF-8 that they were written in, as the catalogue does.
+    """
+    if i not in m.values:
+        return declared.values
+    return tuple(value.decode("utf-8" if codec == "binary" else codec) for value in m.values[i])
 
 
 def _variable(wire: int, declared: ColumnType, where: str, config: MySqlConfig, codec: str) -> Finisher:

@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import ddl
 from airflow_provider_cdc.sources.mysql.alter import Alter, charset_of
-from airflow_provider_cdc.sources.mysql.catalogue import captured_column, row_key
+from airflow_provider_cdc.sources.mysql.catalogue import captured_column, row_key, system_versioned
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.tables import SYSTEM_DATABASES
 from airflow_provider_cdc.sources.mysql.types import ColumnType
@@ -60,9 +60,9 @@ class SchemaReader:
         found = Found()
         match statement:
             case ddl.CreateTable():
-                self._create(statement, query, found)
+                self._create(statement, query, where, found)
             case ddl.AlterTable():
-                self._alter(statement, query, found)
+                self._alter(statement, query, where, found)
             case ddl.DropTable(temporary=False):
                 for name in statement.tables:
                     self._drop(self._id(name, query), found)
@@ -103,11 +103,13 @@ class SchemaReader:
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
-    def _create(self, s: ddl.CreateTable, query: b.Query, found: Found) -> None:
+    def _create(self, s: ddl.CreateTable, query: b.Query, where: str, found: Found) -> None:
         table = self._id(s.table, query)
         known = self._tables.get(table)
         if s.temporary or not self._captured(table) or (s.if_not_exists and not s.or_replace and known is not None):
             return
+        if s.versioned:
+            raise system_versioned(table, where)
         if s.like is not None:
             other = self._id(s.like, query)
             like = self._tables.get(other) or self._catalogue(other)
@@ -121,13 +123,17 @@ class SchemaReader:
 
     def _created(self, table: TableId, s: ddl.CreateTable) -> TableSchema:
         charset = charset_of(s.charset, s.collation) or self._charset(table.namespace)
-        columns = tuple(self._column(table, c, charset, not_null=c.name in s.primary_key) for c in s.columns)
+        primary = {name.lower() for name in s.primary_key}
+        columns = tuple(self._column(table, c, charset, not_null=c.name.lower() in primary) for c in s.columns)
         candidates = [(False, names) for names in s.unique_keys]
         if s.primary_key:
             candidates.append((True, s.primary_key))
         by_lower = {c.name.lower(): c.name for c in columns}
         candidates = [(p, tuple(by_lower.get(n.lower(), n) for n in names)) for p, names in candidates]
-        return TableSchema(id=table, columns=columns, key=row_key(candidates, columns), charset=charset)
+        comment = s.comment or None if self._config.include_schema_comments else None
+        return TableSchema(
+            id=table, columns=columns, key=row_key(candidates, columns), charset=charset, comment=comment
+        )
 
     def _drop(self, table: TableId, found: Found) -> None:
         if self._captured(table) and self._tables.get(table) is not None:
@@ -184,7 +190,7 @@ class SchemaReader:
 
     # -- ALTER TABLE --------------------------------------------------------------------------------------------------
 
-    def _alter(self, s: ddl.AlterTable, query: b.Query, found: Found) -> None:
+    def _alter(self, s: ddl.AlterTable, query: b.Query, where: str, found: Found) -> None:
         table = self._id(s.table, query)
         renamed = next((a.table for a in s.actions if isinstance(a, ddl.RenameTo)), None)
         new = self._id(renamed, query) if renamed is not None else table
@@ -199,12 +205,15 @@ class SchemaReader:
         known = self._tables.get(table)
         if known is None or not self._captured(table):
             return
+        if any(isinstance(a, ddl.SystemVersioning) for a in s.actions):
+            raise system_versioned(table, where)
         altered = Alter(
             known,
             s,
             lambda c, charset, not_null: self._column(table, c, charset, not_null=not_null),
             lambda: self._charset(table.namespace),
             query.strict,
+            self._config.include_schema_comments,
         ).apply()
         change = altered.change
         if altered.keys_unknown and change.table is not None:
@@ -221,10 +230,20 @@ class SchemaReader:
     def _column(self, table: TableId, c: ddl.ColumnDef, charset: str | None, *, not_null: bool = False) -> Column:
         c = ddl.resolve(c, charset)
         hidden = c.type == "tinyint" and c.unsigned and not self._shows_lengths
-        type_ = ColumnType(c.type, None if hidden else c.length, c.scale, c.unsigned, c.charset or charset, c.values)
+        type_ = ColumnType(
+            c.type, None if hidden else c.length, c.scale, c.unsigned, c.charset or charset, c.values, c.zerofill
+        )
         nullable = c.nullable is not False and not not_null and not c.primary and not c.auto_increment
-        default = c.default or ddl.Default(None)
+        default = _bits(c.default or ddl.Default(None), c.type)
         return captured_column(
             table, c.name, type_, self._config, nullable=nullable, default=default.value,
             default_is_expression=default.is_expression, auto_incremented=c.auto_increment, generated=c.generated,
+            comment=c.comment if self._config.include_schema_comments else None,
         )  # fmt: skip
+
+
+def _bits(default: ddl.Default, type_: str) -> ddl.Default:
+    """A default as schema changes tell it: that of a BIT as its bits, as servers print it."""
+    if type_ != "bit" or default.value is None or default.is_expression:
+        return default
+    return ddl.Default(f"{int(default.value):b}")

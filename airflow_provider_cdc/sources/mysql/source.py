@@ -16,6 +16,7 @@ from airflow_provider_cdc.core.chunks import ChunkReader
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
 from airflow_provider_cdc.core.events import LogItem
+from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.metrics import Value
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
@@ -69,7 +70,7 @@ class MySqlSource(Source):
         return found + override_findings(self._config, lambda tables: self._catalogued(lambda c: c.tables(tables)))
 
     def discover(self) -> dict[TableId, TableSchema]:
-        return self._catalogued(lambda c: c.tables())
+        return self._catalogued(lambda c: c.tables(needed=Filters(self._config).table))
 
     def current_position(self) -> MySqlPosition:
         with translated(self._config):

@@ -7,7 +7,8 @@ around), and a ``DECIMAL`` of more than 38 digits, which neither Parquet nor Spa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from airflow_provider_cdc.core.config_values import BinaryHandling, DecimalHandling, TimePrecision
 from airflow_provider_cdc.core.schema import GEOMETRY, Column, Declared
@@ -25,9 +26,9 @@ MAX_DECIMAL_DIGITS = 38
 
 _JDBC = {
     "tinyint": 5, "smallint": 5, "mediumint": 4, "int": 4, "bigint": -5, "decimal": 3, "float": 6, "double": 8, "bit": -7,
-    "char": 1, "varchar": 12, "tinytext": 12, "text": 12, "mediumtext": 12, "longtext": 12, "json": 12, "binary": -2,
+    "char": 1, "varchar": 12, "tinytext": 12, "text": 12, "mediumtext": 12, "longtext": 12, "json": 1111, "binary": -2,
     "varbinary": -3, "tinyblob": 2004, "blob": 2004, "mediumblob": 2004, "longblob": 2004, "enum": 1, "set": 1, "date": 91,
-    "time": 92, "datetime": 93, "timestamp": 2014, "year": 4, "uuid": 12, "inet4": 12, "inet6": 12, "vector": -3,
+    "time": 92, "datetime": 93, "timestamp": 2014, "year": 4, "uuid": 1111, "inet4": 12, "inet6": 12, "vector": 1111,
 }  # fmt: skip
 """``java.sql.Types`` numbers of ``tableChanges[].columns[].jdbcType``."""
 
@@ -39,6 +40,7 @@ class ColumnType:
     :param base: canonical lower-case type name
     :param length: display width, number of characters or bytes, digits of a decimal, fractional digits of a temporal type
     :param values: members of an ENUM or SET
+    :param zerofill: how numbers are shown, which is no part of what they are
     """
 
     base: str
@@ -47,6 +49,7 @@ class ColumnType:
     unsigned: bool = False
     charset: str | None = None
     values: tuple[str, ...] = ()
+    zerofill: bool = field(default=False, compare=False)
 
     @property
     def fraction(self) -> int:
@@ -63,7 +66,15 @@ class ColumnType:
         """The declared type of a change log column; the inverse of :func:`make_column`."""
         declared = column.declared
         base, _, rest = declared.type_name.lower().partition(" ")
-        return cls(base, declared.length, declared.scale, "unsigned" in rest, declared.charset, declared.values)
+        return cls(
+            base,
+            declared.length,
+            declared.scale,
+            "unsigned" in rest,
+            declared.charset,
+            declared.values,
+            "zerofill" in rest,
+        )
 
 
 def make_column(
@@ -76,13 +87,14 @@ def make_column(
     default_is_expression: bool = False,
     auto_incremented: bool = False,
     generated: bool = False,
+    comment: str | None = None,
 ) -> Column | None:
     """The change log column for a declared one; ``None`` for a type that cannot be captured."""
     mapped = _map(type_, config)
     if mapped is None:
         return None
     arrow, semantic, parameters = mapped
-    type_name = type_.base.upper() + (" UNSIGNED" if type_.unsigned else "")
+    type_name = type_.base.upper() + (" UNSIGNED" if type_.unsigned else "") + (" ZEROFILL" if type_.zerofill else "")
     return Column(
         name=name,
         type=arrow,
@@ -93,17 +105,25 @@ def make_column(
             jdbc_type=_JDBC.get(type_.base, 1111),
             type_name=type_name,
             type_expression=type_name,
-            charset=type_.charset if type_.base in TEXTS | {"enum", "set"} else None,
-            length=type_.length,
+            # of members that are bytes, MySQL's catalogue says nothing and MariaDB's that they are binary
+            charset=type_.charset if type_.base in TEXTS | {"enum", "set"} and type_.charset != "binary" else None,
+            length=_MEMBERS_LENGTH[type_.base](type_.values) if type_.base in _MEMBERS_LENGTH else type_.length,
             scale=type_.scale,
             auto_incremented=auto_incremented,
             generated=generated,
             default=default,
             default_is_expression=default_is_expression,
             values=type_.values,
+            comment=comment,
         ),
     )
 
+
+_MEMBERS_LENGTH: dict[str, Callable[[tuple[str, ...]], int]] = {
+    "enum": lambda members: 1,
+    "set": lambda members: max(2 * len(members) - 1, 0),
+}
+"""What Debezium calls the length of an ENUM and a SET: a character for each member and each comma."""
 
 _Mapped = tuple[str, str | None, dict[str, str]]
 

@@ -15,6 +15,7 @@ from airflow_provider_cdc.sources.mysql.ddl.actions import (
     Action,
     AddColumn,
     AddKey,
+    AddPeriod,
     ChangeColumn,
     ConvertCharset,
     DropColumn,
@@ -25,7 +26,9 @@ from airflow_provider_cdc.sources.mysql.ddl.actions import (
     RenameIndex,
     RenameTo,
     SetDefault,
+    SystemVersioning,
     TableCharset,
+    TableComment,
 )
 from airflow_provider_cdc.sources.mysql.ddl.charsets import convert, resolve
 from airflow_provider_cdc.sources.mysql.ddl.columns import ColumnDef, Default, Name
@@ -54,6 +57,7 @@ __all__ = [
     "Action",
     "AddColumn",
     "AddKey",
+    "AddPeriod",
     "AlterDatabase",
     "AlterTable",
     "ChangeColumn",
@@ -79,7 +83,9 @@ __all__ = [
     "RenameTo",
     "SetDefault",
     "Statement",
+    "SystemVersioning",
     "TableCharset",
+    "TableComment",
     "Transaction",
     "TruncateTable",
     "Unknown",

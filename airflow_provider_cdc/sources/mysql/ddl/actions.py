@@ -128,6 +128,25 @@ class PartitionData:
 
 
 @dataclass(frozen=True, slots=True)
+class TableComment:
+    """``COMMENT = text``."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddPeriod:
+    """MariaDB's ``PERIOD FOR name (start, end)``: the two columns cannot be null."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SystemVersioning:
+    """MariaDB's ``ADD SYSTEM VERSIONING``: old rows stay in the table, and come to the log as rows of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class NoColumnChange:
     """Something that changes neither columns, nor row keys, nor rows."""
 
@@ -154,5 +173,8 @@ Action: TypeAlias = (
     | ConvertCharset
     | TableCharset
     | PartitionData
+    | TableComment
+    | AddPeriod
+    | SystemVersioning
     | NoColumnChange
 )

@@ -8,6 +8,7 @@ from airflow_provider_cdc.sources.mysql.ddl.actions import (
     Action,
     AddColumn,
     AddKey,
+    AddPeriod,
     ChangeColumn,
     ConvertCharset,
     DropColumn,
@@ -18,7 +19,9 @@ from airflow_provider_cdc.sources.mysql.ddl.actions import (
     RenameIndex,
     RenameTo,
     SetDefault,
+    SystemVersioning,
     TableCharset,
+    TableComment,
 )
 from airflow_provider_cdc.sources.mysql.ddl.attributes import read_column
 from airflow_provider_cdc.sources.mysql.ddl.create import read_elements
@@ -76,6 +79,8 @@ def _actions(cursor: Cursor) -> list[Action]:
     actions: list[Action] = []
     if options.charset_said:
         actions.append(TableCharset(options.charset, options.collation))
+    if options.comment is not None:
+        actions.append(TableComment(options.comment))
     if options.engine == "BLACKHOLE":  # takes the rows and keeps none
         actions.append(PartitionData("ENGINE=BLACKHOLE"))
     return actions or [NoColumnChange("table options")]
@@ -88,8 +93,8 @@ def _add(cursor: Cursor) -> list[Action]:
     if cursor.key == "PARTITION":
         cursor.skip_rest()
         return [NoColumnChange("add partition")]
-    if cursor.key == "SYSTEM" and cursor.peek().key == "VERSIONING":
-        cursor.fail("system versioning is not understood")
+    if cursor.accept("SYSTEM", "VERSIONING"):
+        return [SystemVersioning()]
     key = read_key(cursor)
     if key is not None:
         return [key]
@@ -97,7 +102,7 @@ def _add(cursor: Cursor) -> list[Action]:
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if cursor.key == "(":
         elements = read_elements(cursor)
-        return [e if isinstance(e, AddKey) else AddColumn(e, if_not_exists=if_not_exists) for e in elements]
+        return [e if isinstance(e, AddKey | AddPeriod) else AddColumn(e, if_not_exists=if_not_exists) for e in elements]
     column = read_column(cursor)
     first, after = _place(cursor)
     return [AddColumn(column, first, after, if_not_exists)]
@@ -151,8 +156,14 @@ def _alter(cursor: Cursor) -> list[Action]:
 
 def _drop(cursor: Cursor) -> list[Action]:
     key, following = cursor.key, cursor.peek().key
-    if (key, following) in (("SYSTEM", "VERSIONING"), ("PERIOD", "FOR")):
-        cursor.fail("system versioning and periods are not understood")
+    if cursor.accept("SYSTEM", "VERSIONING"):
+        return [NoColumnChange("drop system versioning")]
+    if (key, following) == ("PERIOD", "FOR"):
+        cursor.take()
+        cursor.take()
+        cursor.accept("IF", "EXISTS")
+        cursor.name()
+        return [NoColumnChange("drop period")]
     if key == "PARTITION":
         return _partition_data(cursor, "drop partition")
     if cursor.accept("PRIMARY", "KEY"):

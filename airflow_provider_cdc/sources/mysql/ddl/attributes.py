@@ -119,7 +119,13 @@ def _generated(cursor: Cursor, draft: Draft) -> None:
 
 
 def _as(cursor: Cursor, draft: Draft) -> None:
-    if cursor.key != "(":  # ROW START, ROW END: a period of system versioning
+    if cursor.accept("ROW"):  # from when, or to when, a row of a system-versioned table held
+        if not cursor.accept_any("START", "END"):
+            cursor.fail("START or END expected")
+        draft.generated = draft.stored = True
+        draft.nullable = False
+        return
+    if cursor.key != "(":
         cursor.fail("an expression in parentheses expected")
     cursor.skip_group()
     draft.generated = True
@@ -132,6 +138,15 @@ def _invisible(cursor: Cursor, draft: Draft) -> None:
 
 def _nothing(cursor: Cursor, draft: Draft) -> None:
     """A word that changes nothing: ``SIGNED``, ``VISIBLE``."""
+
+
+def _with(cursor: Cursor, draft: Draft) -> None:
+    cursor.expect("SYSTEM", "VERSIONING")
+    draft.versioned = True
+
+
+def _without(cursor: Cursor, draft: Draft) -> None:
+    cursor.expect("SYSTEM", "VERSIONING")
 
 
 def _compressed(cursor: Cursor, draft: Draft) -> None:
@@ -236,6 +251,8 @@ _ATTRIBUTES: dict[str, Callable[[Cursor, Draft], None]] = {
     "AS": _as,
     "INVISIBLE": _invisible,
     "VISIBLE": _nothing,
+    "WITH": _with,
+    "WITHOUT": _without,
     "COMPRESSED": _compressed,
     "COLUMN_FORMAT": _storage,
     "STORAGE": _storage,

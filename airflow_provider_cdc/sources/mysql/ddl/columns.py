@@ -57,6 +57,7 @@ class ColumnDef:
     :param stored: of generated columns: kept in the row, as opposed to computed when read
     :param compressed: MariaDB's column compression
     :param primary: ``PRIMARY KEY`` was part of the definition; likewise ``unique``
+    :param versioned: changes of it are kept as old rows (MariaDB's ``WITH SYSTEM VERSIONING``)
     :param spelled: the type word as written, lower case (``boolean``, ``real``); not part of equality
 
     >>> ColumnDef("id", "bigint", unsigned=True).type
@@ -84,4 +85,5 @@ class ColumnDef:
     unique: bool = False
     comment: str | None = None
     srid: int | None = None
+    versioned: bool = False
     spelled: str = field(default="", compare=False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.mysql.ddl.actions import AddKey
+from dataclasses import replace
+
+from airflow_provider_cdc.sources.mysql.ddl.actions import AddKey, AddPeriod
 from airflow_provider_cdc.sources.mysql.ddl.attributes import read_column
 from airflow_provider_cdc.sources.mysql.ddl.columns import ColumnDef, Name
 from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor
@@ -27,6 +29,8 @@ def read_create_table(cursor: Cursor, *, or_replace: bool, temporary: bool) -> C
     columns = tuple(e for e in elements if isinstance(e, ColumnDef))
     if not columns and not select:
         cursor.fail("the storage engine decides on the columns")
+    periods = {name.lower() for e in elements if isinstance(e, AddPeriod) for name in e.columns}
+    columns = tuple(replace(c, nullable=False) if c.name.lower() in periods else c for c in columns)
     keys = _keys(elements)
     unique = [k for k in keys if k.kind == "unique" and k.usable]
     return CreateTable(
@@ -41,18 +45,20 @@ def read_create_table(cursor: Cursor, *, or_replace: bool, temporary: bool) -> C
         if_not_exists=if_not_exists,
         temporary=temporary,
         unique_key_names=tuple(k.name for k in unique),
+        comment=options.comment,
+        versioned=options.versioned or any(c.versioned for c in columns),
     )
 
 
-def read_elements(cursor: Cursor) -> list[ColumnDef | AddKey]:
+def read_elements(cursor: Cursor) -> list[ColumnDef | AddKey | AddPeriod]:
     """``(column, key, …)``, of ``CREATE TABLE`` and ``ADD``; what concerns neither columns nor row keys is left out."""
-    elements: list[ColumnDef | AddKey] = []
+    elements: list[ColumnDef | AddKey | AddPeriod] = []
     cursor.expect("(")
     while True:
         key = read_key(cursor)
         if key is None:
             elements.append(read_column(cursor))
-        elif isinstance(key, AddKey):
+        elif isinstance(key, AddKey | AddPeriod):
             elements.append(key)
         if not cursor.accept(","):
             break
@@ -74,8 +80,6 @@ def _like(cursor: Cursor) -> Name | None:
 def _query(cursor: Cursor) -> bool:
     duplicates = cursor.accept_any("IGNORE", "REPLACE")
     as_ = cursor.accept("AS")
-    if cursor.key == "WITH" and (cursor.peek().key, cursor.peek(2).key) == ("SYSTEM", "VERSIONING"):
-        cursor.fail("system versioning is not understood")
     if cursor.key in QUERY_WORDS:
         cursor.skip_rest()
         return True
@@ -84,12 +88,14 @@ def _query(cursor: Cursor) -> bool:
     return False
 
 
-def _keys(elements: list[ColumnDef | AddKey]) -> list[AddKey]:
+def _keys(elements: list[ColumnDef | AddKey | AddPeriod]) -> list[AddKey]:
     """All keys in order, those that columns bring along included."""
     keys: list[AddKey] = []
     for element in elements:
         if isinstance(element, AddKey):
             keys.append(element)
+            continue
+        if isinstance(element, AddPeriod):
             continue
         if element.primary:
             keys.append(AddKey("primary", (element.name,)))

@@ -20,7 +20,7 @@ _INTEGERS = {
     "INT8": "bigint",
 }  # fmt: skip
 _PLAIN = {
-    "DATE": "date", "JSON": "json", "UUID": "uuid", "INET4": "inet4", "INET6": "inet6", "XMLTYPE": "xmltype",
+    "DATE": "date", "UUID": "uuid", "INET4": "inet4", "INET6": "inet6", "XMLTYPE": "xmltype",
     "GEOMETRY": "geometry", "POINT": "point", "LINESTRING": "linestring", "POLYGON": "polygon",
     "MULTIPOINT": "multipoint", "MULTILINESTRING": "multilinestring", "MULTIPOLYGON": "multipolygon",
     "GEOMETRYCOLLECTION": "geometrycollection", "GEOMCOLLECTION": "geometrycollection", "TINYTEXT": "tinytext",
@@ -49,10 +49,11 @@ def read_type(cursor: Cursor, draft: Draft) -> None:
         cursor.fail("a type of MySQL or MariaDB expected")
     cursor.take()
     draft.spelled = token.value.lower()
+    sized_by_hand = cursor.key == "("
     read(cursor, draft, word)
     if qualified:
         return
-    if cursor.modes.oracle and word in _ORACLE:
+    if cursor.modes.oracle and word in _ORACLE and not (word == "BLOB" and sized_by_hand):
         draft.type = _ORACLE[word]
     elif cursor.modes.maxdb and word == "TIMESTAMP":
         draft.type = "datetime"
@@ -93,6 +94,13 @@ def _serial(cursor: Cursor, draft: Draft, word: str) -> None:
 
 def _plain(cursor: Cursor, draft: Draft, word: str) -> None:
     draft.type = _PLAIN[word]
+
+
+def _json(cursor: Cursor, draft: Draft, word: str) -> None:
+    """A type of its own to MySQL. To MariaDB it is another word for a text, and nothing in the log tells them apart."""
+    draft.type = "json"
+    if cursor.modes.mariadb:
+        draft.type, draft.charset, draft.collation = "longtext", "utf8mb4", "utf8mb4_bin"
 
 
 def _with_length(cursor: Cursor, draft: Draft, word: str) -> None:
@@ -176,22 +184,28 @@ def _binary(cursor: Cursor, draft: Draft, word: str) -> None:
         draft.type, draft.length = sized("blob", length), None
 
 
+def _size(cursor: Cursor) -> int | None:
+    """``(n)`` of TEXT and BLOB. MariaDB takes ``(0)`` for nothing said, MySQL for the smallest type."""
+    size = _length(cursor)
+    return None if size == 0 and not cursor.modes.mysql else size
+
+
 def _text(cursor: Cursor, draft: Draft, word: str) -> None:
     draft.type = "text"
-    draft.length = _length(cursor) or None  # how many bytes that is depends on the character set
+    draft.length = _size(cursor)  # how many bytes that is depends on the character set
 
 
 def _blob(cursor: Cursor, draft: Draft, word: str) -> None:
-    length = _length(cursor)
-    draft.type = sized("blob", length) if length else "blob"
+    size = _size(cursor)
+    draft.type = "blob" if size is None else sized("blob", size)
 
 
 def _long(cursor: Cursor, draft: Draft, word: str) -> None:
     draft.type = "mediumtext"
     if cursor.accept("VARBINARY"):
         draft.type = "mediumblob"
-    elif cursor.accept_any("CHAR", "CHARACTER"):
-        cursor.expect("VARYING")
+    elif cursor.accept("CHAR", "VARYING") or cursor.accept("CHARACTER", "VARYING"):
+        pass
     else:
         cursor.accept_any("VARCHAR", "VARCHARACTER")
 
@@ -232,6 +246,7 @@ _READERS: dict[str, Callable[[Cursor, Draft, str], None]] = {
     **dict.fromkeys(("VARCHAR", "VARCHARACTER", "NVARCHAR", "VARCHAR2"), _varchar),
     **dict.fromkeys(("BINARY", "VARBINARY", "RAW"), _binary),
     **dict.fromkeys(("ENUM", "SET"), _members),
+    "JSON": _json,
     "NATIONAL": _national,
     "SERIAL": _serial,
     "TEXT": _text,

@@ -35,6 +35,7 @@ class Draft:
     unique: bool = False
     comment: str | None = None
     srid: int | None = None
+    versioned: bool = False
     spelled: str = ""
     literal: Literal | None = None
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from airflow_provider_cdc.sources.mysql.ddl.actions import AddKey, NoColumnChange
+from airflow_provider_cdc.sources.mysql.ddl.actions import AddKey, AddPeriod, NoColumnChange
 from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor
 from airflow_provider_cdc.sources.tokens import QUOTED, WORD
 
 _INDEX_TYPES = ("BTREE", "HASH", "RTREE")
 
 
-def read_key(cursor: Cursor) -> AddKey | NoColumnChange | None:
+def read_key(cursor: Cursor) -> AddKey | AddPeriod | NoColumnChange | None:
     """A key, index or constraint; ``None`` (and nothing read) when a column definition comes."""
     constraint, if_not_exists = None, False
     if cursor.accept("CONSTRAINT"):
@@ -27,12 +27,21 @@ def read_key(cursor: Cursor) -> AddKey | NoColumnChange | None:
         cursor.accept_any("INDEX", "KEY")
         return _key(cursor, constraint, if_not_exists, primary=False)
     if cursor.key == "PERIOD" and cursor.peek().key == "FOR":
-        cursor.fail("periods are not understood")
+        return read_period(cursor)
     what = _other(cursor)
     if what is None:
         return None
     cursor.skip_clause()
     return NoColumnChange(f"add {what}")
+
+
+def read_period(cursor: Cursor) -> AddPeriod | NoColumnChange:
+    """``PERIOD FOR name (start, end)``; that of system versioning is over columns that say so themselves."""
+    cursor.expect("PERIOD", "FOR")
+    cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.name()
+    columns, _ = read_key_parts(cursor)
+    return NoColumnChange("period") if name.upper() == "SYSTEM_TIME" else AddPeriod(columns)
 
 
 def _other(cursor: Cursor) -> str | None:

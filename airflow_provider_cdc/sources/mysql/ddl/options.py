@@ -33,6 +33,7 @@ class Options:
     """What table options said.
 
     :param count: number of options read
+    :param versioned: with MariaDB's system versioning
     :param charset_said: a character set or collation was among them; ``charset`` ``None`` is then ``DEFAULT``
     """
 
@@ -41,6 +42,8 @@ class Options:
     charset: str | None = None
     collation: str | None = None
     engine: str | None = None
+    versioned: bool = False
+    comment: str | None = None
 
     def finish(self) -> Options:
         """Fill in the character set that the collation tells."""
@@ -98,6 +101,8 @@ def _option(cursor: Cursor, options: Options) -> bool:
         value = _value(cursor)
         if word in ("ENGINE", "TYPE"):
             options.engine = value.upper()
+        elif word == "COMMENT":
+            options.comment = value
         return True
     if cursor.accept("UNION"):
         cursor.accept("=")
@@ -109,6 +114,9 @@ def _option(cursor: Cursor, options: Options) -> bool:
         cursor.accept("=")
         cursor.text()
         return True
+    if cursor.accept("WITH", "SYSTEM", "VERSIONING"):
+        options.versioned = True
+        return True
     # What a server writes for CREATE TABLE … SELECT: the rows follow as row events in the same transaction.
     return cursor.accept("START", "TRANSACTION")
 
@@ -119,6 +127,12 @@ def _value(cursor: Cursor) -> str:
     return cursor.take().value
 
 
+def _skip_history_partitions(cursor: Cursor) -> None:
+    """``[INTERVAL n unit [STARTS time]] [AUTO] [LIMIT n] [PARTITIONS n]``; a list of partitions is left."""
+    while cursor.key not in ("(", ",", "PARTITIONS", "SUBPARTITION") and not cursor.ended:
+        cursor.take()
+
+
 def skip_partitioning(cursor: Cursor) -> None:
     """Move past what follows ``PARTITION BY``."""
     while True:
@@ -126,7 +140,7 @@ def skip_partitioning(cursor: Cursor) -> None:
             cursor.skip_group()
         elif cursor.key in _PARTITION_WORDS or cursor.token.kind == NUMBER:
             cursor.take()
-        elif cursor.key == "SYSTEM_TIME":
-            cursor.fail("system versioning is not understood")
+        elif cursor.accept("SYSTEM_TIME"):  # of system-versioned tables
+            _skip_history_partitions(cursor)
         else:
             return

@@ -18,6 +18,7 @@ class CreateTable:
     :param unique_key_names: name of each as written, ``None`` where the server chooses
     :param charset: ``None`` when not said: the database's; columns keep what they say themselves, see :func:`resolve`
     :param select: rows and further columns come from a query
+    :param versioned: with MariaDB's system versioning
     """
 
     table: Name
@@ -32,6 +33,8 @@ class CreateTable:
     if_not_exists: bool = False
     temporary: bool = False
     unique_key_names: tuple[str | None, ...] = ()
+    versioned: bool = False
+    comment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

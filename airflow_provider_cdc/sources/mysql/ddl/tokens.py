@@ -34,11 +34,21 @@ class Modes:
     maxdb: bool = False
     version: int | None = None
 
+    @property
+    def mariadb(self) -> bool:
+        """Whether the server is known to be MariaDB."""
+        return self.version is not None and self.version >= 100_000
+
+    @property
+    def mysql(self) -> bool:
+        """Whether the server is known to be MySQL."""
+        return self.version is not None and self.version < 100_000
+
     def executes(self, comment: re.Match[str]) -> bool:
         """Whether the server runs what follows this opening of an executable comment."""
         if self.version is None:
             return True
-        mariadb = self.version >= 100_000
+        mariadb = self.mariadb
         number = int(comment["number"] or 0)
         if comment["flavour"]:
             return mariadb and number <= self.version
