@@ -23,8 +23,18 @@ import pyarrow.parquet as pq
 from airflow_provider_cdc import __version__
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.names import Names, setting
-from airflow_provider_cdc.changelog.schemas import NOTIFICATION_KEY, NOTIFICATION_VALUE, envelope_schema, key_schema
+from airflow_provider_cdc.changelog.schemas import (
+    NOTIFICATION_KEY,
+    NOTIFICATION_VALUE,
+    TRANSACTION_KEY,
+    TRANSACTION_VALUE,
+    envelope_schema,
+    key_schema,
+    schema_change_key,
+    schema_change_value,
+)
 from airflow_provider_cdc.changelog.values import PLACEHOLDER, Convert, as_integers, converter, placeholder
+from airflow_provider_cdc.core.envelope import field_types
 from airflow_provider_cdc.core.forms import EventForm
 from airflow_provider_cdc.core.manifest import DataFile, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.notifications import Notification, Type
@@ -132,7 +142,7 @@ class Renderer:
     def _captured(self, manifest: Manifest) -> Iterator[Record]:
         """Events, boundaries and schema changes of one batch."""
         tombstones = setting(manifest.config, "tombstones.on.delete")
-        boundaries = _Boundaries(manifest)
+        boundaries = _Boundaries(manifest, (TRANSACTION_KEY, TRANSACTION_VALUE) if self._schemas else (None, None))
         events = heapq.merge(*(self._events(manifest, f) for f in manifest.files), key=lambda e: e[0]["seq"])
         changes = iter(sorted(manifest.schema_changes, key=lambda c: c.seq))
         change = next(changes, None)
@@ -194,7 +204,13 @@ class Renderer:
         described = (
             (
                 key_schema(topic, rows.schema, rows.names),
-                envelope_schema(topic, rows.schema, self._source_schema(event), rows.source, rows.names),
+                envelope_schema(
+                    topic,
+                    rows.schema,
+                    self._source_schema(event["source"].get("connector", "")),
+                    rows.source,
+                    rows.names,
+                ),
             )
             if self._schemas
             else (None, None)
@@ -211,10 +227,8 @@ class Renderer:
             return {"__debezium.oldkey": rows.row(event["previous_key"])}
         return {}
 
-    def _source_schema(self, event: Row) -> str:
-        return (
-            self._form.source_schema if self._form else f"io.debezium.connector.{event['source']['connector']}.Source"
-        )
+    def _source_schema(self, connector: str) -> str:
+        return self._form.source_schema if self._form else f"io.debezium.connector.{connector}.Source"
 
     # -- schema changes -----------------------------------------------------------------------------------------------
 
@@ -240,9 +254,15 @@ class Renderer:
                 source = self._form.source(source, record.seq)
             value = {
                 "source": source, "ts_ms": (record.captured_us or record.ts_us) // 1000, "databaseName": database, "schemaName": namespace,
-                "ddl": record.ddl, "tableChanges": [_table_change(c) for c in changes],
+                "ddl": record.ddl, "tableChanges": _table_changes(changes),
             }  # fmt: skip
-            yield Record(prefix, {"databaseName": database}, value)
+            described = self._change_schemas(manifest, source) if self._schemas else (None, None)
+            yield Record(prefix, {"databaseName": database}, value, {}, *described)
+
+    def _change_schemas(self, manifest: Manifest, source: Row) -> tuple[Row, Row]:
+        own = manifest.source_fields if self._form is None else field_types(self._form.fields)
+        value = schema_change_value(manifest.source, self._source_schema(manifest.source), source, own)
+        return schema_change_key(manifest.source), value
 
     # -- notifications ------------------------------------------------------------------------------------------------
 
@@ -261,7 +281,8 @@ def _sunk(manifest: Manifest) -> bool:
 class _Boundaries:
     """BEGIN and END records, where events carry transaction metadata."""
 
-    def __init__(self, manifest: Manifest) -> None:
+    def __init__(self, manifest: Manifest, described: tuple[Row | None, Row | None]) -> None:
+        self._described = described
         config = manifest.config
         parts = config.get("topic.prefix", manifest.connector), setting(config, "topic.transaction")
         self._topic = str(setting(config, "topic.delimiter")).join(parts)
@@ -292,7 +313,7 @@ class _Boundaries:
         value = {
             "status": status, "id": self._id, "event_count": count, "data_collections": collections, "ts_ms": self._ts_ms,
         }  # fmt: skip
-        return Record(self._topic, {"id": self._id}, value)
+        return Record(self._topic, {"id": self._id}, value, {}, *self._described)
 
 
 def _with_next(
@@ -312,11 +333,18 @@ def _is_second(event: Row, seq: int) -> bool:
     return event.get("previous_key") is not None and event["seq"] == seq + 1
 
 
+def _table_changes(changes: list[TableChange]) -> list[Row]:
+    """A table that is renamed has changed and has its new name; that it is gone under its old one is not told as a drop."""
+    renamed = {c.previous_id for c in changes if c.previous_id is not None}
+    return [_table_change(c) for c in changes if c.type != "DROP" or c.id not in renamed]
+
+
 def _table_change(change: TableChange) -> Row:
-    id_ = _quoted(change.id)
-    if change.previous_id is not None and change.previous_id != change.id:
-        id_ = f"{_quoted(change.previous_id)},{id_}"
-    return {"type": change.type, "id": id_, "table": None if change.table is None else _table(change.table)}
+    return {
+        "type": change.type,
+        "id": _quoted(change.id),
+        "table": None if change.table is None else _table(change.table),
+    }
 
 
 def _quoted(table: TableId) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_cdc.core.envelope import EventBatch
@@ -44,8 +45,10 @@ class Batcher:
         lease: Lease,
         writer_id: str,
         channels: Sequence[NotificationChannel] = (),
+        source_fields: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """
+        :param source_fields: see :class:`~airflow_provider_cdc.core.manifest.Manifest`
         :param channels: get the notifications of what is committed
         :param source: the documented ``source.connector`` value
         :param config: the properties that were set, without secrets; manifests carry them for those who render events
@@ -53,6 +56,7 @@ class Batcher:
         self.connector = connector
         self._source, self._config, self._writer_id = source, config, writer_id
         self._store, self._changelog, self._lease = store, changelog, lease
+        self._source_fields = dict(source_fields)
         self._channels, self._sinks = channels, "sink" in config.get("notification.enabled.channels", ())
         self._notifications: list[Notification] = []
         self._answers: list[Answer] = []
@@ -170,6 +174,7 @@ class Batcher:
             schemas=self._schemas,
             schema_changes=self._changes,
             sanitized=self.sanitized,
+            source_fields=self._source_fields if self._changes else {},
             notifications=self._notifications,
             answers=self._answers,
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +64,15 @@ class EventBatch:
     last_seq: int
     counts: dict[str, int]
     unavailable: frozenset[str] = frozenset()
+
+
+def field_types(fields: Iterable[pa.Field]) -> dict[str, str]:
+    """Fields of the ``source`` block as manifests have them: name → Arrow type, with ``!`` where required.
+
+    >>> field_types([pa.field("pos", pa.int64(), nullable=False), pa.field("gtid", pa.string())])
+    {'pos': 'int64!', 'gtid': 'string'}
+    """
+    return {field.name: f"{field.type}{'' if field.nullable else '!'}" for field in fields}
 
 
 class Envelope:

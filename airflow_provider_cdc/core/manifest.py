@@ -78,6 +78,8 @@ class Manifest(_Model):
     :param offset_before: what the offset was, ``None`` for the first batch of a connector
     :param schemas: topic → version (as text) → captured table schema, for every file and every change of this batch
     :param sanitized: topics have no character that a topic of Kafka cannot have; earlier releases left such characters in
+    :param source_fields: the source's own fields of the ``source`` block → Arrow type, with ``!`` where required; with schema
+        changes only, as files of events have them by themselves
     :param notifications: what the connector has told since the last batch
     :param answers: what has become of signals since then
     """
@@ -98,6 +100,7 @@ class Manifest(_Model):
     schemas: dict[str, dict[str, TableSchema]] = Field(default_factory=dict)
     schema_changes: list[SchemaChangeRecord] = Field(default_factory=list)
     sanitized: bool = False
+    source_fields: dict[str, str] = Field(default_factory=dict)
     notifications: list[Notification] = Field(default_factory=list)
     answers: list[Answer] = Field(default_factory=list)
 

@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.changes import SchemaChanges
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.desk import Desk
-from airflow_provider_cdc.core.envelope import Envelope, EventBatch
+from airflow_provider_cdc.core.envelope import Envelope, EventBatch, field_types
 from airflow_provider_cdc.core.errors import AccessDenied, CdcError, NotGranted, QueryRefused
 from airflow_provider_cdc.core.events import (
     Heartbeat,
@@ -90,6 +90,7 @@ class Run:
         self.batcher = Batcher(
             parts.name, self.source.connector, self.config.public(), parts.store, parts.changelog, lease,
             f"{lease.epoch}-{uuid.uuid4().hex[:12]}", parts.told,
+            field_types(self.source.source_fields),
         )  # fmt: skip
         self.offset: Offset = self.batcher.offset
         if self.offset.incremental.paused:

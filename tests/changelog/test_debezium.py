@@ -214,14 +214,16 @@ def test_a_schema_change_stands_between_the_rows_it_stood_between(db: MemoryData
     ]  # fmt: skip
 
 
-def test_structures_of_a_snapshot_say_so_and_a_rename_names_both(db: MemoryDatabase, tmp_path: Path) -> None:
+def test_structures_of_a_snapshot_say_so_and_a_renamed_table_has_its_new_name(
+    db: MemoryDatabase, tmp_path: Path
+) -> None:
     connector = memory_connector(db, tmp_path)
     changes = [r.value for r in _new(connector) if r.topic == "test"]
     assert [c["source"]["snapshot"] for c in changes if c] == ["true", "true"]
     db.rename_tables(("shop.orders", "shop.past"))
     (value,) = [r.value for r in _new(connector) if r.topic == "test"]
     assert value is not None
-    assert value["tableChanges"][0]["id"] == '"shop"."orders","shop"."past"'
+    assert [(c["type"], c["id"]) for c in value["tableChanges"]] == [("ALTER", '"shop"."past"')]
 
 
 def test_a_drop_has_no_table_and_schema_changes_can_be_left_out(db: MemoryDatabase, tmp_path: Path) -> None:
@@ -254,7 +256,7 @@ def test_with_catalogs_records_name_database_schema_and_table(request: pytest.Fi
         assert [record.value["source"][n] for n in ("db", "schema", "table")] == ["PDB1", "HR", "EMP"]
         assert record.value["tableChanges"][0]["id"] == '"PDB1"."HR"."EMP"'
     assert renamed.value is not None
-    assert renamed.value["tableChanges"][0]["id"] == '"PDB1"."HR"."EMP","PDB1"."HR"."STAFF"'
+    assert renamed.value["tableChanges"][0]["id"] == '"PDB1"."HR"."STAFF"'
     assert row.topic == "test.HR.EMP"
     assert row.value is not None
     assert [row.value["source"][n] for n in ("db", "schema", "table")] == ["PDB1", "HR", "EMP"]
@@ -326,6 +328,26 @@ def test_with_schemas_key_and_value_are_described_and_fit_their_description(db: 
             _fits(document["value"]["payload"], document["value"]["schema"])
 
 
+def test_with_schemas_schema_changes_and_transactions_fit_their_description(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = memory_connector(db, tmp_path, provide_transaction_metadata="true")
+    connector.capture()
+    with db.transaction() as t:
+        t.insert("shop.orders", {"id": 1, "note": "x"})
+    db.rename_tables(("shop.orders", "shop.past"))
+    names = set()
+    for record in _new(connector, schemas=True):
+        if record.topic not in ("test", "test.transaction"):
+            continue
+        document = record.document(schemas=True)
+        for side in ("key", "value"):
+            names.add(document[side]["schema"]["name"])
+            _fits(document[side]["payload"], document[side]["schema"])
+    assert names == {
+        "io.debezium.connector.memory.SchemaChangeKey", "io.debezium.connector.memory.SchemaChangeValue",
+        "io.debezium.connector.common.TransactionMetadataKey", "io.debezium.connector.common.TransactionMetadataValue",
+    }  # fmt: skip
+
+
 def _fits(value: Any, schema: dict[str, Any]) -> None:
     """A payload has the fields, types and nulls that its Connect schema allows, and no others."""
     if value is None:
@@ -333,9 +355,12 @@ def _fits(value: Any, schema: dict[str, Any]) -> None:
         return
     kinds: dict[str, Any] = {
         "struct": dict, "string": str, "int64": int, "int32": int, "int16": int, "boolean": bool, "double": float,
-        "bytes": str,
+        "bytes": str, "array": list,
     }  # fmt: skip
     assert isinstance(value, kinds[schema["type"]]), (value, schema)
+    if schema["type"] == "array":
+        for item in value:
+            _fits(item, schema["items"])
     if schema["type"] == "struct":
         fields = {f["field"]: f for f in schema["fields"]}
         assert set(value) == set(fields)

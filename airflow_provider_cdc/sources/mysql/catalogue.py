@@ -15,7 +15,7 @@ from airflow_provider_cdc.sources.mysql import ddl
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.converters import converted
 from airflow_provider_cdc.sources.mysql.tables import SYSTEM_DATABASES
-from airflow_provider_cdc.sources.mysql.types import ColumnType, make_column
+from airflow_provider_cdc.sources.mysql.types import BLOBS, ColumnType, make_column
 
 _TABLES = """
 SELECT t.table_schema, t.table_name, t.table_collation, t.table_rows, t.table_type, t.table_comment
@@ -155,6 +155,8 @@ class Catalogue:
         except ValueError as e:
             raise _not_captured(table, name, column_type) from e
         value, is_expression = self._default(default, extra)
+        if declared.type in BLOBS and value is not None and value.startswith("0x"):
+            value, is_expression = _bytes_default(value)
         generated = "GENERATED" in extra.upper().replace("DEFAULT_GENERATED", "") or "AS ROW" in extra.upper()
         type_ = ColumnType(
             declared.type,
@@ -250,6 +252,16 @@ def quoted_name(name: str) -> str:
 
 def _charset(collation: str | None) -> str | None:
     return collation.partition("_")[0] if collation else None
+
+
+def _bytes_default(digits: str) -> tuple[str, bool]:
+    """A default of bytes, which MySQL prints as a number: as text if it is one, else as it stands.
+
+    >>> _bytes_default("0x616200")
+    ('ab', False)
+    """
+    data = bytes.fromhex(digits[2:]).rstrip(b"\0")
+    return (data.decode("ascii"), False) if data.isascii() else (digits, True)
 
 
 def _key_candidates(indexes: dict[str, list[tuple[Any, ...]]]) -> list[tuple[bool, tuple[str, ...]]]:

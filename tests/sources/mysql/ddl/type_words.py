@@ -186,7 +186,7 @@ def _attributes() -> Iterator[Word]:
     yield Word("INT GENERATED ALWAYS AS (id + 1) STORED", (), changes=False)
     yield Word("VARCHAR(20) AS (concat(id, ')')) STORED", (), changes=False)
     yield Word("INT AS (id + 1)", (), changes=False)
-    yield Word("INT CHECK ({c} > 0)", ("1",))
+    yield Word("INT CHECK ({c} > 0)", ("1",), (MARIADB, MYSQL_9))
     yield Word("INT CONSTRAINT `k,{t}` CHECK ({c} > 0)", ("1",), (MYSQL_9,), alone=True)
     yield Word("INT COLUMN_FORMAT FIXED STORAGE DISK", ("1",), (MYSQL,))
     yield Word("INT NOT SECONDARY", ("1",), (MYSQL_9,))
