@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -10,13 +11,14 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import sysconfig
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from dev import paths
 from dev.bootstrap import jars, uv
@@ -26,6 +28,8 @@ from dev.servers.process import tail
 
 DAGS = paths.ROOT / "dags"
 START_SECONDS = 180
+LOOPBACK = "127.0.0.1"
+DISTRIBUTION = "airflow_provider_cdc"
 
 
 def build_wheel(folder: Path) -> Path:
@@ -37,21 +41,33 @@ def build_wheel(folder: Path) -> Path:
     return wheel
 
 
-def install(wheel: Path, folder: Path) -> None:
-    """Unpack a wheel where ``PYTHONPATH`` finds it before the working copy."""
+def environment(wheel: Path, folder: Path) -> Path:
+    """A virtual environment with everything that the working copy's has, and with the wheel in place of the working copy.
+
+    As a user has it after ``pip install``: Airflow finds one distribution of ours. Were the working copy's beside it, Airflow would
+    register the plugin twice, and tell that as an error on its home page.
+
+    :return: its Python
+    """
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, capture_output=True)
+    scripts, packages = folder / "bin", Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    for there in Path(sysconfig.get_path("purelib")).iterdir():
+        if DISTRIBUTION not in there.name and not (packages / there.name).exists():
+            (packages / there.name).symlink_to(there)
+    for there in Path(sys.executable).parent.iterdir():
+        if there.read_bytes()[:2] == b"#!" and str(sys.executable) not in there.read_text(errors="replace")[:500]:
+            (scripts / there.name).symlink_to(
+                there
+            )  # spark-submit and the like: no script of the working copy's Python
+    python = scripts / "python"
+    (scripts / "airflow").write_text(
+        f"#!{python}\nimport sys\n\nfrom airflow.__main__ import main\n\nsys.exit(main())\n"
+    )
+    (scripts / "airflow").chmod(0o755)
     binary = uv.ensure(Step(quiet=True))
-    command = [
-        str(binary),
-        "pip",
-        "install",
-        "--quiet",
-        "--python",
-        sys.executable,
-        "--no-deps",
-        "--target",
-        str(folder),
-    ]
-    subprocess.run([*command, str(wheel)], check=True, capture_output=True, text=True)
+    command = [str(binary), "pip", "install", "--quiet", "--python", str(python), "--no-deps", str(wheel)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return python
 
 
 class Airflow:
@@ -61,13 +77,13 @@ class Airflow:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.home, self.site = folder, folder / "home", folder / "site"
+        self.folder, self.home = folder, folder / "home"
         self.dags = folder / "dags"
         for made in (self.home, self.dags):
             made.mkdir(parents=True)
-        install(build_wheel(folder / "wheel"), self.site)
+        self.python = environment(build_wheel(folder / "wheel"), folder / "environment")
         self.environment = {
-            **{k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW_", "CDC_"))},
+            **{k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW_", "CDC_", "PYTHONPATH", "PYSPARK_"))},
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -75,8 +91,7 @@ class Airflow:
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
             "AIRFLOW_VAR_CDC_JARS": ",".join(map(str, jars.ensure("delta"))),
-            "PYTHONPATH": str(self.site),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": f"{self.python.parent}:{os.environ['PATH']}",
             "SPARK_LOCAL_IP": "127.0.0.1",
             "NO_COLOR": "1",
         }
@@ -104,34 +119,43 @@ class Airflow:
 
 
 class Services:
-    """``airflow standalone``: scheduler, DAG processor, triggerer and API server."""
+    """Scheduler, DAG processor, triggerer and API server, each a process group of its own, all of them for this machine alone.
+
+    Not ``airflow standalone``: its scheduler and triggerer serve their logs on every address, and cannot be told otherwise. Here
+    everybody reads the files.
+    """
+
+    COMPONENTS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "scheduler": ("--skip-serve-logs",),
+        "dag-processor": (),
+        "triggerer": ("--skip-serve-logs",),
+        "api-server": (),
+    }
 
     def __init__(self, airflow: Airflow) -> None:
         self.airflow = airflow
-        self.port, *others = _free_ports(4)
-        self.log = airflow.folder / "standalone.log"
+        self.port, health = _free_ports(2)
+        self.log = airflow.folder / "services.log"
         self._environment = {
             **airflow.environment,
+            "AIRFLOW__API__HOST": LOOPBACK,
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__WORKERS": "1",
-            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://localhost:{self.port}/execution/",
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://{LOOPBACK}:{self.port}/execution/",
             "AIRFLOW__CORE__PARALLELISM": "4",
-            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(others[0]),
-            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(others[1]),
-            "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_SERVER_PORT": str(others[2]),
+            "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_SERVER_HOST": LOOPBACK,
+            "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_SERVER_PORT": str(health),
             "AIRFLOW__API_AUTH__JWT_SECRET": os.urandom(64).hex(),
         }
         self._token: str | None = None
         self._up = False
-        self._more: list[subprocess.Popen[bytes]] = []
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                ["airflow", "standalone"], env=self._environment, cwd=self.airflow.folder, stdout=log,
-                stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+        self.log.touch()
         try:
+            for component in self.COMPONENTS:
+                self.start(component)
             self.until(self._healthy, START_SECONDS, "Airflow is up")
             self._up = True
         except BaseException:
@@ -142,6 +166,11 @@ class Services:
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         self._stop()
 
+    @property
+    def groups(self) -> set[int]:
+        """Process groups of what is running."""
+        return {process.pid for process in self._running.values()}
+
     def request(
         self, method: str, path: str, body: Any = None, *, login: bool = True, accept: str = "application/json"
     ) -> tuple[int, str]:
@@ -151,7 +180,7 @@ class Services:
             headers["authorization"] = f"Bearer {self._login()}"
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(
-            f"http://localhost:{self.port}{path}", method=method, headers=headers, data=data
+            f"http://{LOOPBACK}:{self.port}{path}", method=method, headers=headers, data=data
         )
         try:
             with urllib.request.build_opener(_Stay).open(request, timeout=60) as answer:
@@ -167,33 +196,17 @@ class Services:
 
     def kill(self, component: str) -> None:
         """Kill one of the services, with its own processes, as a machine that dies does."""
-        found = [pid for pid, command in self._processes() if command[-2:] == ["airflow", component]]
-        assert found, f"no {component} is running"
-        for pid in found:
-            os.kill(pid, signal.SIGKILL)
+        process = self._running.pop(component)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
 
     def start(self, component: str) -> None:
-        """Start one of the services beside the others; it ends with them."""
+        """Start one of the services; it ends with the others."""
         with self.log.open("ab") as log:
-            self._more.append(
-                subprocess.Popen(
-                    ["airflow", component], env=self._environment, cwd=self.airflow.folder, stdout=log,
-                    stderr=subprocess.STDOUT, start_new_session=True,
-                )
+            self._running[component] = subprocess.Popen(
+                ["airflow", component, *self.COMPONENTS[component]], env=self._environment, cwd=self.airflow.folder,
+                stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
-
-    def _processes(self) -> list[tuple[int, list[str]]]:
-        """Processes of the services, with the last parts of their command lines."""
-        found, groups = [], {process.pid for process in (self._process, *self._more)}
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdigit():
-                try:
-                    if os.getpgid(int(folder.name)) in groups:
-                        words = (folder / "cmdline").read_bytes().decode().split("\0")
-                        found.append((int(folder.name), [word.rpartition("/")[2] for word in words if word]))
-                except (OSError, ProcessLookupError):
-                    continue
-        return found
 
     def until(
         self, condition: Any, quiet_s: float, what: str, *, tell: Callable[[str], None] = lambda text: None
@@ -205,7 +218,8 @@ class Services:
         """
 
         def alive() -> Any:
-            assert self._process.poll() is None, f"Airflow has ended\n{tail(self.log, 60)}"
+            ended = [name for name, process in self._running.items() if process.poll() is not None]
+            assert not ended, f"{', '.join(ended)} has ended\n{tail(self.log, 60)}"
             return condition()
 
         try:
@@ -231,7 +245,7 @@ class Services:
     @property
     def url(self) -> str:
         """Where the UI is."""
-        return f"http://localhost:{self.port}"
+        return f"http://{LOOPBACK}:{self.port}"
 
     @property
     def password(self) -> str:
@@ -248,8 +262,7 @@ class Services:
         return self._token
 
     def _stop(self) -> None:
-        for process in (*self._more, self._process):
-            _stop_group(process)
+        _stop_groups([*self._running.values()])
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
@@ -257,18 +270,19 @@ class _Stay(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _stop_group(process: subprocess.Popen[bytes]) -> None:
-    """The whole group, by and by more firmly: a lone signal leaves services behind."""
+def _stop_groups(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Whole groups, by and by more firmly: a lone signal leaves processes behind."""
     for number, seconds in ((signal.SIGINT, 5), (signal.SIGTERM, 3), (signal.SIGKILL, 10)):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            break
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and _group_lives(process.pid):
-            process.poll()
+        while time.monotonic() < deadline and any(_group_lives(process.pid) for process in processes):
+            for process in processes:
+                process.poll()
             time.sleep(0.1)
-    process.wait(10)
+    for process in processes:
+        process.wait(10)
 
 
 def _group_lives(group: int) -> bool:
@@ -283,7 +297,7 @@ def _free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     try:
         for s in sockets:
-            s.bind(("127.0.0.1", 0))
+            s.bind((LOOPBACK, 0))
         return [s.getsockname()[1] for s in sockets]
     finally:
         for s in sockets:

@@ -249,7 +249,7 @@ def main() -> int:
             services = Services(airflow)
             with _ticking(step, "starting"):
                 stack.enter_context(services)
-            step.done(f"http://localhost:{services.port}")
+            step.done(services.url)
         demo = Demo(report, kit, airflow, services)
         _worked(demo, stack.enter_context(LiveWriter(kit)))
         verified = demo.verify()
@@ -326,7 +326,7 @@ def _stay(demo: Demo) -> None:
     """Leave everything running, with a calm application, until somebody presses Ctrl-C."""
     passwords = json.loads((demo.airflow.home / "simple_auth_manager_passwords.json.generated").read_text())
     (user, password), *_ = passwords.items()
-    print(f"Airflow: http://localhost:{demo.services.port}   user {user}, password {password}")
+    print(f"Airflow: {demo.services.url}   user {user}, password {password}")
     print(f"Tables:  {demo.lake}")
     print(f"Source:  {demo.kit.login()}")
     print("Everything stays up, and the application goes on writing, until Ctrl-C.", flush=True)

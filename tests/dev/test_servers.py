@@ -15,6 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from dev.servers import S3, Database, Kafka, MariaDb, MySql, Postgres, ServerError
 from dev.servers.mysql_family import option_arguments
 from dev.servers.process import command_line
+from tests.support.listening import Listening
 from tests.support.patience import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -243,3 +244,15 @@ def test_s3_keeps_objects(s3: S3) -> None:
     client = s3.connect()
     client.put_object(Bucket="kept-here", Key="a/b", Body=b"content")
     assert client.get_object(Bucket="kept-here", Key="a/b")["Body"].read() == b"content"
+
+
+# who can reach them
+
+
+@pytest.mark.parametrize("name", ["mariadb", "mysql97", "postgres", "s3", "kafka"])
+def test_servers_listen_for_this_machine_alone(name: str, request: pytest.FixtureRequest) -> None:
+    server = request.getfixturevalue(name)
+    with Listening([os.getpgid(server.pid)]) as listening:
+        pass
+    assert listening.seen
+    assert listening.beyond() == []

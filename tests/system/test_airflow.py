@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ from airflow_provider_cdc.sources import SOURCES
 from airflow_provider_cdc.state.models import VERSION_TABLE, Base
 from airflow_provider_cdc.state.store import StateStore
 from airflow_provider_cdc.triggers.applied import AppliedTrigger
-from dev.airflow import Airflow, Services
+from dev.airflow import LOOPBACK, Airflow, Services
+from tests.support.listening import Listening
 from tests.system.conftest import PASSWORD
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
@@ -34,9 +34,11 @@ def test_the_provider_is_there_from_its_wheel(airflow: Airflow) -> None:
     assert set(types) == {*(f"cdc_{kind}" for kind in SOURCES), "cdc_state"}
     where = "import airflow_provider_cdc, spark_jobs; print(airflow_provider_cdc.__file__, spark_jobs.__file__)"
     code = subprocess.run(
-        [sys.executable, "-c", where], env=airflow.environment, cwd="/", capture_output=True, text=True
+        [str(airflow.python), "-c", where], env=airflow.environment, cwd="/", capture_output=True, text=True
     )
-    assert all(path.startswith(str(airflow.site)) for path in code.stdout.split()), code
+    found = code.stdout.split()
+    assert len(found) == 2, code
+    assert all(path.startswith(str(airflow.python.parents[1])) for path in found), code
 
 
 def test_db_migrate_has_made_our_tables_with_a_version_of_their_own(airflow: Airflow) -> None:
@@ -131,6 +133,29 @@ def test_what_the_spark_job_tells_is_what_waiting_for_a_target_looks_at(ran: Air
 
 
 # the services
+
+
+def test_everything_is_imported_without_an_error(services: Services) -> None:
+    assert services.json("GET", "/api/v2/plugins/importErrors")["import_errors"] == []
+    assert services.json("GET", "/api/v2/importErrors")["import_errors"] == []
+    assert [plugin["name"] for plugin in services.json("GET", "/api/v2/plugins")["plugins"]] == ["cdc"]
+
+
+def test_the_services_and_what_tasks_start_listen_for_this_machine_alone(services: Services, inventory: Any) -> None:
+    def ended() -> dict[str, str]:
+        runs = services.json("GET", f"/api/v2/dags/{DAG}/dagRuns?limit=100")["dag_runs"]
+        return {run["dag_run_id"]: run["state"] for run in runs if run["state"] in ("success", "failed")}
+
+    before = ended()
+    inventory.sql("INSERT INTO inventory.orders VALUES (99, 1, 1, NULL)", "DELETE FROM inventory.orders WHERE id = 99")
+    with Listening(services.groups) as listening:
+        services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": False})  # it is continuous: a run begins by itself
+        services.until(lambda: ended().keys() - before.keys(), 400, f"a run of {DAG} ends")
+    services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": True})
+    assert {state for run, state in ended().items() if run not in before} == {"success"}
+    assert (LOOPBACK, services.port) in listening.seen
+    assert "java" in listening.programs  # Spark was among those that were looked at
+    assert listening.beyond() == []
 
 
 def test_the_connection_form_knows_our_types(services: Services) -> None:
