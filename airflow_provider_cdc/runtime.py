@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.secrets import credentials, secret_options
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.config import ConnectorConfig
@@ -91,11 +92,17 @@ def refuse_secrets(definition: ConnectorDefinition) -> None:
 
     :raises ConfigError: it does
     """
-    if found := sorted(filter(config_class(definition.source).is_secret, definition.properties)):
+    secret, properties = config_class(definition.source).is_secret, definition.properties
+    found = [name for name, value in properties.items() if secret(name) or credentials(name, value)]
+    found += [f"changelog_options[{name}]" for name in secret_options(definition.changelog_options)]
+    if credentials("changelog.url", definition.changelog):
+        found.append("changelog")
+    if found:
         raise ConfigError(
-            f"The definition of connector {definition.name} holds a secret: {', '.join(found)}.",
-            safe="Definitions are shown and stored; secrets come from the Airflow connection only.",
-            remedy="remove the property and set the password of the connection",
+            f"The definition of connector {definition.name} holds a secret: {', '.join(sorted(found))}.",
+            safe="Definitions are shown and stored; secrets come from Airflow connections only.",
+            remedy="remove it: the source's login and password belong into its connection, those of the change log's storage into "
+            "the extra of another one, which storage_conn_id names",
         )
 
 
@@ -103,10 +110,11 @@ def parse_config(definition: ConnectorDefinition, secrets: Mapping[str, Any] | N
     """Check a definition's properties.
 
     :param secrets: properties from the connection (host, user, password); the definition's own win
-    :raises ConfigError: something cannot be used
+    :raises ConfigError: something cannot be used, or the definition holds a secret
     """
     from airflow_provider_cdc.sources import load_source
 
+    refuse_secrets(definition)
     properties = {"topic.prefix": definition.name, **(secrets or {}), **definition.properties}
     return load_source(definition.source).Config.parse(properties)
 

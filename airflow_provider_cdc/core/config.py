@@ -325,6 +325,17 @@ class ConnectorConfig(Configuration):
         description="Statement that is run on the source with each heartbeat, so that the log of a quiet database moves on.",
     )
 
+    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = tuple(
+        f"signal.consumer.{name}"
+        for name in (
+            "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password", "sasl.oauthbearer.config",
+            "sasl.oauthbearer.method", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.scope",
+            "sasl.oauthbearer.extensions", "sasl.oauthbearer.token.endpoint.url", "ssl.ca.location", "ssl.ca.pem",
+            "ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem", "ssl.key.password",
+            "ssl.keystore.location", "ssl.keystore.password", "ssl.endpoint.identification.algorithm",
+        )
+    )  # fmt: skip
+
     IGNORED: ClassVar[Mapping[str, str]] = {
         "name": "the connector's name is given to the connector definition",
         "connector.class": "the source is chosen by the connector definition",

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.secrets import bare, credentials
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,8 @@ class Configuration(BaseModel):
     """How a connection to this source is asked for."""
     CONNECTION: ClassVar[Mapping[str, str]] = {}
     """What the fields of a connection mean: ``host``, ``port``, ``login``, ``password``, ``schema`` → documented property."""
+    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ()
+    """Further properties of the connection, which its ``extra`` may hold, besides those of :attr:`FORM` and :attr:`CONNECTION`."""
     IGNORED: ClassVar[Mapping[str, str]] = {}
     """Documented properties without a meaning here: accepted with a warning. A trailing ``*`` matches a prefix."""
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {}
@@ -131,14 +134,32 @@ class Configuration(BaseModel):
     ) -> dict[str, Any]:
         """Properties from the fields of a connection; fields that are not set give none.
 
-        Each source says in :attr:`CONNECTION` what its fields mean. Names in ``extra`` are documented property names everywhere.
+        Each source says in :attr:`CONNECTION` what its fields mean. Names in ``extra`` are documented property names everywhere, and
+        only of properties that belong to a connection: whoever may edit one may not have files of the workers read, or statements
+        run, with it.
+
+        :raises ConfigError: ``extra`` names a property of a connector; the error names those of a connection
 
             >>> MySqlConfig.from_connection(host="db", login="cdc", extra={"database.ssl.mode": "required"})
             {'database.hostname': 'db', 'database.user': 'cdc', 'database.ssl.mode': 'required'}
         """
         fields = {"host": host, "port": port, "login": login, "password": password, "schema": schema}
         named = [(name, fields[field]) for field, name in cls.CONNECTION.items()]
-        return {name: value for name, value in [*named, *(extra or {}).items()] if value not in (None, "")}
+        named += [(name, value) for name, value in (extra or {}).items() if value not in (None, "")]
+        valid = cls.connection_properties()
+        if wrong := sorted({name for name, _ in named} - set(valid)):
+            raise ConfigError(
+                f"The extra of a connection cannot hold {', '.join(wrong)}.",
+                safe="Only what belongs to the connection itself may come from it.",
+                remedy=f"move it to the properties of the connector's definition; valid in the extra are {', '.join(valid)}",
+            )
+        return {name: value for name, value in named if value not in (None, "")}
+
+    @classmethod
+    def connection_properties(cls) -> list[str]:
+        """Documented names of the properties that may come from a connection."""
+        own = (name for base in cls.__mro__ for name in base.__dict__.get("CONNECTION_ONLY", ()))
+        return sorted({*cls.CONNECTION.values(), *cls.FORM.extras, *own})
 
     @classmethod
     def secrets(cls) -> list[str]:
@@ -167,11 +188,12 @@ class Configuration(BaseModel):
             value = getattr(self, name)
             if not isinstance(value, SecretStr):
                 field = type(self).model_fields[name]
-                shown[str(field.alias)] = sorted(value) if isinstance(value, frozenset) else value
+                name = str(field.alias)
+                shown[name] = sorted(value) if isinstance(value, frozenset) else bare(name, value)
         shown |= shown.pop(COLUMN_TEXTS, {})
         for name, secret in shown.pop(CONSUMER, {}).items():
             if not self.is_secret(full := CONSUMER.replace("*", name)):
-                shown[full] = secret.get_secret_value()
+                shown[full] = bare(full, secret.get_secret_value())
         return dict(sorted(shown.items()))
 
 
@@ -192,7 +214,8 @@ def _explain(error: Any, cls: type[Configuration], known: Mapping[str, str]) -> 
         text = f"{key}: required and not set"
         return f"{text}. {field.description}" if field is not None and field.description else text
     value, annotation = error["input"], field.annotation if field is not None else None
-    shown = "********" if annotation is SecretStr or annotation == SecretStr | None else repr(value)
+    secret = annotation is SecretStr or annotation == SecretStr | None or credentials(key, value)
+    shown = "********" if secret else repr(value)
     if error["type"] == "enum" and isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         valid = [str(v.value) for v in annotation]
         near = difflib.get_close_matches(str(value), valid, n=1)

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
+from airflow.sdk.log import mask_secret
 
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.secrets import secret_values
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.runtime import (
@@ -130,4 +132,6 @@ def storage_options(conn_id: str | None) -> dict[str, Any]:
             f"The extra of connection {conn_id} is not a JSON object.",
             remedy='give fsspec options of the change log\'s filesystem, for example {"key": "…", "secret": "…"}',
         )
+    for secret in secret_values(extra):  # Airflow knows some of the names by itself
+        mask_secret(secret)
     return extra

@@ -10,8 +10,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook, Connection
+from airflow.sdk.log import mask_secret
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.core.secrets import credentials
 from airflow_provider_cdc.runtime import ConnectorDefinition, config_class, open_source
 from airflow_provider_cdc.sources import SOURCES
 
@@ -26,7 +28,7 @@ def properties_of(connection: Connection, source: str) -> dict[str, Any]:
     """The documented properties that a connection stands for. They contain secrets.
 
     :param source: kind of source, which says what the fields mean
-    :raises ConfigError: the connection's extra is not a JSON object
+    :raises ConfigError: the connection's extra is not a JSON object, or holds what does not belong to a connection
     """
     connection.extra_dejson  # noqa: B018  # registers what has to be masked in logs
     try:
@@ -38,7 +40,7 @@ def properties_of(connection: Connection, source: str) -> dict[str, Any]:
             f"The extra of connection {connection.conn_id} is not a JSON object.",
             remedy='give an object with documented property names, for example {"database.ssl.mode": "required"}',
         )
-    return config_class(source).from_connection(
+    properties = config_class(source).from_connection(
         host=connection.host or None,
         port=connection.port or None,
         login=connection.login or None,
@@ -46,6 +48,11 @@ def properties_of(connection: Connection, source: str) -> dict[str, Any]:
         schema=connection.schema or None,
         extra=extra,
     )
+    for name, value in properties.items():
+        secrets = [str(value)] if config_class(source).is_secret(name) else credentials(name, value)
+        for secret in secrets:
+            mask_secret(secret)
+    return properties
 
 
 class CdcSourceHook(BaseHook):

@@ -37,10 +37,14 @@ class ConnectorFields:
 
     @property
     def access(self) -> ConnectorAccess:
-        """The connector with rendered fields."""
+        """The connector with rendered fields.
+
+        :raises ConfigError: a template has put a secret into one of them
+        """
         definition = ConnectorDefinition(
             self.connector, self.source, self.changelog, self.properties, self.changelog_options
         )
+        refuse_secrets(definition)
         return ConnectorAccess(definition, self.conn_id, self.state_conn_id, self.storage_conn_id or None)
 
 

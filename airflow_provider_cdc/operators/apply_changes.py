@@ -16,6 +16,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Asset, AssetAlias
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.core.secrets import credentials, is_secret_name
 from airflow_provider_cdc.hooks.connector import storage_options
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.tasks import ConnectorFields, failure
@@ -31,6 +32,8 @@ PACKAGES = {"delta": "io.delta:delta-spark_4.1_2.13:4.4.0"}
 STORAGE_OPTIONS = "CDC_STORAGE_OPTIONS"
 """Environment variable in which the job finds the fsspec options of the change log, as a JSON object."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_NO_SECRET = ("provider", ".path", ".file", ".enabled", ".location", "providers")
+"""How names of Spark's settings end that speak of credentials without holding one."""
 _UNANNOUNCED = "cdc_unannounced"
 _SHOWN = 50
 
@@ -128,7 +131,19 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
     # -- the submit ---------------------------------------------------------------------------------------------------
 
     def _complete(self) -> None:
-        """What the job needs besides what the user said."""
+        """What the job needs besides what the user said.
+
+        :raises ConfigError: a secret would be on the command line, which every user of the machine can read
+        """
+        shown = [f"conf[{name}]" for name in self.conf or {} if is_secret_name(name) and not name.endswith(_NO_SECRET)]
+        if credentials("location.url", self.location):
+            shown.append("location")
+        if shown:
+            raise ConfigError(
+                f"A secret would be on the command line of spark-submit: {', '.join(shown)}.",
+                safe="Nothing was submitted.",
+                remedy="put it into the workers' spark-defaults.conf or a Hadoop credential provider, or let a role open the storage",
+            )
         self.application = job_path()
         self.application_args = [
             "--changelog", self.changelog, "--connector", self.connector, "--location", self.location,

@@ -72,9 +72,9 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         self._ended = False
 
     def execute(self, context: Context) -> dict[str, Any]:
-        access = self.access
-        self.log.info("Capturing connector %s (%s) into %s.", self.connector, self.source, access.definition.changelog)
         try:
+            access = self.access
+            self.log.info("Capturing connector %s (%s) into %s.", self.connector, self.source, self.changelog)
             with access.capture(
                 owner=_owner(context), lease_ttl_s=self.lease_ttl, lease_wait_s=self.lease_wait
             ) as self._capture:

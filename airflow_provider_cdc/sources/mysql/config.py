@@ -156,6 +156,7 @@ class MySqlConfig(ConnectorConfig):
         "login": "database.user",
         "password": "database.password",
     }
+    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("connect.timeout.ms", "database.query.timeout.ms")
     IGNORED: ClassVar[Mapping[str, str]] = {
         "database.jdbc.driver": "there is no JDBC here",
         "database.protocol": "there is no JDBC here",

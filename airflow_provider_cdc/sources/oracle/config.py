@@ -325,6 +325,11 @@ class OracleConfig(ConnectorConfig):
         "password": "database.password",
         "schema": "database.dbname",
     }
+    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = (
+        "rac.nodes",
+        "log.mining.readonly.hostname",
+        "database.query.timeout.ms",
+    )
     IGNORED: ClassVar[Mapping[str, str]] = {
         "schema.history.internal": "the schema history is kept in the state tables",
         "schema.history.internal.store.*": "only captured tables are recorded; tables added later are read when they are added",
