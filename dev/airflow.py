@@ -55,10 +55,12 @@ def environment(wheel: Path, folder: Path) -> Path:
         if DISTRIBUTION not in there.name and not (packages / there.name).exists():
             (packages / there.name).symlink_to(there)
     for there in Path(sys.executable).parent.iterdir():
-        if there.read_bytes()[:2] == b"#!" and str(sys.executable) not in there.read_text(errors="replace")[:500]:
-            (scripts / there.name).symlink_to(
-                there
-            )  # spark-submit and the like: no script of the working copy's Python
+        head = there.read_bytes()[:500] if there.is_file() else b""
+        foreign = head[:2] == b"#!" and str(sys.executable).encode() not in head
+        if (
+            foreign or there.suffix == ".py"
+        ):  # spark-submit and the like; what begins with the working copy's Python stays there
+            (scripts / there.name).symlink_to(there)
     python = scripts / "python"
     (scripts / "airflow").write_text(
         f"#!{python}\nimport sys\n\nfrom airflow.__main__ import main\n\nsys.exit(main())\n"
