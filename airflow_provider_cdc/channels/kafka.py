@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_cdc.channels.messages import read_message
@@ -41,6 +41,10 @@ _OURS: Final = {
     "ssl.truststore.password": "Java only: set signal.consumer.ssl.ca.location to a PEM file",
 }
 """Properties of the consumer that cannot be passed on, and what to do instead."""
+_UNCHECKED: Final = {
+    ("enable.ssl.certificate.verification", "false"),
+    ("ssl.endpoint.identification.algorithm", "none"),
+}
 
 
 class _NoTopic(TransientError):
@@ -170,6 +174,7 @@ class KafkaChannel:
         if wrong := sorted(set(passed) & set(_OURS)):
             lines = "\n".join(f"  signal.consumer.{name}: {_OURS[name]}" for name in wrong)
             raise ConfigError(f"Properties of the consumer of signals cannot be used:\n{lines}")
+        _check_security(passed)
         settings: dict[str, Any] = {
             "client.id": f"{connector}-signal",
             "auto.offset.reset": "earliest",
@@ -264,6 +269,31 @@ class KafkaChannel:
             where=self._brokers,
             remedy="see that the brokers run and that signal.kafka.bootstrap.servers and signal.consumer.* are right",
         )
+
+
+def _check_security(passed: Mapping[str, str]) -> None:
+    """What was asked for must be what happens: librdkafka speaks plain text unless ``security.protocol`` says otherwise, whatever
+    certificates or passwords it is given.
+
+    :raises ConfigError: encryption or a login was asked for, and there would be none
+    """
+    protocol = passed.get("security.protocol", "plaintext").strip().lower()
+    for prefix, word, right in (("ssl.", "ssl", "SSL or SASL_SSL"), ("sasl.", "sasl", "SASL_SSL")):
+        given = sorted(f"signal.consumer.{name}" for name in passed if name.startswith(prefix))
+        if given and word not in protocol:
+            raise ConfigError(
+                f"The consumer of signals would speak {protocol}, though {', '.join(given)} {'is' if len(given) == 1 else 'are'} set.",
+                safe="Nothing was sent or read.",
+                remedy=f"set signal.consumer.security.protocol={right}",
+            )
+    unchecked = _UNCHECKED & {(name, value.strip().lower()) for name, value in passed.items()}
+    if "ssl" in protocol and unchecked:
+        log.warning(
+            "Signals are read over TLS, but nobody looks whether the broker is the right one: %s.",
+            ", ".join(f"signal.consumer.{name}={value}" for name, value in sorted(unchecked)),
+        )
+    if protocol == "sasl_plaintext":
+        log.warning("The login to the brokers of signals goes over the network without encryption: use SASL_SSL.")
 
 
 def _text(value: str | bytes | None) -> str | None:

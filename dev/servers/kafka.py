@@ -3,7 +3,7 @@
 import contextlib
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
@@ -45,10 +45,17 @@ class Kafka(Server):
     }
 
     def __init__(
-        self, options: dict[str, Any] | None = None, *, folder: Path | str | None = None, port: int | None = None
+        self,
+        options: dict[str, Any] | None = None,
+        *,
+        folder: Path | str | None = None,
+        port: int | None = None,
+        protocols: Sequence[str] = (),
     ) -> None:
+        """:param protocols: further listeners, such as ``SSL``, besides the one for plain text; ``options`` say what they need"""
         super().__init__(options, folder=folder, port=port)
         self._controller_port: int | None = None
+        self._ports = {protocol: _free_port(self.host) for protocol in protocols}
         self._installation: databases.Installation | None = None
 
     @property
@@ -67,6 +74,10 @@ class Kafka(Server):
     def address(self) -> str:
         """What clients call ``bootstrap.servers``."""
         return f"{self.host}:{self.port}"
+
+    def secure(self, protocol: str) -> str:
+        """What clients of a further listener call ``bootstrap.servers``."""
+        return f"{self.host}:{self._ports[protocol]}"
 
     # use
 
@@ -140,9 +151,14 @@ class Kafka(Server):
 
     def _properties(self, data: Path) -> str:
         here = f"CONTROLLER://{self.host}:{self._controller()}"
+        more = [f"{protocol}://{self.secure(protocol)}" for protocol in self._ports]
+        listeners = [f"PLAINTEXT://{self.address}", *more]
         places = {
-            "listeners": f"PLAINTEXT://{self.address},{here}",
-            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "listeners": ",".join([*listeners, here]),
+            "advertised.listeners": ",".join(listeners),
+            "listener.security.protocol.map": ",".join(
+                ["CONTROLLER:PLAINTEXT", *(f"{name}:{name}" for name in ("PLAINTEXT", *self._ports))]
+            ),
             "controller.quorum.voters": f"{self.DEFAULTS['node.id']}@{here.partition('//')[2]}",
             "log.dirs": data,
         }
@@ -151,9 +167,7 @@ class Kafka(Server):
 
     def _controller(self) -> int:
         if self._controller_port is None:
-            with socket.socket() as probe:
-                probe.bind((self.host, 0))
-                self._controller_port = probe.getsockname()[1]
+            self._controller_port = _free_port(self.host)
         return self._controller_port
 
     def _command(self) -> tuple[list[str], dict[str, str]]:
@@ -170,3 +184,9 @@ class Kafka(Server):
             return bool(self.connect().list_topics(timeout=5).brokers)
         except (OSError, KafkaException):
             return False
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
