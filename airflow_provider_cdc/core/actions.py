@@ -6,12 +6,14 @@ import difflib
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.incremental import check_form
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.notifications import Type
+from airflow_provider_cdc.core.offset_plan import OffsetPlanner
 from airflow_provider_cdc.core.patterns import MOST, TooMuch, ways
 from airflow_provider_cdc.core.position import IncrementalState, Scan
 from airflow_provider_cdc.core.schema import TableId
@@ -281,11 +283,19 @@ def _other(run: Run, request: Other) -> str:
 
 
 def _set_position(run: Run, data: dict[str, Any]) -> str:
+    """Move the offset, with the guard that ``airflow cdc offset set`` has."""
     try:
         position = run.source.position_of(data)
         run.source.verify_position(position)
     except CdcError as e:
         raise Refused(" ".join(filter(None, [e.what, e.where, e.remedy]))) from e
+    store, name = run.parts.store, run.parts.name
+    stored = replace(store.load(name), offset=run.offset)
+    plan = OffsetPlanner(name, stored, run.source, (), store.schema_history(name)).move(position)
+    if plan.problems:
+        raise Refused(" ".join(plan.problems))
     before = run.where()
+    for told in plan.told:
+        log.warning("%s", told)
     run.reposition(position)
-    return f"goes on from {position} instead of {before}"
+    return f"goes on from {position} instead of {before} ({plan.effect.value})"

@@ -16,6 +16,7 @@ from airflow_provider_cdc.core import config_kafka_connect
 from airflow_provider_cdc.core.config_base import Configuration
 from airflow_provider_cdc.core.config_values import (
     BinaryHandling,
+    ChannelTypes,
     DecimalHandling,
     LimitAction,
     LostMode,
@@ -221,6 +222,13 @@ class ConnectorConfig(Configuration):
         description="Where signals come from: source (the signal table), airflow (form, REST, CLI, operators), file, kafka, and "
         "those of one's own (entry points).",
     )
+    signal_allowed_types: ChannelTypes = Field(
+        {},
+        alias="signal.allowed.types",
+        description="Ours. What a channel may ask for: channel:type,type; several separated by semicolons. The word "
+        "additional-conditions allows conditions and SELECTs of the sender's own, * allows everything. A channel that is not named "
+        "may ask for everything (airflow), or for all but moving the position and SQL of its own (all others).",
+    )
     signal_poll_interval_ms: int = Field(
         1000, alias="signal.poll.interval.ms", description="How often channels are asked for signals.", ge=50
     )
@@ -378,6 +386,8 @@ class ConnectorConfig(Configuration):
 
     @model_validator(mode="after")
     def _channels_have_what_they_need(self) -> Self:
+        if unknown := sorted(set(self.signal_allowed_types) - set(self.signal_enabled_channels)):
+            raise ValueError(f"signal.allowed.types: {unknown[0]!r} is not among signal.enabled.channels")
         if "kafka" in self.signal_enabled_channels and not self.signal_kafka_bootstrap_servers:
             raise ValueError("signal.kafka.bootstrap.servers: required by signal.enabled.channels=kafka, and not set")
         if "sink" in self.notification_enabled_channels and not self.notification_sink_topic_name:

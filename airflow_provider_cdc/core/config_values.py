@@ -135,6 +135,24 @@ def _split_names(value: Any) -> Any:
     return tuple(dict.fromkeys(part.strip().lower() for part in parts if part.strip()))
 
 
+def _split_channels(value: Any) -> Any:
+    """``"source:log,execute-snapshot;kafka:*"`` → channel → types."""
+    if isinstance(value, dict):
+        return {str(channel): tuple(_texts(types)) for channel, types in value.items()}
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text such as source:execute-snapshot,log;kafka:*")
+    found: dict[str, tuple[str, ...]] = {}
+    for part in filter(None, (part.strip() for part in value.split(";"))):
+        channel, colon, types = part.partition(":")
+        names = tuple(dict.fromkeys(name.strip() for name in types.split(",") if name.strip()))
+        if not colon or not channel.strip() or channel.strip().lower() in found:
+            raise ValueError(f"{part!r} is not a channel, a colon and types, or the channel is named twice")
+        found[channel.strip().lower()] = names
+    return found
+
+
+ChannelTypes = Annotated[dict[str, tuple[str, ...]], BeforeValidator(_split_channels)]
+"""Types of signals by channel."""
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
 """A comma-separated list of names, in lower case."""
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_split_patterns)]

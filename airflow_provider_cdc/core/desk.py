@@ -12,7 +12,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core import actions
+from airflow_provider_cdc.core import actions, permissions
 from airflow_provider_cdc.core.events import CREATE, DELETE, LogBlock, RowBlock
 from airflow_provider_cdc.core.position import Scan
 from airflow_provider_cdc.core.schema import TableId
@@ -132,7 +132,9 @@ class Desk:
             refuse(run.batcher, signal, f"the channel {signal.channel} is not among signal.enabled.channels")
             return
         try:
-            message = actions.carry_out(run, signal, parse(signal))
+            request = parse(signal)
+            permissions.check(run.config, signal, request, run.source.POSITION_SIGNAL)
+            message = actions.carry_out(run, signal, request)
         except Refused as e:
             log.warning("Signal %s is refused: %s", signal.id or signal.number, e)
             refuse(run.batcher, signal, str(e))

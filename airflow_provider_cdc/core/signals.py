@@ -29,6 +29,8 @@ LARGEST: Final = 1 << 20
 """Characters of a signal's data; what is larger is refused."""
 MOST_CHUNK_ROWS: Final = 1_000_000
 """Rows of a chunk that a signal may ask for: a chunk is held in memory, and no signal may end a run."""
+SQL: Final = "additional-conditions"
+"""Part of ``execute-snapshot`` that is SQL of the sender's own: a condition, or the SELECT of a blocking snapshot."""
 ACTIONS: Final = "airflow_provider_cdc.signals"
 """Entry point group of signal types of one's own."""
 TYPES: Final = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log", "schema-changes")

@@ -58,12 +58,19 @@ class ConnectorAccess:
         return cls(**{**document, "definition": ConnectorDefinition(**document["definition"])})
 
     @contextlib.contextmanager
-    def capture(self, *, owner: str, lease_ttl_s: float, lease_wait_s: float) -> Iterator[Capture]:
-        """A capture that is ready to run."""
+    def capture(
+        self, *, owner: str, lease_ttl_s: float, lease_wait_s: float, dag: str | None = None
+    ) -> Iterator[Capture]:
+        """A capture that is ready to run.
+
+        :param dag: id of the DAG that captures: who may see it may see the connector
+        """
         state = CdcStateHook(self.state_conn_id).address()
         connections = {"source": self.conn_id, "state": self.state_conn_id}
         if self.storage_conn_id:
             connections["storage"] = self.storage_conn_id
+        if dag is not None:
+            connections["dag"] = dag
         with open_capture(
             self.definition,
             state.url,

@@ -76,7 +76,10 @@ class CaptureOperator(ConnectorFields, BaseOperator):
             access = self.access
             self.log.info("Capturing connector %s (%s) into %s.", self.connector, self.source, self.changelog)
             with access.capture(
-                owner=_owner(context), lease_ttl_s=self.lease_ttl, lease_wait_s=self.lease_wait
+                owner=_owner(context),
+                lease_ttl_s=self.lease_ttl,
+                lease_wait_s=self.lease_wait,
+                dag=context["ti"].dag_id,
             ) as self._capture:
                 if self._ended:
                     self._capture.stop()

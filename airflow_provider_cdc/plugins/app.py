@@ -1,4 +1,5 @@
-"""Routes of the plugin's pages. They read the state tables and manifests; who they answer is Airflow's decision.
+"""Routes of the plugin's pages. They read the state tables and manifests; who they answer is Airflow's decision: whoever may see
+assets, and of each connector the DAG that captures it.
 
 FastAPI evaluates annotations: everything they name is imported at module level.
 """
@@ -8,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-from airflow.api_fastapi.core_api.security import requires_access_asset
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_asset
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -17,6 +19,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks import overview
 from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.plugins import pages
+from airflow_provider_cdc.plugins.rights import may_see
 from airflow_provider_cdc.state.store import StateStore
 
 _NEWEST = 20
@@ -32,24 +35,24 @@ app = FastAPI(
 
 
 @app.get("/", response_class=HTMLResponse)
-def connectors(request: Request) -> str:
-    """All connectors."""
+def connectors(request: Request, user: GetUserDep) -> str:
+    """All connectors that the user may see."""
     with _store() as store:
-        return pages.connectors(_base(request), store.connectors())
+        return pages.connectors(_base(request), [row for row in store.connectors() if may_see(user, row)])
 
 
 @app.get("/connectors.json")
-def connectors_json() -> list[dict[str, Any]]:
-    """All connectors, for programs."""
+def connectors_json(user: GetUserDep) -> list[dict[str, Any]]:
+    """All connectors that the user may see, for programs."""
     with _store() as store:
-        return [overview.summary(row) for row in store.connectors()]
+        return [overview.summary(row) for row in store.connectors() if may_see(user, row)]
 
 
 @app.get("/connectors/{connector}", response_class=HTMLResponse)
-def connector(request: Request, connector: str, limit: int = 50) -> str:
+def connector(request: Request, user: GetUserDep, connector: str, limit: int = 50) -> str:
     """One connector with its newest batches."""
     with _store() as store:
-        row = _found(store, connector)
+        row = _found(store, connector, user)
         batches = store.batches(connector, limit=max(1, min(limit, 1000)))
         signals, notifications = store.signals_of(connector, _NEWEST), store.notifications(connector, limit=_NEWEST)
     reports, trouble = _applied(row)
@@ -57,10 +60,10 @@ def connector(request: Request, connector: str, limit: int = 50) -> str:
 
 
 @app.get("/connectors/{connector}/batches/{batch}", response_class=HTMLResponse)
-def batch(request: Request, connector: str, batch: int) -> str:
+def batch(request: Request, user: GetUserDep, connector: str, batch: int) -> str:
     """One batch: what its manifest says."""
     with _store() as store:
-        row = _found(store, connector)
+        row = _found(store, connector, user)
         rows = store.batches(connector, batch=batch)
         before = store.batches(connector, batch=batch - 1)
     if not rows:
@@ -93,9 +96,10 @@ def _store() -> Iterator[StateStore]:
         store.close()
 
 
-def _found(store: StateStore, connector: str) -> dict[str, Any]:
+def _found(store: StateStore, connector: str, user: BaseUser) -> dict[str, Any]:
+    """A connector that the user may see; of one that they may not they do not learn that it is there."""
     rows = store.connectors(connector)
-    if not rows:
+    if not rows or not may_see(user, rows[0]):
         raise HTTPException(404, f"No connector {connector!r} has run yet.")
     return rows[0]
 

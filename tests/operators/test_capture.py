@@ -75,7 +75,7 @@ def test_the_state_remembers_the_definition_and_the_connections_by_their_ids(sho
         "changelog": shop.definition.changelog,
         "changelog_options": {},
         "properties": {"memory.database": "capture-operator", "poll.interval.ms": 10, "topic.prefix": "shop"},
-        "connections": {"source": "shop", "state": "cdc_state_default"},
+        "connections": {"source": "shop", "state": "cdc_state_default", "dag": "d"},
     }
 
 

@@ -250,7 +250,10 @@ class MySqlChunks(ChunkReader):
             ) from None
         if rows.condition:
             if rows.condition not in self._checked:
-                closed(self._connection, rows.condition, f"{rows.table.id}: {rows.condition}", _REMEDY)
+                closed(
+                    self._connection, self._config, rows.condition, within=f"SELECT 1 FROM {quoted(rows.table.id)} WHERE {{}}",
+                    where=f"{rows.table.id}: {rows.condition}", remedy=_REMEDY,
+                )  # fmt: skip
                 self._checked.add(rows.condition)
             parts.append(f"({rows.condition.rstrip().rstrip(';')}\n)")
         where = f" WHERE {' AND '.join(parts)}" if parts else ""

@@ -5,20 +5,23 @@ from __future__ import annotations
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import QueryRefused
-from airflow_provider_cdc.sources.mysql.connect import scalar
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.connect import Server, refusing
 from airflow_provider_cdc.sources.mysql.ddl.tokens import Modes, tokenize
 from airflow_provider_cdc.sources.tokens import BAD
 
 
-def closed(connection: Connection, sql: str, where: str, remedy: str) -> str:
+def closed(connection: Connection, config: MySqlConfig, sql: str, *, within: str, where: str, remedy: str) -> str:
     """The piece without a semicolon at its end, if it stands by itself: one that closes a parenthesis which it has not opened
     would change the meaning of what is around it.
 
+    It is read as this server reads it, with the executable comments of its version, and the server itself is asked whether it
+    understands the piece without what will be around it.
+
+    :param within: the shortest statement that the piece can be part of, with ``{}`` in its place
     :raises QueryRefused: it does not
     """
-    mode = str(scalar(connection, "SELECT @@SESSION.sql_mode")).upper()
-    modes = Modes(ansi_quotes="ANSI_QUOTES" in mode, no_backslash_escapes="NO_BACKSLASH_ESCAPES" in mode)
-    tokens, end = tokenize(sql, 0, modes)
+    tokens, end = tokenize(sql, 0, _modes(connection))
     depth, wrong = 0, ""
     for token in tokens:
         depth += {"(": 1, ")": -1}.get(token.key, 0)
@@ -33,4 +36,16 @@ def closed(connection: Connection, sql: str, where: str, remedy: str) -> str:
         wrong = "it is empty" if len(tokens) == 1 else "it is more than one statement"
     if wrong:
         raise QueryRefused(f"The SQL cannot be used: {wrong}.", where=where, safe="Nothing was read.", remedy=remedy)
-    return sql.rstrip().removesuffix(";") if sql[end - 1 : end] == ";" else sql
+    piece = sql.rstrip().removesuffix(";") if sql[end - 1 : end] == ";" else sql
+    with refusing(config, where, remedy), connection.cursor() as cursor:
+        cursor.execute("PREPARE cdc_piece FROM %s", (f"{within.replace('{}', piece)}\n",))
+        cursor.execute("DEALLOCATE PREPARE cdc_piece")
+    return piece
+
+
+def _modes(connection: Connection) -> Modes:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@SESSION.sql_mode, VERSION()")
+        mode, version = map(str, cursor.fetchone() or ("", ""))
+    server, mode = Server(version, "mariadb" in version.lower(), "", {}), mode.upper()
+    return Modes("ANSI_QUOTES" in mode, "NO_BACKSLASH_ESCAPES" in mode, version=server.version_number)

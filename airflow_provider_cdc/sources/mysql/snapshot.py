@@ -226,7 +226,9 @@ class MySqlSnapshot(SnapshotSession):
         again = "run the capture again" if schema.id in self._configured else "send the signal again"
         remedy = f"correct {which}, which has to give the table's own columns as they are; then {again}"
         with refusing(self._config, f"{schema.id}: {select}", remedy):
-            statement = closed(connection, select, f"{schema.id}: {select}", remedy)
+            statement = closed(
+                connection, self._config, select, within="{}", where=f"{schema.id}: {select}", remedy=remedy
+            )
             like = definitions(connection, f"SELECT {columns} FROM {quoted(schema.id)}")
             sql = f"SELECT {columns} FROM ({statement}\n) AS `selected`"
             try:

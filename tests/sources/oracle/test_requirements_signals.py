@@ -64,7 +64,8 @@ def test_a_table_is_named_with_its_database_or_without(made: Callable[..., Conne
 def test_the_statement_of_the_documents_has_a_table_read(
     db: Oracle, made: Callable[..., Connector], named: str
 ) -> None:
-    connector = made(signal_data_collection=named)
+    allowed = "source:execute-snapshot,additional-conditions"
+    connector = made(signal_data_collection=named, signal_allowed_types=allowed)
     db.sql(
         "INSERT INTO DEBEZIUM_SIGNAL (ID, TYPE, DATA) VALUES ('ad-hoc-1', 'execute-snapshot', "
         '\'{"data-collections": ["APP.PRODUCTS"],"type":"incremental","additional-condition":"QUANTITY < 3"}\')'

@@ -1,0 +1,60 @@
+"""Which channel may ask for what (``signal.allowed.types``, ours).
+
+Whoever may insert a row into the signal table, append to a file or write to a topic is seldom the one who runs capture. Unless a
+channel is told otherwise, only Airflow's may move the position, or bring SQL of its own, which would run with the rights of the
+capture account; every channel may ask for the rest.
+
+    >>> allowed({}, "source", "log", sql=False, position="set-binlog-position")
+    True
+    >>> allowed({}, "source", "set-binlog-position", sql=False, position="set-binlog-position")
+    False
+    >>> allowed({"source": ("execute-snapshot", SQL)}, "source", "execute-snapshot", sql=True, position=None)
+    True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider_cdc.core.signals import SQL, ExecuteSnapshot, Other, Refused, Request, Signal
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.config import ConnectorConfig
+
+TRUSTED: Final = ("airflow", "repair")
+"""Channels whose senders have the rights in Airflow that it asks for."""
+EVERYTHING: Final = "*"
+
+
+def allowed(types: Mapping[str, Sequence[str]], channel: str, type_: str, *, sql: bool, position: str | None) -> bool:
+    """Whether a channel may send a signal.
+
+    :param types: of ``signal.allowed.types``: channel → types, for channels that are named there
+    :param sql: whether the signal brings a condition or a SELECT
+    :param position: type of the signal that moves the position, where the source has one
+    """
+    if channel in types:
+        mine = types[channel]
+        return EVERYTHING in mine or (type_ in mine and (not sql or SQL in mine))
+    return channel in TRUSTED or (type_ != position and not sql)
+
+
+def check(config: ConnectorConfig, signal: Signal, request: Request, position: str | None) -> None:
+    """
+    :raises Refused: the signal's channel may not send it
+    """
+    type_ = request.type if isinstance(request, Other) else signal.type.strip()
+    sql = isinstance(request, ExecuteSnapshot) and bool(request.conditions)
+    types, channel = config.signal_allowed_types, signal.channel
+    if allowed(types, channel, type_, sql=sql, position=position):
+        return
+    what = type_ if allowed(types, channel, type_, sql=False, position=position) is False else SQL
+    raise Refused(
+        f"the channel {channel} may not send {what}{' (SQL of its own)' if what == SQL else ''}. Send it by Airflow (airflow cdc "
+        f"signal), or allow it: signal.allowed.types={_example(channel, type_, sql)}"
+    )
+
+
+def _example(channel: str, type_: str, sql: bool) -> str:
+    return f"{channel}:{type_}{f',{SQL}' if sql else ''},…"
