@@ -1,9 +1,8 @@
-"""The commands ``setup``, ``check`` and ``events``."""
+"""The commands ``check`` and ``events``."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -14,53 +13,12 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks import overview
 from airflow_provider_cdc.hooks.connector import ConnectorAccess, storage_options
 from airflow_provider_cdc.hooks.source import CdcSourceHook
-from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.runtime import event_form
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.debezium import Renderer
     from airflow_provider_cdc.changelog.log import ChangeLog
     from airflow_provider_cdc.core.source import Finding
-
-
-@command
-def setup(args: argparse.Namespace) -> None:
-    """Make the connection to the state tables."""
-    from airflow import settings
-    from airflow.configuration import conf
-    from airflow.models import Connection
-    from sqlalchemy import make_url, select
-
-    url = args.url or conf.get_mandatory_value("database", "sql_alchemy_conn")
-    schema = None if args.url else conf.get("database", "sql_alchemy_schema", fallback="") or None
-    extra = json.dumps({"schema": schema}) if schema else None
-    shown = make_url(url).render_as_string(hide_password=True)
-    assert settings.Session is not None
-    with settings.Session() as session:
-        there = session.scalar(select(Connection).where(Connection.conn_id == args.conn_id))
-        same = there is not None and (there.conn_type, there.password) == ("cdc_state", url)
-        if there is not None and not same and not args.replace:
-            raise ConfigError(
-                f"Connection {args.conn_id} exists and says something else.",
-                safe="It was not changed.",
-                remedy=f"airflow cdc setup --conn-id {args.conn_id} --replace",
-            )
-        if there is not None and not same:
-            session.delete(there)
-            session.flush()
-        if not same:
-            description = "State of change data capture; made by airflow cdc setup."
-            session.add(
-                Connection(
-                    conn_id=args.conn_id, conn_type="cdc_state", password=url, extra=extra, description=description
-                )
-            )
-        session.commit()
-    ready, text = CdcStateHook(args.conn_id).test_connection()
-    print(f"Connection {args.conn_id} {'is as it should be' if same else 'was made'}: {shown}")
-    print(text)
-    if not ready:
-        raise SystemExit(1)
 
 
 @command

@@ -46,10 +46,19 @@ def _command(
 def _setup() -> ActionCommand:
     return _command(
         "setup",
-        "Make the connection to the state tables, in Airflow's own metadata DB",
+        "Make the connection to the state tables, in Airflow's own metadata DB; better with --role than with Airflow's own login",
         _arg("--conn-id", default="cdc_state_default", help="connection to make (default: %(default)s)"),
-        _arg("--url", help="SQLAlchemy URL of another database, whose tables 'airflow db migrate' does not make"),
+        _arg(
+            "--url",
+            help="SQLAlchemy URL of another database, whose tables 'airflow db migrate' does not make; - reads it from standard input",
+        ),
+        _arg(
+            "--role",
+            metavar="NAME",
+            help="have the connection log on as a role of its own, and print the SQL that makes it, with rights on the state tables only",
+        ),
         _arg("--replace", action="store_true", help="replace a connection that is there and says something else"),
+        where="setup.setup",
     )
 
 

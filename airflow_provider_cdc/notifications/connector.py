@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
 class CdcNotifier(BaseNotifier):
     """Gives another notifier, or any callback, a text about a connector: its state and its newest notifications.
 
-        >>> mail = SmtpNotifier(to="ann@example.com", subject="{{ dag.dag_id }}", html_content="<pre>{{ cdc_text }}</pre>")
+        >>> mail = SmtpNotifier(to="ann@example.com", subject="{{ dag.dag_id }}", html_content="{{ cdc_html }}")
         >>> cdc_dag(shop, ..., default_args={"on_failure_callback": CdcNotifier(shop, tell=mail)})
 
-    In the other's templates ``cdc_text`` is the text and ``cdc_notifications`` the notifications in their documented form. Without
+    In the other's templates ``cdc_text`` is the text, ``cdc_html`` the same for HTML and ``cdc_notifications`` the notifications in their
+    documented form. Errors and notifications hold texts from the source, such as names of tables: put ``cdc_text`` into no HTML. Without
     another one, the text is written to the log.
 
     :param connector: the connector, or its name (templated)
@@ -56,7 +58,10 @@ class CdcNotifier(BaseNotifier):
         if self.tell is None:
             self.log.info("%s", text)
             return
-        self.tell({**context, "cdc_text": text, "cdc_notifications": [_document(row) for row in found]})
+        html = f"<pre>{escape(text)}</pre>"
+        self.tell(
+            {**context, "cdc_text": text, "cdc_html": html, "cdc_notifications": [_document(row) for row in found]}
+        )
 
 
 def _since(rows: list[dict[str, Any]], began: datetime | None) -> list[dict[str, Any]]:

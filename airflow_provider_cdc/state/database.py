@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import sqlalchemy as sa
@@ -26,10 +26,11 @@ log = logging.getLogger(__name__)
 _NOW_MS = {
     "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
     "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
-    "mysql": "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
-    "mariadb": "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
+    "mysql": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000",
+    "mariadb": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000",
 }
-"""The database's own clock: leases must not depend on how well the workers' clocks agree."""
+"""The database's own clock, in UTC: leases must not depend on how well the workers' clocks agree, and local time stands still or goes
+back for an hour in autumn."""
 
 
 class Database:
@@ -43,7 +44,11 @@ class Database:
             if parsed.get_backend_name() not in _NOW_MS:
                 raise NoSuchModuleError(parsed.get_backend_name())
             options: dict[str, Any] = {"schema_translate_map": {None: schema}} if schema else {}
-            self._engine = sa.create_engine(parsed, pool_pre_ping=True, execution_options=options)
+            # a pooler may give each transaction another session: nothing may be kept in one, prepared statements neither
+            unprepared = {"prepare_threshold": None} if parsed.get_driver_name() == "psycopg" else {}
+            self._engine = sa.create_engine(
+                parsed, pool_pre_ping=True, execution_options=options, connect_args=unprepared
+            )
         except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as e:
             # the URL may hold a password: its text is not repeated
             raise StateError(
@@ -53,8 +58,6 @@ class Database:
         if self._engine.dialect.name == "sqlite":
             sa.event.listen(self._engine, "connect", _sqlite_connect)
             sa.event.listen(self._engine, "begin", _sqlite_begin)
-        elif self._engine.dialect.name == "postgresql":
-            sa.event.listen(self._engine, "connect", _postgresql_connect(lease_ttl_s))
         self._now = sa.text(f"SELECT {_NOW_MS[self._engine.dialect.name]}")
         self._ttl_ms = int(lease_ttl_s * 1000)
         self._patience_s = patience_s
@@ -81,6 +84,9 @@ class Database:
     @contextlib.contextmanager
     def _write(self) -> Iterator[sa.Connection]:
         with self._engine.connect().execution_options(cdc_write=True) as c, c.begin():
+            if self._engine.dialect.name == "postgresql":
+                # a run that stands still within a transaction, a frozen machine, must not lock the others out
+                c.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {self._ttl_ms}")
             yield c
 
     def _patiently(self) -> Retrying:
@@ -120,18 +126,6 @@ def _passes(e: BaseException) -> bool:
 def _sqlite_connect(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # SQLAlchemy's "begin" event says BEGIN, not the driver
     connection.execute("PRAGMA busy_timeout = 30000")
-
-
-def _postgresql_connect(idle_s: float) -> Callable[[Any, Any], None]:
-    """A run that stands still within a transaction, a frozen machine, must not lock the others out."""
-
-    def connect(connection: Any, _record: Any) -> None:
-        connection.autocommit = True  # a setting that is made in a transaction ends with it
-        with connection.cursor() as cursor:
-            cursor.execute(f"SET idle_in_transaction_session_timeout = {int(idle_s * 1000)}")
-        connection.autocommit = False
-
-    return connect
 
 
 def _sqlite_begin(connection: sa.Connection) -> None:

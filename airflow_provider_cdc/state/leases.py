@@ -34,8 +34,10 @@ class Leases(Database):
         finally:
             stop.set()
             beat.join()
-            with contextlib.suppress(OperationalError):  # it expires by itself
+            try:
                 self._release(lease)
+            except Exception as e:  # it expires by itself, and what the run has done or raised matters more
+                log.warning("The lease of %s could not be given back; it ends by itself: %s", lease.connector, e)
 
     def confirm(self, lease: Lease) -> None:
         for attempt in self._patiently():
@@ -95,8 +97,12 @@ class Leases(Database):
                             "The lease of %s was taken over; this run can commit nothing more.", lease.connector
                         )
                         return
-            except OperationalError as e:
-                log.warning("The lease of %s could not be renewed, trying again: %s", lease.connector, e.orig)
+            except Exception as e:  # whatever it is: a thread that ends here would let the lease run out unseen
+                text = getattr(e, "orig", None) or f"{type(e).__name__}: {e}"
+                known = isinstance(e, OperationalError)
+                log.warning(
+                    "The lease of %s could not be renewed, trying again: %s", lease.connector, text, exc_info=not known
+                )
 
     def _release(self, lease: Lease) -> None:
         with self._write() as c:

@@ -49,7 +49,8 @@ class Base(DeclarativeBase):
 class ConnectorRow(Base):
     """What the last run of a connector was told, so that people and tools find its change log by its name alone.
 
-    ``connections`` are ids of Airflow connections; what they hold is never here.
+    ``connections`` are ids in Airflow: of connections, whose contents are never here, and as ``dag`` of the DAG that captures, whose
+    rights decide who may see the connector.
     """
 
     __tablename__ = "cdc_connector"

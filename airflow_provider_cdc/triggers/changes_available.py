@@ -10,6 +10,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_cdc.core.errors import TerminalError, TransientError
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
+from airflow_provider_cdc.triggers.state import closed
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.runtime import ChangesProbe
@@ -61,7 +62,7 @@ class ChangesAvailableTrigger(BaseTrigger):
                         access.definition.name, failures, getattr(e, "orig", e),
                     )  # fmt: skip
                     if probe is not None:  # the connection may have been corrected meanwhile: it is looked up again
-                        probe.close()
+                        await closed(probe)
                         probe = None
                 else:
                     failures = 0
@@ -71,7 +72,7 @@ class ChangesAvailableTrigger(BaseTrigger):
                 await asyncio.sleep(self.poll_interval * min(2**failures, _SLOWEST))
         finally:
             if probe is not None:
-                probe.close()
+                await closed(probe)
 
 
 def _event(**payload: str) -> TriggerEvent:

@@ -8,7 +8,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.state.store import StateStore
 
 T = TypeVar("T")
+
+
+class Closeable(Protocol):
+    """What has connections."""
+
+    def close(self) -> None: ...
+
 
 _SLOWEST = 8
 """A state database that cannot be reached is asked less and less often, down to this times the interval."""
@@ -51,7 +58,7 @@ async def answers(state_conn_id: str, ask: Callable[[StateStore], T], interval: 
                 reason = getattr(e, "orig", None) or e
                 log.warning("The state tables cannot be asked (%d in a row), trying again: %s", failures, reason)
                 if store is not None:
-                    store.close()
+                    await closed(store)
                     store = None
             else:
                 failures = 0
@@ -59,7 +66,12 @@ async def answers(state_conn_id: str, ask: Callable[[StateStore], T], interval: 
             await asyncio.sleep(interval * min(2**failures, _SLOWEST))
     finally:
         if store is not None:
-            store.close()
+            await closed(store)
+
+
+async def closed(opened: Closeable) -> None:
+    """Close what has connections in a thread: one that is lost may take its time, and every trigger of the process would wait."""
+    await asyncio.shield(asyncio.to_thread(opened.close))
 
 
 def _open(state_conn_id: str) -> StateStore:

@@ -67,3 +67,14 @@ def test_a_connector_that_has_not_run_is_no_error(shop: Shop) -> None:
     mail = Mail("{{ cdc_text }}")
     CdcNotifier("other", tell=mail)({})
     assert mail.sent == ["Connector other has not run yet."]
+
+
+def test_names_and_errors_cannot_put_tags_into_a_mail(shop: Shop) -> None:
+    shop.store.ended("shop", "no table <script>alert(1)</script>")
+    mail = Mail("{{ cdc_html }}")
+    CdcNotifier("shop", tell=mail)({})
+    (html,) = mail.sent
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+    assert html.startswith("<pre>")
+    assert html.endswith("</pre>")

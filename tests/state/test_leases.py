@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -17,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from airflow_provider_cdc.core.errors import LeaseHeld, LeaseLost
 from airflow_provider_cdc.core.position import Offset
 from airflow_provider_cdc.core.seams import Lease
+from airflow_provider_cdc.state.database import _NOW_MS
 from airflow_provider_cdc.state.models import LeaseRow
 from airflow_provider_cdc.state.store import StateStore
 from tests.state.conftest import Stores
@@ -264,3 +266,39 @@ def test_a_run_that_is_frozen_within_a_transaction_does_not_lock_the_others_out(
     finally:
         other.close()
         frozen.close()
+
+
+def test_a_renewal_goes_on_whatever_error_it_meets(postgres: Any, postgres_url: str) -> None:
+    """The table is away for a moment, as in an upgrade: no error of the connection, and no reason to let the lease run out."""
+    name = postgres_url.rpartition("/")[2]
+    store, other = StateStore(postgres_url, lease_ttl_s=3), StateStore(postgres_url, lease_ttl_s=3)
+    with store.lease("shop", "first", wait_s=0):
+        postgres.sql("ALTER TABLE cdc_lease RENAME TO cdc_lease_away", database=name)
+        time.sleep(1.5)
+        postgres.sql("ALTER TABLE cdc_lease_away RENAME TO cdc_lease", database=name)
+        time.sleep(4)
+        with pytest.raises(LeaseHeld), other.lease("shop", "second", wait_s=0):
+            pass
+    store.close()
+    other.close()
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql97"])
+def test_leases_do_not_stand_still_when_local_time_goes_back(kind: str, request: pytest.FixtureRequest) -> None:
+    """At 06:00 UTC of the first day, 02:00 becomes 01:00; every local time in between is there twice."""
+    server, night = request.getfixturevalue(kind), 1_700_028_000
+    server.sql(
+        "INSERT INTO mysql.time_zone (Time_zone_id, Use_leap_seconds) VALUES (9876, 'N')",
+        "INSERT INTO mysql.time_zone_name (Name, Time_zone_id) VALUES ('Test/Autumn', 9876)",
+        "INSERT INTO mysql.time_zone_transition_type VALUES (9876, 0, -14400, 1, 'SUM'), (9876, 1, -18000, 0, 'WIN')",
+        f"INSERT INTO mysql.time_zone_transition VALUES (9876, {night - 86400 * 90}, 0), (9876, {night}, 1)",
+    )
+    try:
+        for moment in (night - 1800, night + 1800, night + 5400):
+            (now,) = server.sql(
+                "SET time_zone = 'Test/Autumn'", f"SET timestamp = {moment}", f"SELECT {_NOW_MS['mysql']}"
+            )
+            assert now == (moment * 1000,)
+    finally:
+        server.sql(*(f"DELETE FROM mysql.{table} WHERE Time_zone_id = 9876" for table in
+                     ("time_zone", "time_zone_name", "time_zone_transition_type", "time_zone_transition")))  # fmt: skip

@@ -1,0 +1,154 @@
+"""The command ``setup``: the connection to the state tables, and a database role for it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider_cdc.cli.common import command
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.hooks.state import CdcStateHook
+
+_SSL = ("ca", "capath", "cert", "key", "cipher", "check_hostname")
+"""What SQLAlchemy takes of MySQL's TLS settings from a URL, with ``ssl_`` before it."""
+
+
+@command
+def setup(args: argparse.Namespace) -> None:
+    """Make the connection to the state tables."""
+    from airflow.configuration import conf
+
+    if args.role and args.url:
+        raise ConfigError(
+            "--role and --url exclude each other.", remedy="give the URL of the role's own login with --url"
+        )
+    url = sys.stdin.readline().strip() if args.url == "-" else args.url or _airflows_url()
+    schema = None if args.url else conf.get("database", "sql_alchemy_schema", fallback="") or None
+    statements: list[str] = []
+    if args.role:
+        url, statements = _with_role(url, args.role, schema, args.conn_id)
+    same = _store(args, url, schema)
+    _tell(args, url, same, statements)
+
+
+def _airflows_url() -> str:
+    """Where Airflow's metadata DB is, with the TLS arguments that Airflow gives its driver.
+
+    :raises ConfigError: an argument has no place in a URL
+    """
+    from airflow.configuration import conf
+    from sqlalchemy import make_url
+
+    url = make_url(conf.get_mandatory_value("database", "sql_alchemy_conn"))
+    given: Any = None
+    if conf.has_option("database", "sql_alchemy_connect_args"):
+        given = conf.getimport("database", "sql_alchemy_connect_args")
+    query = {**_arguments(given or {}), **url.query}
+    return url.set(query=query).render_as_string(hide_password=False)
+
+
+def _arguments(given: Mapping[str, Any]) -> dict[str, str]:
+    """``[database] sql_alchemy_connect_args`` as SQLAlchemy reads them from a URL.
+
+    >>> _arguments({"sslmode": "verify-full", "ssl": {"ca": "/ca.pem"}})
+    {'sslmode': 'verify-full', 'ssl_ca': '/ca.pem'}
+    """
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        if isinstance(value, (str, int)):
+            found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        elif name == "ssl" and isinstance(value, Mapping) and set(value) <= set(_SSL):
+            found |= {
+                f"ssl_{part}": str(one).lower() if isinstance(one, bool) else str(one) for part, one in value.items()
+            }
+        else:
+            raise ConfigError(
+                f"[database] sql_alchemy_connect_args has {name}, which cannot be written into a URL.",
+                safe="No connection was made.",
+                remedy="give a SQLAlchemy URL with what the driver needs: airflow cdc setup --url - < file",
+            )
+    return found
+
+
+def _with_role(url: str, role: str, schema: str | None, conn_id: str) -> tuple[str, list[str]]:
+    """The URL with the role's login, and the statements that make the role. A password that was made before stays."""
+    from sqlalchemy import make_url
+
+    from airflow_provider_cdc.state.roles import role_sql
+
+    parsed = make_url(url)
+    before = _stored(conn_id)
+    known = make_url(before) if before else None
+    kept = known.password if known is not None and known.username == role else None
+    password = str(kept or secrets.token_urlsafe(24))
+    made = parsed.set(username=role, password=password)
+    return made.render_as_string(hide_password=False), role_sql(parsed, role, password, schema)
+
+
+def _stored(conn_id: str) -> str | None:
+    """The URL that a connection holds now."""
+    from airflow import settings
+    from airflow.models import Connection
+    from sqlalchemy import select
+
+    assert settings.Session is not None
+    with settings.Session() as session:
+        there = session.scalar(select(Connection).where(Connection.conn_id == conn_id))
+        return there.password if there is not None and there.conn_type == "cdc_state" else None
+
+
+def _store(args: argparse.Namespace, url: str, schema: str | None) -> bool:
+    """Keep the connection; whether it was there already, saying the same.
+
+    :raises ConfigError: it says something else, and is not to be replaced
+    """
+    from airflow import settings
+    from airflow.models import Connection
+    from sqlalchemy import select
+
+    extra = json.dumps({"schema": schema}) if schema else None
+    assert settings.Session is not None
+    with settings.Session() as session:
+        there = session.scalar(select(Connection).where(Connection.conn_id == args.conn_id))
+        if there is not None and (there.conn_type, there.password) == ("cdc_state", url):
+            return True
+        if there is not None and not args.replace:
+            role = f" --role {args.role}" if args.role else ""
+            raise ConfigError(
+                f"Connection {args.conn_id} exists and says something else.",
+                safe="It was not changed.",
+                remedy=f"airflow cdc setup --conn-id {args.conn_id}{role} --replace",
+            )
+        if there is not None:
+            session.delete(there)
+            session.flush()
+        description = "State of change data capture; made by airflow cdc setup."
+        session.add(
+            Connection(conn_id=args.conn_id, conn_type="cdc_state", password=url, extra=extra, description=description)
+        )
+        session.commit()
+    return False
+
+
+def _tell(args: argparse.Namespace, url: str, same: bool, statements: list[str]) -> None:
+    from sqlalchemy import make_url
+
+    shown = make_url(url).render_as_string(hide_password=True)
+    ready, text = CdcStateHook(args.conn_id).test_connection()
+    print(f"Connection {args.conn_id} {'is as it should be' if same else 'was made'}: {shown}")
+    if statements:
+        print(f"An administrator of the database makes the role {args.role}; after an upgrade, the GRANTs again:")
+        print("\n".join(["", *(f"{statement};" for statement in statements), ""]))
+        if not ready:
+            print(f"Then look again: airflow cdc setup --conn-id {args.conn_id} --role {args.role}")
+    elif not args.url and make_url(url).get_backend_name() != "sqlite":
+        print(
+            "It has Airflow's own login: whoever may use it may read and change all of Airflow. Better: airflow cdc setup --role cdc"
+        )
+    print(text)
+    if not ready:
+        raise SystemExit(1)

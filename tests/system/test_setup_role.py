@@ -1,0 +1,66 @@
+"""``airflow cdc setup --role`` on a real Airflow whose metadata DB is PostgreSQL, TLS arguments included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.state.store import StateStore
+from dev.airflow import Airflow
+from dev.servers import Postgres
+
+pytestmark = [pytest.mark.airflow, pytest.mark.slow]
+
+ROLE = "cdc_state"
+SETTINGS = 'arguments = {"sslmode": "prefer", "connect_timeout": 17}\n'
+
+
+@pytest.fixture(scope="module")
+def airflow(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
+    with postgres.database("airflow") as name:
+        airflow = Airflow(tmp_path_factory.mktemp("airflow_on_postgres"))
+        (airflow.home / "cdc_test_settings.py").write_text(SETTINGS)
+        airflow.environment |= {
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": postgres.url(name),
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": "cdc_test_settings.arguments",
+            "PYTHONPATH": str(airflow.home),
+        }
+        airflow.run("db", "migrate")
+        yield airflow
+        postgres.sql(f'DROP OWNED BY "{ROLE}"', f'DROP ROLE "{ROLE}"', database=name)
+
+
+def test_the_role_that_is_printed_reaches_the_state_and_none_of_airflows_tables(
+    airflow: Airflow, postgres: Postgres
+) -> None:
+    database = airflow.environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].rpartition("/")[2]
+    own = airflow.run("cdc", "setup").stdout
+    assert "It has Airflow's own login" in own
+    assert "sslmode=prefer" in own
+    assert "connect_timeout=17" in own
+    refused = airflow.run("cdc", "setup", "--role", ROLE, status=1)
+    assert f"airflow cdc setup --conn-id cdc_state_default --role {ROLE} --replace" in refused.stderr
+    printed = airflow.run("cdc", "setup", "--role", ROLE, "--replace", status=1).stdout
+    statements = [line for line in printed.splitlines() if line.startswith(("CREATE ROLE", "GRANT"))]
+    (password,) = [line.rpartition("PASSWORD '")[2].rstrip("';") for line in statements if "PASSWORD" in line]
+    postgres.sql(*statements, database=database)
+    again = airflow.run("cdc", "setup", "--role", ROLE).stdout
+    assert "The state tables are there." in again
+    assert "is as it should be" in again
+    assert airflow.run("cdc", "connectors").stdout.strip()
+    with postgres.connect(dbname=database, user=ROLE, password=password) as connection:
+        reached = connection.execute("SELECT count(*) FROM cdc_signal").fetchone()
+        assert reached == (0,)
+        tables = [row[0] for row in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
+        others = [table for table in tables if not table.startswith("cdc_")]
+        assert {"connection", "variable", "dag_run", "log"} <= set(others)
+        for table in others:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(f'SELECT * FROM "{table}" LIMIT 1')  # type: ignore[arg-type]
+    url = sa.make_url(postgres.url(database)).set(username=ROLE, password=password)
+    store = StateStore(url.render_as_string(hide_password=False))
+    store.verify()
+    store.close()

@@ -1,0 +1,79 @@
+"""Nothing is closed in the event loop: a connection that is lost may take its time, and all other triggers would stand still."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.signals import SentSignal
+from airflow_provider_cdc.hooks.connector import ConnectorAccess
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.runtime import ChangesProbe
+from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.triggers.applied import AppliedTrigger
+from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
+from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
+from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
+from airflow_provider_cdc.triggers.signal_fate import SignalFateTrigger
+from tests.support.face import Shop, context, make_shop
+
+_SLOW_S = 0.5
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    shop = make_shop(monkeypatch, tmp_path, "closing")
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+    shop.store.send("shop", SentSignal("x", "log", "{}"))
+    yield shop
+    shop.store.close()
+
+
+TRIGGERS = {
+    "changes available": lambda shop: ChangesAvailableTrigger(
+        ConnectorAccess(shop.definition, "shop").document(), 0.05
+    ),
+    "changes": lambda shop: CdcChangeTrigger("shop", poll_interval=0.05),
+    "applied": lambda shop: AppliedTrigger("shop", batch=99, poll_interval=0.05),
+    "initial snapshot": lambda shop: InitialSnapshotTrigger("shop", poll_interval=0.05),
+    "fate of a signal": lambda shop: SignalFateTrigger("shop", 1, poll_interval=0.05),
+}
+
+
+@pytest.mark.parametrize("name", TRIGGERS)
+def test_a_trigger_that_ends_closes_its_connections_in_a_thread(
+    shop: Shop, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, threads = threading.get_ident(), list[int]()
+    for kind in (ChangesProbe, StateStore):
+        close = kind.close
+
+        def slow(self: Any, close: Any = close) -> None:
+            threads.append(threading.get_ident())
+            time.sleep(_SLOW_S)
+            close(self)
+
+        monkeypatch.setattr(kind, "close", slow)
+
+    async def ended() -> None:
+        async def wait() -> None:
+            async with contextlib.aclosing(TRIGGERS[name](shop).run()) as events:
+                async for _ in events:
+                    return
+
+        waiting = asyncio.create_task(wait())
+        await asyncio.sleep(0.7)
+        waiting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(ended())
+    assert threads
+    assert loop not in threads
