@@ -25,6 +25,7 @@ def airflow(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Ite
         (airflow.home / "cdc_test_settings.py").write_text(SETTINGS)
         airflow.environment |= {
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": postgres.url(name),
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": postgres.url(name, "postgresql+psycopg_async"),
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": "cdc_test_settings.arguments",
             "PYTHONPATH": str(airflow.home),
         }
