@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, SecretStr, model_validator
 
 from airflow_provider_cdc.core import config_kafka_connect
-from airflow_provider_cdc.core.config_base import Configuration
+from airflow_provider_cdc.core.config_base import Configuration, Decides
 from airflow_provider_cdc.core.config_values import (
     BinaryHandling,
     ChannelTypes,
@@ -366,6 +366,16 @@ class ConnectorConfig(Configuration):
         "topic.naming.strategy": "topics are named as the documents say; Java classes cannot be loaded here",
         "custom.sanitize.pattern": "passwords and secrets are never shown, and a pattern in place of that could only show some",
         **config_kafka_connect.REFUSED,
+    }
+
+    LISTS: ClassVar[Mapping[str, Decides]] = {
+        "table.include.list": Decides.TABLES,
+        "table.exclude.list": Decides.TABLES,
+        "signal.data.collection": Decides.TABLES,  # which is not captured
+        "snapshot.include.collection.list": Decides.ROWS,
+        "column.include.list": Decides.COLUMNS,
+        "column.exclude.list": Decides.COLUMNS,
+        "skipped.operations": Decides.CHANGES,
     }
 
     @model_validator(mode="before")

@@ -56,6 +56,19 @@ class ConnectionForm:
     stand_ins: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Decides(enum.StrEnum):
+    """What a list of a configuration decides. An offset remembers these lists, to notice that they let in more than before."""
+
+    TABLES = "tables"
+    """Which tables are captured."""
+    ROWS = "rows"
+    """Of which captured tables a snapshot reads the rows."""
+    COLUMNS = "columns"
+    """Which columns of captured tables are captured."""
+    CHANGES = "changes"
+    """Which changes of captured tables are captured."""
+
+
 class Configuration(BaseModel):
     """Properties by their documented names: a field for each, and one for each family of names."""
 
@@ -71,6 +84,25 @@ class Configuration(BaseModel):
     """Documented properties without a meaning here: accepted with a warning. A trailing ``*`` matches a prefix."""
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {}
     """Documented properties that would be silently without effect: refused. A trailing ``*`` matches a prefix."""
+    LISTS: ClassVar[Mapping[str, Decides]] = {}
+    """Properties that decide what is captured, those of the base classes left out. Each ``….list`` has to be among them."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """
+        :raises TypeError: a list is not named in :attr:`LISTS`: that it was widened would go unnoticed
+        """
+        aliases = {str(f.alias) for f in cls.model_fields.values()}
+        named = cls.lists()
+        if missing := sorted(a for a in aliases if a.endswith(".list") and a not in named):
+            raise TypeError(f"{cls.__name__}.LISTS does not say what {', '.join(missing)} decides")
+        if unknown := sorted(named.keys() - aliases):
+            raise TypeError(f"{cls.__name__}.LISTS names {', '.join(unknown)}, which it does not have")
+
+    @classmethod
+    def lists(cls) -> dict[str, Decides]:
+        """The properties that decide what is captured, by their documented names."""
+        return cls._table("LISTS")
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
@@ -174,9 +206,9 @@ class Configuration(BaseModel):
         return name in cls.secrets() or (consumer is not None and _SECRET.search(consumer[1].lower()) is not None)
 
     @classmethod
-    def _table(cls, name: str) -> dict[str, str]:
-        """``IGNORED`` or ``NOT_SUPPORTED`` of the class and of all its bases."""
-        merged: dict[str, str] = {}
+    def _table(cls, name: str) -> dict[str, Any]:
+        """``IGNORED``, ``NOT_SUPPORTED`` or ``LISTS`` of the class and of all its bases."""
+        merged: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
             merged.update(base.__dict__.get(name, {}))
         return merged

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +20,9 @@ from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.gap import repair_signals
 from airflow_provider_cdc.core.guardrail import guard
+from airflow_provider_cdc.core.lists import ListsBefore, text
 from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.seams import StateStore
 from airflow_provider_cdc.core.snapshotters import SnapshotPolicy, reads_rows
@@ -27,8 +31,6 @@ from airflow_provider_cdc.core.topics import Topics
 
 log = logging.getLogger(__name__)
 
-_TABLE_LISTS = ("database.include.list", "database.exclude.list", "table.include.list", "table.exclude.list")
-
 
 @dataclass(slots=True)
 class Plan:
@@ -36,7 +38,7 @@ class Plan:
 
     :param structures: tables whose present structure is taken to be the one in force at the offset's position
     :param rows: whether the rows of the pending tables are read, or only their structures; those of requests always are
-    :param added: names of tables that were not captured at the offset's position
+    :param added: names of tables that were not captured, or not read, at the offset's position
     """
 
     offset: Offset
@@ -84,7 +86,7 @@ class Planner:
 
     def _new(self, offset: Offset) -> Plan:
         """The connector has no place in the log yet."""
-        policy, wanted = self._policy, self._filter_text()
+        policy, wanted = self._policy, text(self._config)
         rows = policy.should_snapshot_data(False, False)
         if rows or policy.should_snapshot_schema(False, False):
             return Plan(self._all_pending(offset, wanted), rows=rows)
@@ -96,7 +98,8 @@ class Planner:
 
     def _known(self, offset: Offset, place: dict[str, Any]) -> Plan:
         """The connector has a place in the log."""
-        policy, wanted, left = self._policy, self._filter_text(), self._left(offset)
+        policy, wanted, left = self._policy, text(self._config), self._left(offset)
+        before = ListsBefore(self._config, offset.tables_filter)
         rows = policy.should_snapshot_data(True, bool(left))
         anew = rows and (not left or policy.should_snapshot_data(True, False))
         if anew and policy.should_stream_from_snapshot():
@@ -110,13 +113,15 @@ class Planner:
             plan = self._from_the_oldest(offset, wanted)
         elif anew:
             again = pended(offset, self._captured(), self._history)
-            plan = Plan(again.model_copy(update={"tables_filter": wanted}), added=self._added(offset, wanted))
+            plan = Plan(again.model_copy(update={"tables_filter": wanted}), added=self._added(before))
         elif self._history_is_lost():
-            plan = self._present_structures(offset, wanted)
-        elif offset.tables_filter != wanted:
-            plan = self._with_added(offset, wanted)
+            plan = self._present_structures(offset, wanted, before)
+        elif before.changed:
+            plan = self._with_added(offset, wanted, before)
         else:
             plan = Plan(offset)
+        if before.changed and lost is None and not anew:
+            self._tell_what_is_missing(before, plan)
         plan.rows = rows
         return plan
 
@@ -143,9 +148,9 @@ class Planner:
             return True
         return self._history.empty and self._policy.should_snapshot_on_schema_error()
 
-    def _with_added(self, offset: Offset, wanted: str) -> Plan:
+    def _with_added(self, offset: Offset, wanted: str, before: ListsBefore) -> Plan:
         """Tables that the lists let in now are read as those of a new connector are."""
-        added = self._added(offset, wanted)
+        added = self._added(before)
         if added:
             log.info("Captured tables were added: %s.", ", ".join(added))
         tables = [t for t in self._captured() if str(t) in added]
@@ -154,12 +159,58 @@ class Planner:
         offset = pended(offset, tables, self._history).model_copy(update={"tables_filter": wanted})
         return Plan(offset, added=added)
 
-    def _added(self, offset: Offset, wanted: str) -> list[str]:
-        """Tables that were not captured when the offset was written."""
-        if offset.tables_filter == wanted:
+    def _added(self, before: ListsBefore) -> list[str]:
+        """Tables that were not captured when the offset was written, or whose rows no snapshot read then."""
+        if not before.changed:
             return []
-        before = self._filters_before(offset)
-        return [str(t) for t in self._captured() if not before.table(t)]
+        named = before.config.signal_data_collection
+        hidden = None if named is None else self._source.signal_table(named)
+        reads, filters = reads_rows(self._policy), self._filters
+        return [
+            str(t)
+            for t in self._captured()
+            if not before.filters.table(t)
+            or t == hidden
+            or (reads and filters.snapshot(t) and not before.filters.snapshot(t))
+        ]
+
+    def _tell_what_is_missing(self, before: ListsBefore, plan: Plan) -> None:
+        """Warn of tables that lists let in, or more of them than before, and that this run does not read."""
+        found = self._source.discover()
+        rows = reads_rows(self._policy)
+        read = {*plan.offset.snapshot.pending} - {str(t) for t in plan.structures} if rows else set()
+        left = {str(t): found[t] for t in self._captured() if str(t) not in read}
+
+        def warn(why: str, names: Iterable[str]) -> None:
+            if tables := {name: left[name] for name in names if name in left}:
+                self._warn(why, tables)
+
+        if not rows:
+            warn("the lists let in more tables than before, and snapshot.mode reads no rows", plan.added)
+        if before.unknown:
+            lists = ", ".join(before.unknown)
+            missed = [name for name, schema in left.items() if not self._history.from_the_first(schema.id)]
+            warn(f"the offset does not say what was in {lists}, and nothing says that these were ever read", missed)
+        columns = [str(t) for t in before.without_columns(left.values())]
+        warn("the lists let in more columns than before, which rows that were read before do not have", columns)
+        if changes := before.wider_changes():
+            warn(f"changes that {', '.join(changes)} left out before are in no batch", left)
+
+    def _warn(self, why: str, tables: Mapping[str, TableSchema]) -> None:
+        """Warn of tables, with the commands that read them: in chunks, or whole where they have no key."""
+        keyed = [name for name, schema in tables.items() if self._filters.key(schema)]
+        commands = [
+            shlex.join(["airflow", "cdc", "snapshot", self._name, *map(re.escape, names), *options])
+            for names, options in (
+                (keyed, ["--replace"]),
+                ([n for n in tables if n not in keyed], ["--type", "blocking"]),
+            )
+            if names
+        ]
+        shown = ", ".join(tables)
+        log.warning(
+            "Rows of %s may be missing or old in the targets: %s. To read them: %s", shown, why, "; ".join(commands)
+        )
 
     def _all_pending(self, offset: Offset, wanted: str) -> Offset:
         """Everything is to be read, at a new position."""
@@ -175,10 +226,12 @@ class Planner:
         state = SnapshotState(pending=pending)
         return offset.model_copy(update={"position": None, "snapshot": state, "tables_filter": wanted})
 
-    def _present_structures(self, offset: Offset, wanted: str) -> Plan:
+    def _present_structures(self, offset: Offset, wanted: str, before: ListsBefore) -> Plan:
         """Take the present structures for those in force at the offset, as ``snapshot.mode=recovery`` says."""
+        added = self._added(before)
         tables = [t for t in self._captured() if str(t) not in offset.snapshot.pending]
-        return Plan(pended(offset, tables, self._history).model_copy(update={"tables_filter": wanted}), tables)
+        offset = pended(offset, tables, self._history).model_copy(update={"tables_filter": wanted})
+        return Plan(offset, [t for t in tables if str(t) not in added], added=added)
 
     def _from_the_oldest(self, offset: Offset, wanted: str) -> Plan:
         """Go on from the oldest position there is, and read all tables beside the stream.
@@ -248,18 +301,6 @@ class Planner:
     def _captured(self) -> list[TableId]:
         found = (t for t in self._source.discover() if self._filters.table(t) and t != self._signals)
         return sorted(found, key=str)
-
-    def _filter_text(self) -> str:
-        public = self._config.public()
-        lists = {name: public[name] for name in _TABLE_LISTS if public.get(name)}
-        return json.dumps(lists) if lists else ""
-
-    def _filters_before(self, offset: Offset) -> Filters:
-        """The filters as they were when the offset was written."""
-        config, lists = self._config, json.loads(offset.tables_filter or "{}")
-        fields = {name: str(field.alias) for name, field in type(config).model_fields.items()}
-        before = {name: tuple(lists.get(alias, ())) for name, alias in fields.items() if alias in _TABLE_LISTS}
-        return Filters(config.model_copy(update=before))
 
 
 def pended(

@@ -20,6 +20,7 @@ class SchemaHistory:
     def __init__(self) -> None:
         self._tables: dict[TableId, TableSchema] = {}
         self._versions: dict[TableId, int] = {}
+        self._from_the_first: set[TableId] = set()
 
     @classmethod
     def replay(cls, records: Iterable[SchemaChangeRecord]) -> SchemaHistory:
@@ -32,10 +33,14 @@ class SchemaHistory:
         """Forget everything and build the history again."""
         self._tables.clear()
         self._versions.clear()
+        self._from_the_first.clear()
         for record in records:
             self.leave(record.changes)
             for change in record.changes:
                 self._put(change)
+                created = change.type == "CREATE" and record.ddl
+                if record.snapshot or created or change.previous_id in self._from_the_first:
+                    self._from_the_first.add(change.id)
 
     def get(self, table: TableId) -> TableSchema | None:
         return self._tables.get(table)
@@ -43,6 +48,11 @@ class SchemaHistory:
     def seen(self, table: TableId) -> bool:
         """Whether the table ever had a structure here, dropped ones included."""
         return table in self._versions
+
+    def from_the_first(self, table: TableId) -> bool:
+        """Whether it is recorded that the table was read, or created by a statement of the log. Otherwise its structure was looked up
+        in the midst of it, when a change of a table came that was not captured before."""
+        return table in self._from_the_first
 
     @property
     def empty(self) -> bool:

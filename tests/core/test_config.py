@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import pytest
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 from pydantic import Field, SecretStr
 
 from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config_base import Decides
 from airflow_provider_cdc.core.config_values import (
     BinaryHandling,
     DecimalHandling,
+    Patterns,
     RewriteMode,
     SnapshotMode,
     TimePrecision,
@@ -32,6 +35,7 @@ class Shop(ConnectorConfig):
     database_password: SecretStr | None = Field(None, alias="database.password")
     database_port: int = Field(3306, alias="database.port", ge=1, le=65535)
     database_include_list: Any = Field((), alias="database.include.list")
+    LISTS: ClassVar = {"database.include.list": Decides.TABLES}
     IGNORED: ClassVar = {"database.jdbc.*": "there is no JDBC here"}
     NOT_SUPPORTED: ClassVar = {"gtid.filter": "not built yet"}
 
@@ -424,3 +428,15 @@ def test_a_missing_driver_is_told_with_the_extra_to_install(monkeypatch: pytest.
     monkeypatch.setitem(SOURCES, "oracle", "airflow_provider_cdc.sources.no_such_driver.source:X")
     with pytest.raises(ConfigError, match="pip install 'airflow-provider-cdc\\[no_such_driver\\]'"):
         load_source("oracle")
+
+
+def test_a_source_has_to_say_what_each_of_its_lists_decides() -> None:
+    with pytest.raises(TypeError, match=r"LISTS does not say what vault\.include\.list decides"):
+
+        class _Forgets(ConnectorConfig):
+            vault_include_list: Patterns = Field((), alias="vault.include.list")
+
+    with pytest.raises(TypeError, match=r"LISTS names vault\.include\.list"):
+
+        class _Misspells(ConnectorConfig):
+            LISTS: ClassVar[Mapping[str, Decides]] = {"vault.include.list": Decides.TABLES}

@@ -107,3 +107,48 @@ def test_a_database_without_a_captured_table_is_an_error_that_names_the_lists(
         connector.capture()
     assert "shop.typo" in (caught.value.where or "")
     assert connector.store.load("test").offset is None
+
+
+# lists
+
+
+def test_recovery_reads_tables_that_the_lists_have_added(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = memory_connector(db, tmp_path, table_include_list="shop.a")
+    connector.capture()
+    insert(db, "shop.a", 3)
+    connector.properties["table.include.list"] = "shop.a,shop.b"
+    result = connector.capture({"snapshot.mode": "recovery"})
+    assert operations(connector, result) == {"a": {"c": 1}, "b": {"r": 2}}
+    equal(connector, db)
+
+
+def test_without_rows_a_list_that_lets_in_more_is_told_with_the_command_that_reads_them(
+    db: MemoryDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    db.create_table("shop.bag", {"n": "int32"})
+    connector = memory_connector(db, tmp_path, snapshot_mode="no_data", table_include_list="shop.a")
+    connector.capture()
+    connector.properties["table.include.list"] = "shop.*"
+    connector.capture()
+    (told,) = [m for m in caplog.messages if "may be missing or old" in m]
+    assert told.startswith("Rows of shop.b, shop.bag may be missing")
+    assert (
+        r"airflow cdc snapshot test 'shop\.b' --replace; airflow cdc snapshot test 'shop\.bag' --type blocking" in told
+    )
+    caplog.clear()
+    connector.capture()
+    assert "may be missing" not in caplog.text
+
+
+def test_a_narrower_list_is_no_reason_to_say_or_read_anything(
+    db: MemoryDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    connector = memory_connector(db, tmp_path)
+    connector.capture()
+    connector.properties |= {
+        "column.exclude.list": r"shop\.a\.name",
+        "skipped.operations": "d",
+        "table.exclude.list": "shop.b",
+    }
+    assert connector.capture().events == 0
+    assert "may be missing" not in caplog.text

@@ -142,13 +142,22 @@ class OracleAdapter(Adapter):
             _LOGGED.format(table="signals"),
             f'GRANT SELECT, INSERT, DELETE ON "signals" TO {self.server.user}',
         )
-        return f'{self.namespace}."signals"'
+        return self.collection("signals")
+
+    def collection(self, table: str) -> str:
+        return f'{self.namespace}."{table}"'
 
     def condition(self, column: str, operator: str, value: int) -> str:
         return f'"{column}" {operator} {value}'
 
     def select(self, table: str, condition: str) -> str:
         return f'SELECT * FROM "{self.namespace}"."{table}" WHERE {condition}'
+
+    def narrow_changes(self, name: str) -> str:
+        return {
+            "log.mining.username.include.list": self.server.user, "log.mining.username.exclude.list": self.namespace,
+            "log.mining.clientid.include.list": "nobody", "log.mining.clientid.exclude.list": "nobody",
+        }.get(name) or super().narrow_changes(name)  # fmt: skip
 
     def rename_table(self, old: str, new: str) -> None:
         self.sql(f'ALTER TABLE "{old}" RENAME TO "{new}"')

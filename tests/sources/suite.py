@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import json
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -22,6 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config_base import Decides
 from airflow_provider_cdc.core.connector import CaptureResult
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.events import LogBlock, LogItem
@@ -32,6 +35,7 @@ from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHisto
 from airflow_provider_cdc.core.source import Source
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources import load_source
+from tests.support.asked import fate, snapshot
 from tests.support.connectors import Connector
 from tests.support.leftovers import consistent
 from tests.support.shop import operations
@@ -132,6 +136,10 @@ class Adapter(abc.ABC):
         """Create a signal table that the connector may write to; gives ``signal.data.collection``."""
         raise NotImplementedError
 
+    def collection(self, table: str) -> str:
+        """A table's name, as ``signal.data.collection`` has it."""
+        return f"{self.namespace}.{table}"
+
     def insert_signal(self, id_: str, type_: str, data: str) -> None:
         """A row of the signal table."""
         with self.transaction() as t:
@@ -144,6 +152,10 @@ class Adapter(abc.ABC):
     def select(self, table: str, condition: str) -> str:
         """A statement that gives the rows of a table that fulfil a condition."""
         return f"SELECT * FROM {self.namespace}.{table} WHERE {condition}"
+
+    def narrow_changes(self, name: str) -> str:
+        """A value of a list that decides which changes are captured (``Decides.CHANGES``), which leaves some out."""
+        return {"skipped.operations": "d"}[name]
 
     def spoil(self) -> AbstractContextManager[str] | None:
         """Break a prerequisite and mend it at the end; gives what the finding's fix must name. ``None``: there is none."""
@@ -401,6 +413,62 @@ class SourceSuite:
         assert operations(connector, connector.capture()) == {"b": {"d": 1}}
         equal(connector, ready, "a", "b")
 
+    def test_whatever_list_is_widened_nothing_is_missing_without_a_word(
+        self, ready: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Every list of the source's configuration, one by one: set, widened, set again and widened again."""
+        other = _another(ready)
+        tables, kinds = _everything(ready, other), load_source(ready.kind).Config.lists()
+        assert {"table.include.list", "column.exclude.list", "skipped.operations"} <= kinds.keys()
+        for n, (name, decides) in enumerate(kinds.items()):
+            narrow, wide = _narrow_and_wide(ready, other, name, decides)
+            connector = ready.connector(tmp_path / str(n))
+            connector.properties |= narrow
+            connector.capture()
+            for round_ in range(2 if decides is Decides.TABLES else 1):
+                connector.properties |= narrow
+                _write_everywhere(ready, other, 1000 + 100 * n + 10 * round_)
+                connector.capture()
+                before = _matching(connector, tables)
+                connector.properties |= wide
+                caplog.clear()
+                connector.capture()
+                if decides in (Decides.TABLES, Decides.ROWS):
+                    assert _matching(connector, tables) - before, f"{name}: nothing was left out"
+                else:
+                    _read_what_the_warning_names(connector, caplog, name)
+                _write_everywhere(ready, other, 1005 + 100 * n + 10 * round_)
+                connector.capture()
+                wanted = {(db.namespace, table) for db, table in tables if name not in _NARROWED or db is ready}
+                assert _matching(connector, tables) >= wanted, name
+            connector.store.close()
+
+    def test_an_offset_that_does_not_know_all_lists_loads_and_tables_that_may_be_missing_are_named(
+        self, ready: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """As earlier releases wrote it: with lists of databases and tables only."""
+        other = _another(ready)
+        for n, (name, decides) in enumerate(load_source(ready.kind).Config.lists().items()):
+            if decides is not Decides.TABLES or name == "signal.data.collection":
+                continue
+            narrow, wide = _narrow_and_wide(ready, other, name, decides)
+            connector = ready.connector(tmp_path / str(n))
+            connector.properties |= narrow
+            connector.capture()
+            _forget_lists(connector)
+            _write_everywhere(ready, other, 2000 + 100 * n)
+            connector.properties |= wide
+            caplog.clear()
+            connector.capture()
+            if _told_as_missing(caplog):
+                _read_what_the_warning_names(connector, caplog, "")
+            tables = [(db, table) for db, table in _everything(ready, other) if name not in _NARROWED or db is ready]
+            assert _matching(connector, tables) >= {(db.namespace, table) for db, table in tables}, name
+            caplog.clear()
+            connector.capture()
+            assert not _told_as_missing(caplog), "it is told once"
+            connector.store.close()
+
     # -- restarts -----------------------------------------------------------------------------------------------------
 
     def test_a_restart_after_any_item_of_the_log_loses_and_repeats_nothing(
@@ -554,6 +622,94 @@ def events(connector: Connector, result: CaptureResult) -> list[Row]:
                 rows = pq.ParquetFile(f).read().to_pylist()
             found += [row | {"table": file.topic.rpartition(".")[2]} for row in rows]
     return sorted(found, key=lambda e: e["seq"])
+
+
+_NARROWED = ("table.include.list", "table.exclude.list", "signal.data.collection")
+"""Lists of which the case is about one namespace."""
+
+
+def _another(ready: Adapter) -> Adapter:
+    """Another namespace with one of the tables."""
+    other = ready.other()
+    other.create("a", {"id": INT, "n": INT, "note": TEXT}, key=("id",))
+    with other.transaction() as t:
+        t.insert("a", {"id": 1, "n": 1, "note": "elsewhere"})
+    return other
+
+
+def _everything(ready: Adapter, other: Adapter) -> list[tuple[Adapter, str]]:
+    return [(ready, "a"), (ready, "b"), (other, "a")]
+
+
+def _narrow_and_wide(db: Adapter, other: Adapter, name: str, decides: Decides) -> tuple[Row, Row]:
+    """Properties under which a list leaves something out, and under which it does not."""
+    ns, both = db.namespace, f"({db.namespace}|{other.namespace})"
+    kinds = load_source(db.kind).Config.lists()
+    upper = [n for n, d in kinds.items() if d is Decides.TABLES and n.endswith(".list") and not n.startswith("table.")]
+    anywhere = dict.fromkeys(upper, "") | {"table.include.list": rf"{both}\.(a|b)", "table.exclude.list": ""}
+    if name in ("table.include.list", "table.exclude.list"):
+        include = "include" in name
+        here = anywhere | {"table.include.list": "" if not include else rf"{ns}\.(a|b)"}
+        here |= {n: ns for n in upper if "include" in n}
+        return here | {name: rf"{ns}\.a" if include else rf"{ns}\.b"}, here
+    if name == "signal.data.collection":
+        return anywhere | {name: db.collection("b")}, anywhere | {name: None}
+    if decides is Decides.TABLES:
+        return anywhere | ({name: ns} if "include" in name else {name: other.namespace}), anywhere
+    if decides is Decides.ROWS:
+        return anywhere | {name: rf"{ns}\.a"}, anywhere | {name: ""}
+    if decides is Decides.COLUMNS:
+        return anywhere | {name: rf"{both}\..*\.(id|n)" if "include" in name else rf"{both}\..*\.note"}, anywhere | {
+            name: ""
+        }
+    return anywhere | {name: db.narrow_changes(name)}, anywhere | {name: "none" if name == "skipped.operations" else ""}
+
+
+def _write_everywhere(ready: Adapter, other: Adapter, id_: int) -> None:
+    for db, table in _everything(ready, other):
+        with db.transaction() as t:
+            t.insert(table, *({"id": i, "n": i, "note": f"n{i}"} for i in range(id_, id_ + 3)))
+            t.update(table, {"id": id_}, {"note": "changed"})
+            t.delete(table, {"id": id_ + 1})
+
+
+def _matching(connector: Connector, tables: list[tuple[Adapter, str]]) -> set[tuple[str, str]]:
+    """Of the tables, those that equal the source."""
+    there = connector.replay.advance().tables
+    return {
+        (db.namespace, table)
+        for db, table in tables
+        if f"test.{db.namespace}.{table}" in there and connector.rows(f"{db.namespace}.{table}") == db.rows(table)
+    }
+
+
+def _told_as_missing(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [m for m in caplog.messages if "may be missing or old" in m]
+
+
+def _read_what_the_warning_names(connector: Connector, caplog: pytest.LogCaptureFixture, name: str) -> None:
+    """Do what the command says that the warning ends with."""
+    told = _told_as_missing(caplog)
+    assert told, f"{name}: nothing is said"
+    for message in told:
+        assert name in message or "column" in name
+        command = shlex.split(message.rpartition("To read them: ")[2])
+        assert command[:4] == ["airflow", "cdc", "snapshot", "test"]
+        assert command[-1] == "--replace"
+        number = snapshot(connector, *command[4:-1], replace=True)
+        connector.capture()
+        assert fate(connector, number)[0] == "done"
+
+
+def _forget_lists(connector: Connector) -> None:
+    """Have the offset remember what earlier releases did."""
+    with connector.store.lease("test", "earlier", wait_s=10) as lease:
+        stored = connector.store.load("test")
+        assert stored.offset is not None
+        lists = json.loads(stored.offset.tables_filter)["lists"]
+        first = {n: v for n, v in lists.items() if n.startswith(("database.", "table."))}
+        old = json.dumps(first) if first else ""
+        connector.store.advance(lease, stored, stored.offset.model_copy(update={"tables_filter": old}))
 
 
 @contextlib.contextmanager

@@ -73,6 +73,10 @@ class TestIncremental(IncrementalSuite):
 class TestHybridOnCluster(SourceSuite):
     """A database without containers, two instances, and the hybrid strategy."""
 
+    # lists have nothing to do with how the log is mined
+    test_whatever_list_is_widened_nothing_is_missing_without_a_word = None  # type: ignore[assignment]
+    test_an_offset_that_does_not_know_all_lists_loads_and_tables_that_may_be_missing_are_named = None  # type: ignore[assignment]
+
     @pytest.fixture
     def db(self, cluster: Oracle) -> Iterator[OracleAdapter]:
         with ExitStack() as stack:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.config_base import ConnectionForm
+from airflow_provider_cdc.core.config_base import ConnectionForm, Decides
 from airflow_provider_cdc.core.config_values import Patterns
 from airflow_provider_cdc.core.converters import check_converters, with_converters
 from airflow_provider_cdc.core.overrides import name_parts, with_statements
@@ -157,6 +157,10 @@ class MySqlConfig(ConnectorConfig):
         "password": "database.password",
     }
     CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("connect.timeout.ms", "database.query.timeout.ms")
+    LISTS: ClassVar[Mapping[str, Decides]] = {
+        "database.include.list": Decides.TABLES,
+        "database.exclude.list": Decides.TABLES,
+    }
     IGNORED: ClassVar[Mapping[str, str]] = {
         "database.jdbc.driver": "there is no JDBC here",
         "database.protocol": "there is no JDBC here",

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.config_base import ConnectionForm
+from airflow_provider_cdc.core.config_base import ConnectionForm, Decides
 from airflow_provider_cdc.core.config_values import DecimalHandling, Patterns, TimePrecision
 from airflow_provider_cdc.core.overrides import with_statements
 from airflow_provider_cdc.core.schema import TableId
@@ -330,6 +330,14 @@ class OracleConfig(ConnectorConfig):
         "log.mining.readonly.hostname",
         "database.query.timeout.ms",
     )
+    LISTS: ClassVar[Mapping[str, Decides]] = {
+        "schema.include.list": Decides.TABLES,
+        "schema.exclude.list": Decides.TABLES,
+        "log.mining.username.include.list": Decides.CHANGES,
+        "log.mining.username.exclude.list": Decides.CHANGES,
+        "log.mining.clientid.include.list": Decides.CHANGES,
+        "log.mining.clientid.exclude.list": Decides.CHANGES,
+    }
     IGNORED: ClassVar[Mapping[str, str]] = {
         "schema.history.internal": "the schema history is kept in the state tables",
         "schema.history.internal.store.*": "only captured tables are recorded; tables added later are read when they are added",
