@@ -19,6 +19,7 @@ from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceBusy,
 from airflow_provider_cdc.core.notifications import ScanStatus
 from airflow_provider_cdc.core.position import Position, Scan
 from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.sharing import WindowSize
 from airflow_provider_cdc.core.signals import WINDOW_CLOSE, WINDOW_OPEN
 from airflow_provider_cdc.core.windows import Problem, Window
 
@@ -27,14 +28,9 @@ log = logging.getLogger(__name__)
 AHEAD: Final = 32
 """Windows that are open at a time."""
 AHEAD_ROWS: Final = 65_536
-AHEAD_BYTES: Final = 64 << 20
-"""What may wait in windows; while there is more, only two are open."""
-QUERIES: Final = 8
-"""Chunks of one window at most."""
-WINDOW_S: Final = 0.1
-"""Seconds that reading the chunks of one window may take, if they are several."""
-_QUICK: Final = 8
-"""So many windows in a row have to be quick before they hold more chunks."""
+"""Rows that may wait in windows; while there are more, only two are open."""
+AHEAD_CHUNKS: Final = 4
+"""So many times the bytes that a chunk may have, those of all windows may; while they have more, none is added."""
 _LARGEST: Final = 200_000
 """Rows of a chunk that grows."""
 _TRIES: Final = 8
@@ -86,7 +82,8 @@ class ChunkThread:
         self._by_deletion = config.incremental_snapshot_watermarking_strategy is WatermarkStrategy.INSERT_DELETE
         self._target_s = config.incremental_snapshot_chunk_target_ms / 1000
         self.chunk_rows = config.incremental_snapshot_chunk_size
-        self._queries, self._quick = 1, 0
+        self._max_bytes = config.incremental_snapshot_chunk_max_bytes
+        self._size = WindowSize()
         self._changed = threading.Condition()
         self._places: deque[_Place] = deque()
         self.windows: deque[Window] = deque()
@@ -189,8 +186,9 @@ class ChunkThread:
         if any(window.probe for window in self.windows):
             return False  # events before the table is emptied supersede no row that is read afterwards
         chunks = [w.chunk for w in self.windows if w.chunk is not None]
-        few = sum(map(len, chunks)) < AHEAD_ROWS and sum(chunk.bytes for chunk in chunks) < AHEAD_BYTES
-        return len(self.windows) < (AHEAD if few else 2)
+        if sum(chunk.bytes for chunk in chunks) > (AHEAD_CHUNKS - 1) * self._max_bytes:  # one more may come
+            return not self.windows
+        return len(self.windows) < (AHEAD if sum(map(len, chunks)) < AHEAD_ROWS else 2)
 
     def _fill(self, window: Window, place: _Place, generation: int) -> None:
         """Read a chunk into its window."""
@@ -239,12 +237,13 @@ class ChunkThread:
         given = place.scan.chunk_rows
         limit = given or self.chunk_rows
         grows = bool(self._target_s) and given is None
-        queries = 1 if grows else self._queries
+        queries = 1 if grows else self._size.chunks(limit)
+        started = time.monotonic()
         if self._written:
             window.marker = str(uuid.uuid4())
             reader.write(f"{window.marker}-open", WINDOW_OPEN)
         began = time.monotonic()
-        chunk, pause = reader.read(rows, limit, queries), 0.002
+        chunk, pause = reader.read(rows, limit, queries, self._max_bytes), 0.002
         while chunk.low is not None and window.floor is not None and not chunk.low.reached(window.floor):
             # the stream is ahead of what is visible: for moments, as a log is written before it is committed; for longer, or for
             # ever, where the connector has come to another server that lacks what the one before had
@@ -254,14 +253,16 @@ class ChunkThread:
             if not self._wait(pause, generation):
                 raise _Cancelled
             pause = min(2 * pause, 1.0)
-            chunk = reader.read(rows, limit, queries)
-        self._adapt(time.monotonic() - began, full=len(chunk) >= limit, grows=grows)
+            chunk = reader.read(rows, limit, queries, self._max_bytes)
+        if grows and len(chunk) >= limit:
+            self._adapt(time.monotonic() - began)
         final = chunk.complete or chunk.last is None or chunk.last == place.upto
         self._settle(window, place, generation, chunk=chunk, final=final)
         if window.marker is not None:
             # the rows are there before the marker that closes the window can come back
             self._close_window(reader, window.marker)
             window.bound = reader.end_of_log()
+        self._size.saw(time.monotonic() - started - chunk.reading_s, chunk.reading_s, len(chunk), limit)
 
     def _close_window(self, reader: ChunkReader, marker: str) -> None:
         if self._by_deletion:
@@ -304,20 +305,10 @@ class ChunkThread:
         if place.upto is not None:
             reader.read(KeyRange(place.schema, place.order, None, place.upto, place.scan.condition), 1)
 
-    def _adapt(self, seconds: float, *, full: bool, grows: bool) -> None:
-        """Aim at the time that a chunk may take, in steps that are not too large; where chunks have one size, have several in a
-        window, as long as the stream need not wait for it."""
-        if not full:
-            return
-        if grows:
-            factor = min(max(self._target_s / max(seconds, 1e-4), 0.5), 2.0)
-            self.chunk_rows = min(max(int(self.chunk_rows * factor), 256), _LARGEST)
-            return
-        self._quick = self._quick + 1 if seconds < WINDOW_S / 3 else 0
-        if seconds > WINDOW_S:
-            self._queries = max(self._queries // 2, 1)
-        elif self._quick == _QUICK:
-            self._queries, self._quick = min(self._queries * 2, QUERIES), 0
+    def _adapt(self, seconds: float) -> None:
+        """Aim at the time that a chunk may take, in steps that are not too large."""
+        factor = min(max(self._target_s / max(seconds, 1e-4), 0.5), 2.0)
+        self.chunk_rows = min(max(int(self.chunk_rows * factor), 256), _LARGEST)
 
     def _again(self, window: Window, place: _Place, generation: int, e: TransientError) -> None:
         """The connection was lost: the chunk is read again over another one. The log's own reader meets the same trouble, and

@@ -19,8 +19,9 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from airflow_provider_cdc.core.config_values import CHUNK_BYTES
 from airflow_provider_cdc.core.events import RowBlock
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableId, TableSchema, arrow_type
@@ -28,8 +29,6 @@ from airflow_provider_cdc.core.schema import TableId, TableSchema, arrow_type
 if TYPE_CHECKING:
     from types import TracebackType
 
-MUCH: Final = 16 << 20
-"""Bytes of a chunk after which no further query is made for it."""
 Key = list[Any]
 """Values of the ordering columns of one row, fit for JSON; see :func:`key_to_json`. A source reads and writes what is in it."""
 
@@ -66,6 +65,7 @@ class ChunkRows:
     :param low: a place in the log up to which all that was committed is in the rows; with written watermarks ``None``
     :param high: a place in the log before which all that is in the rows was committed; with written watermarks ``None``
     :param complete: the range has no more rows
+    :param reading_s: seconds that reading the rows took, without watermarks and questions about the table
     """
 
     rows: list[RowBlock]
@@ -73,6 +73,7 @@ class ChunkRows:
     low: Position | None = None
     high: Position | None = None
     complete: bool = False
+    reading_s: float = 0.0
 
     def __len__(self) -> int:
         return sum(len(block) for block in self.rows)
@@ -99,9 +100,12 @@ class ChunkReader(abc.ABC):
         """
 
     @abc.abstractmethod
-    def read(self, rows: KeyRange, limit: int, queries: int = 1) -> ChunkRows:
+    def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
         """The first ``limit`` rows of a range, or fewer if there are no more; with several queries, each behind the rows of the
-        one before, as many times that. It may end earlier, as when the rows take :data:`MUCH`.
+        one before, as many times that.
+
+        The chunk ends earlier, and the next one goes on behind it, as soon as its rows take ``max_bytes``: what waits in memory
+        is never much more, however wide rows are and however many were asked for. It has one row at least, if there is one.
 
         With read watermarks, ``low`` is taken before the rows are read and ``high`` afterwards (or both are the very place of
         a consistent view). A reader that was opened for written watermarks leaves them out.

@@ -15,6 +15,7 @@ from pydantic import Field, SecretStr, model_validator
 from airflow_provider_cdc.core import config_kafka_connect
 from airflow_provider_cdc.core.config_base import Configuration, Decides
 from airflow_provider_cdc.core.config_values import (
+    CHUNK_BYTES,
     BinaryHandling,
     ChannelTypes,
     DecimalHandling,
@@ -271,7 +272,14 @@ class ConnectorConfig(Configuration):
         description="Name of the topic of the notification channel sink.",
     )
     incremental_snapshot_chunk_size: int = Field(
-        1024, alias="incremental.snapshot.chunk.size", description="Rows that are read at a time.", ge=1
+        1024, alias="incremental.snapshot.chunk.size", description="Rows that are read at a time, at most.", ge=1
+    )
+    incremental_snapshot_chunk_max_bytes: int = Field(
+        CHUNK_BYTES,
+        alias="incremental.snapshot.chunk.max.bytes",
+        description="Ours. A chunk ends when its rows take so much memory, however few they are; four times as much may wait "
+        "together.",
+        ge=1024,
     )
     incremental_snapshot_chunk_target_ms: int = Field(
         0,

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator
+
+CHUNK_BYTES: Final = 16 << 20
+"""Bytes after which a chunk of an incremental snapshot ends, unless ``incremental.snapshot.chunk.max.bytes`` says otherwise."""
 
 
 class SnapshotMode(enum.StrEnum):

@@ -69,7 +69,7 @@ class Scans:
                 bad = found.ended.status not in (ScanStatus.SUCCEEDED, ScanStatus.EMPTY)
                 self._ended(found.scan, f"{found.scan.table}: {found.ended.text}" if bad else "")
                 ended = True
-            if run.batcher.rows >= run.config.batch_max_rows:
+            if run.batcher.rows >= run.config.batch_max_rows or run.batcher.bytes >= run.config.batch_max_bytes:
                 run.commit()
         if ended:
             run.commit()

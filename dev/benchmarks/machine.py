@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -16,6 +20,18 @@ class Watch:
     def others(self, own_s: float) -> float:
         """Cores that other processes, the database server among them, kept busy on average."""
         return max(0.0, (_busy() - self._busy - own_s) / max(time.monotonic() - self._at, 0.001))
+
+
+@contextlib.contextmanager
+def busy(cores: int) -> Iterator[None]:
+    """Meanwhile so many cores have somebody else's work to do, as far as there is room for it beside ours."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cores)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 def load() -> float:

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_cdc.core import chunking
 from airflow_provider_cdc.core.chunking import AHEAD, ChunkThread
-from airflow_provider_cdc.core.chunks import StructureChanged
+from airflow_provider_cdc.core.chunks import ChunkRows, StructureChanged
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import SourceBusy, SourceUnavailable
 from airflow_provider_cdc.core.position import Scan
@@ -32,9 +32,9 @@ def db(request: pytest.FixtureRequest) -> MemoryDatabase:
     return db
 
 
-def windows_ahead(db: MemoryDatabase, expected: int) -> int:
+def windows_ahead(db: MemoryDatabase, expected: int, config: ConnectorConfig = CONFIG) -> int:
     """How many windows are read when none of them is ever done."""
-    thread = ChunkThread(CONFIG, lambda: MemoryChunks(db, None), lambda schema, scan: schema.key, written=False)
+    thread = ChunkThread(config, lambda: MemoryChunks(db, None), lambda schema, scan: schema.key, written=False)
 
     def ready() -> int:
         return sum(window.chunk is not None for window in [*thread.windows])
@@ -137,11 +137,24 @@ def test_some_windows_are_read_ahead(db: MemoryDatabase) -> None:
     assert windows_ahead(db, AHEAD) == AHEAD
 
 
-@pytest.mark.parametrize(
-    ("bound", "value", "windows"), [("ROWS", 10, 2), ("ROWS", 11, 3), ("BYTES", 800, 2), ("BYTES", 2000, 4)]
-)
-def test_fewer_windows_are_read_ahead_when_they_hold_much(
-    db: MemoryDatabase, monkeypatch: pytest.MonkeyPatch, bound: str, value: int, windows: int
+@pytest.mark.parametrize(("rows", "windows"), [(10, 2), (11, 3)])
+def test_fewer_windows_are_read_ahead_when_they_hold_many_rows(
+    db: MemoryDatabase, monkeypatch: pytest.MonkeyPatch, rows: int, windows: int
 ) -> None:
-    monkeypatch.setattr(chunking, f"AHEAD_{bound}", value)
+    monkeypatch.setattr(chunking, "AHEAD_ROWS", rows)
     assert windows_ahead(db, windows) == windows
+
+
+@pytest.mark.parametrize(("max_bytes", "windows"), [(1024, 6), (2048, 11)])
+def test_what_waits_in_windows_is_bounded_by_its_bytes(db: MemoryDatabase, max_bytes: int, windows: int) -> None:
+    """Each window has about 570 bytes; four times the bytes that a chunk may have are in memory together at most."""
+    assert 572 * windows <= 4 * max_bytes
+    properties = {"incremental.snapshot.chunk.size": 5, "incremental.snapshot.chunk.max.bytes": max_bytes}
+    config = ConnectorConfig.parse({"topic.prefix": "t", **properties})
+    assert windows_ahead(db, windows, config) == windows
+
+
+def test_a_window_as_large_as_all_may_be_waits_alone(db: MemoryDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row may be larger than a chunk may."""
+    monkeypatch.setattr(ChunkRows, "bytes", 1 << 30)
+    assert windows_ahead(db, 1) == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from airflow_provider_cdc.sources.mysql import wire
+from airflow_provider_cdc.sources.mysql import resultset, wire
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_server import purge_log
@@ -81,6 +81,11 @@ class MySqlAdapter(Adapter):
     @contextlib.contextmanager
     def small_blocks(self) -> Iterator[dict[str, Any]]:
         with patch.object(wire, "BUFFER", 1 << 14):
+            yield {}
+
+    @contextlib.contextmanager
+    def small_fetches(self) -> Iterator[dict[str, Any]]:
+        with patch.object(resultset, "BUFFER", 1 << 10):
             yield {}
 
     def signals(self) -> str:

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from airflow_provider_cdc.core.schema import TableId
-from airflow_provider_cdc.sources.oracle import stream, taking
+from airflow_provider_cdc.sources.oracle import reading, stream, taking
 from dev.servers import Oracle
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
 from tests.support.connectors import Connector
@@ -135,6 +135,11 @@ class OracleAdapter(Adapter):
             f'DROP TABLE "{table}" PURGE',
             f'ALTER TABLE "{table} new" RENAME TO "{table}"',
         )
+
+    @contextlib.contextmanager
+    def small_fetches(self) -> Iterator[dict[str, Any]]:
+        with patch.object(reading, "_FIRST_ROWS", 4):
+            yield {}
 
     def signals(self) -> str:
         self.sql(

@@ -123,6 +123,11 @@ class Adapter(abc.ABC):
     def small_blocks(self) -> AbstractContextManager[dict[str, Any]]:
         """While this is open, 3000 rows are more than a log block holds; gives properties for the connector."""
 
+    @contextlib.contextmanager
+    def small_fetches(self) -> Iterator[dict[str, Any]]:
+        """While this is open, a reader of chunks takes in a few rows at a time; gives properties for the connector."""
+        yield {}
+
     def create_sparse(
         self, table: str, columns: Mapping[str, str], key: tuple[str, ...], sparse: tuple[str, ...]
     ) -> bool:

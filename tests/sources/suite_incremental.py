@@ -89,15 +89,16 @@ class IncrementalSuite:
     def at_read(self, monkeypatch: pytest.MonkeyPatch) -> AtRead:
         """Have something done when the n-th chunk has been read and is not handed over yet."""
         todo: dict[int, Callable[[], object]] = {}
-        adapt, count = ChunkThread._adapt, [0]
+        settle, count = ChunkThread._settle, [0]
 
-        def watched(thread: ChunkThread, seconds: float, **how: bool) -> None:
-            adapt(thread, seconds, **how)
-            count[0] += 1
-            if (act := todo.get(count[0])) is not None:
-                act()
+        def watched(thread: ChunkThread, *where: Any, **how: Any) -> None:
+            if how.get("chunk"):
+                count[0] += 1
+                if (act := todo.get(count[0])) is not None:
+                    act()
+            settle(thread, *where, **how)
 
-        monkeypatch.setattr(ChunkThread, "_adapt", watched)
+        monkeypatch.setattr(ChunkThread, "_settle", watched)
         return lambda n, act: todo.update({n: act})
 
     @pytest.fixture
@@ -123,6 +124,27 @@ class IncrementalSuite:
         assert writer.changes > 10
         assert fate(connector, number) == ("done", "")
         assert connector.replay.operations["r"] > 0
+
+    def test_chunks_that_end_by_their_bytes_lose_nothing_beside_a_writer(
+        self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
+    ) -> None:
+        """A request for a thousand rows at a time of a table whose rows are wide."""
+        with three.transaction() as t:
+            for i in range(0, ROWS, 2):
+                t.update("a", {"id": i}, {"note": f"{i:03}" + "w" * 190})
+        with three.small_fetches() as properties:
+            connector = streaming(three, tmp_path, incremental_snapshot_chunk_max_bytes=2048, **form, **properties)
+            for n in range(1, 20):
+                at_read(n, lambda: time.sleep(0.02))
+            number = snapshot(connector, name(three, "a"), chunk_size=1000)
+            with Writer(three, "a") as writer:
+                result = connector.capture()
+        connector.capture()
+        equal(connector, three, "a")
+        assert writer.changes > 10
+        assert fate(connector, number) == ("done", "")
+        chunks = int(str(result.metrics["incremental-snapshot"]["ChunkId"]))
+        assert chunks > 4, f"{chunks} chunks: their borders were not by bytes"
 
     def test_a_statement_in_the_middle_changes_what_is_read_from_there(
         self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead

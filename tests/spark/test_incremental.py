@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.core.chunking import QUERIES
+from airflow_provider_cdc.core.sharing import CHUNKS
 from tests.spark.lake import Lake
 from tests.support.asked import fate, scans, snapshot, told
 from tests.support.connectors import Connector, mysql_connector
@@ -27,7 +27,7 @@ from tests.support.fork import Forks
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
-KEYS, CHUNK, KILLS = 12_000, 5, 10
+KEYS, CHUNK, KILLS = 12_000, 3, 10
 FORMS: dict[str, dict[str, Any]] = {
     "insert_insert": {"signal_data_collection": "{db}.signals"},
     "insert_delete": {
@@ -133,7 +133,7 @@ def _proves(server: Any, kind: str, form: str, folder: Path, forks: Forks, spark
         assert all(fate(connector, number) == ("done", "") for number in asked)
         assert scans(connector) == {f"{name}.hot": "SUCCEEDED"}
         scanned = sum(int(d.get("total_rows_scanned", 0)) for t, d in told(connector) if t == "TABLE_SCAN_COMPLETED")
-        assert scanned / (CHUNK * QUERIES) >= 200, "too few windows for a proof"
+        assert scanned / (CHUNK * CHUNKS) >= 200, "too few windows for a proof"
         assert scanned - connector.replay.operations["r"] >= 20, "too few rows were superseded by events for a proof"
         if form == "insert_delete":
             left = server.sql(f"SELECT COUNT(*) FROM {name}.signals")[0][0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from airflow_provider_cdc.core.chunks import (
     key_from_json,
     key_to_json,
 )
+from airflow_provider_cdc.core.config_values import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.core.events import READ, RowBlock
 from airflow_provider_cdc.core.schema import TableId, TableSchema, row_struct
@@ -29,6 +31,10 @@ from airflow_provider_cdc.sources.memory.position import MemoryPosition
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
+
+
+_PIECE = 8
+"""Rows between two looks at how much they take."""
 
 
 class MemoryChunks(ChunkReader):
@@ -47,10 +53,11 @@ class MemoryChunks(ChunkReader):
         _, found = self._rows(rows)
         return _key(found[-1], rows.order) if found else None
 
-    def read(self, rows: KeyRange, limit: int, queries: int = 1) -> ChunkRows:
-        entry, found = self._rows(rows)
-        complete = len(found) < limit * queries
-        found = found[: limit * queries]
+    def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
+        began = time.monotonic()
+        entry, there = self._rows(rows)
+        found, after = _first(there[: limit * queries], row_struct(rows.table), max_bytes)
+        complete = len(found) == len(there) and len(found) < limit * queries
         if not found:
             return ChunkRows([], None, MemoryPosition(entry), MemoryPosition(entry), complete=True)
         n = len(found)
@@ -58,14 +65,16 @@ class MemoryChunks(ChunkReader):
             table=rows.table,
             op=np.full(n, READ, np.int8),
             before=None,
-            after=pa.array(found, row_struct(rows.table)),
+            after=after,
             order=np.arange(n),
             transaction=None,
             ts_us=np.full(n, self._db.clock(), np.int64),
             source={"entry": pa.array([entry] * n, pa.int64()), "row": pa.array(range(n), pa.int32())},
         )
         place = None if self._signals is not None else MemoryPosition(entry)
-        return ChunkRows([block], _key(found[-1], rows.order), place, place, complete)
+        return ChunkRows(
+            [block], _key(found[-1], rows.order), place, place, complete, reading_s=time.monotonic() - began
+        )
 
     def write(self, id_: str, type_: str, data: str | None = None) -> None:
         assert self._signals is not None
@@ -116,6 +125,16 @@ def condition(text: str, table: TableSchema) -> Callable[[Row], bool]:
             raise QueryRefused(f"The database does not understand the condition: {text}", where=f"{table.id}: {part}")
         tests.append((found[1], _OPERATORS[found[2]], ast.literal_eval(found[3])))
     return lambda row: all(row[name] is not None and test(row[name], value) for name, test, value in tests)
+
+
+def _first(rows: list[Row], type_: pa.StructType, max_bytes: int) -> tuple[list[Row], pa.StructArray]:
+    """The first rows, up to that with which they take so many bytes."""
+    pieces, size, n = [], 0, 0
+    while n < len(rows) and size < max_bytes:
+        piece = pa.array(rows[n : n + _PIECE], type_)
+        pieces.append(piece)
+        size, n = size + piece.nbytes, n + len(piece)
+    return rows[:n], pa.concat_arrays(pieces) if pieces else pa.array([], type_)
 
 
 def _key(row: Row, order: tuple[str, ...]) -> Key:

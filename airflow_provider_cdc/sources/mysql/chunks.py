@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -18,7 +19,8 @@ import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.chunks import MUCH, ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
+from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
+from airflow_provider_cdc.core.config_values import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.events import READ, RowBlock
 from airflow_provider_cdc.core.position import Position
@@ -33,6 +35,7 @@ from airflow_provider_cdc.sources.mysql.phrases import closed
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.resultset import BLOCK_ROWS, ResultReader
 from airflow_provider_cdc.sources.mysql.signals import SignalTable
+from airflow_provider_cdc.sources.mysql.stopping import Stopper
 
 _GONE: Final = {1051, 1146, 1412, 1684}
 """Errors of a table that is not there, or not as it was when the transaction began."""
@@ -86,12 +89,23 @@ class _Known:
 
 @dataclass(slots=True)
 class _Ordered:
-    """How to read a table in one order."""
+    """How to read a table in one order.
+
+    :ivar fits: so many rows are asked for, as more took too many bytes; ``None`` = as many as are wanted
+    """
 
     columns: list[KeyColumn]
     taker: KeyTaker
     reader: ResultReader
     selected: str
+    fits: int | None = None
+
+    def took(self, rows: int, size: int, max_bytes: int, limit: int, *, more: bool) -> None:
+        """Learn from what some rows took how many to ask for: what the server sends in vain costs it and the network."""
+        if more:
+            self.fits = max(rows * max_bytes // max(size, 1), 1)
+        elif self.fits is not None and size < max_bytes // 2:
+            self.fits = None if 2 * self.fits >= limit else 2 * self.fits
 
 
 class MySqlChunks(ChunkReader):
@@ -107,6 +121,7 @@ class MySqlChunks(ChunkReader):
     ) -> None:
         self._connection, self._config, self._marks, self._signals = connection, config, marks, signals
         self._catalogue = Catalogue(connection, config, mariadb=server.mariadb)
+        self._stopper = Stopper(config, connection)
         self._tables: dict[TableId, _Known] = {}
         self._checked: set[str] = set()
         self._closed = False
@@ -178,34 +193,44 @@ class MySqlChunks(ChunkReader):
             how = self._ordered(known, rows.order)
             with self._locked(rows.table.id, [self._of(_FINGERPRINT, rows.table.id)]) as found:
                 self._confirm(known, found[-1])
-                images = self._fetch(how, rows, " DESC", 1)
+                images, _ = self._fetch(how, rows, " DESC", 1)
                 self._connection.commit()
         return how.taker.last(images)
 
-    def read(self, rows: KeyRange, limit: int, queries: int = 1) -> ChunkRows:
+    def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
         table = rows.table.id
         with self._working(str(table)):
             known = self._known(rows)
             how = self._ordered(known, rows.order)
             with self._locked(table, [*self._marks.inside, self._of(_FINGERPRINT, table)]) as found:
                 self._confirm(known, found[-1])
-                images, complete = self._several(how, rows, limit, queries)
+                began = time.monotonic()
+                images, complete = self._several(how, rows, limit, limit * queries, max_bytes)
+                reading_s = time.monotonic() - began
                 after = batch(self._connection, ["COMMIT", *self._marks.after])
             marks = self._marks.tell(found, after[1:], transactional=known.transactional)
         blocks = self._blocks(rows.table, images, marks)
-        return ChunkRows(blocks, how.taker.last(images), marks.low, marks.high, complete)
+        return ChunkRows(blocks, how.taker.last(images), marks.low, marks.high, complete, reading_s)
 
-    def _several(self, how: _Ordered, rows: KeyRange, limit: int, queries: int) -> tuple[list[pa.StructArray], bool]:
-        """The first rows of a range, and whether there are no more."""
+    def _several(
+        self, how: _Ordered, rows: KeyRange, limit: int, left: int, max_bytes: int
+    ) -> tuple[list[pa.StructArray], bool]:
+        """The first rows of a range, and whether there are no more.
+
+        :param limit: rows of one query
+        :param left: rows in all
+        """
         images: list[pa.StructArray] = []
         complete, size = False, 0
-        while queries and not complete and size < MUCH:
-            found = self._fetch(how, rows, "", limit)
-            complete = sum(map(len, found)) < limit
-            size += sum(image.nbytes for image in found)
+        while left > 0 and not complete and size < max_bytes and not (images and how.fits):
+            asked = min(limit, left, how.fits or limit)
+            found, more = self._fetch(how, rows, "", asked, max_bytes - size)
+            came, took = sum(map(len, found)), sum(image.nbytes for image in found)
+            how.took(came, took, max_bytes, limit, more=more)
+            complete = came < asked and not more
             rows = replace(rows, after=how.taker.last(found))
-            images, queries = [*images, *found], queries - 1
-        if len(images) > 1 and size < 2 * MUCH and sum(map(len, images)) <= BLOCK_ROWS:
+            images, size, left = [*images, *found], size + took, left - came
+        if len(images) > 1 and size < 2 * CHUNK_BYTES and sum(map(len, images)) <= BLOCK_ROWS:
             images = [pa.concat_arrays(images)]
         return images, complete
 
@@ -260,11 +285,17 @@ class MySqlChunks(ChunkReader):
         order = ", ".join(f"{quoted_name(name)}{direction}" for name in rows.order)
         return f"SELECT {how.selected} FROM {quoted(rows.table.id)}{where} ORDER BY {order} LIMIT {limit}"
 
-    def _fetch(self, how: _Ordered, rows: KeyRange, direction: str, limit: int) -> list[pa.StructArray]:
+    def _fetch(
+        self, how: _Ordered, rows: KeyRange, direction: str, limit: int, max_bytes: int = CHUNK_BYTES
+    ) -> tuple[list[pa.StructArray], bool]:
+        """The first rows, as many as are asked for or take so many bytes, and whether the query has more."""
         sql = self._statement(rows, how, direction, limit)
         where = f"{rows.table.id}: {rows.condition}" if rows.condition else str(rows.table.id)
         with refusing(self._config, where, _REMEDY):
-            return list(how.reader.read(self._connection, sql))
+            images, more = how.reader.first(self._connection, sql, max_bytes, lambda: self._stopper.stop(sql))
+            if more:
+                self._stopper.settle()
+        return images, more
 
     def _blocks(self, schema: TableSchema, images: list[pa.StructArray], marks: watermarks.Marks) -> list[RowBlock]:
         blocks, first, width = [], 0, len(schema.columns)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import select
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +26,8 @@ from airflow_provider_cdc.sources.mysql.definitions import COM_STMT_CLOSE, COM_S
 from airflow_provider_cdc.sources.mysql.types import BLOBS, INTEGERS, SPATIAL, ColumnType
 
 _COM_STMT_EXECUTE = 0x17
+INTERRUPTED: Final = 1317
+"""Error of a statement that was ended."""
 BUFFER: Final = 4 << 20
 BLOCK_ROWS: Final = 32_768
 
@@ -71,14 +73,39 @@ class ResultReader:
         """
         statement = self._execute(connection, sql)
         try:
-            yield from self._answer(connection, like)
+            yield from self._answer(_Packets(connection._sock), like)
         except pymysql.err.Error:  # the server's answer ends with it
             self._command(connection, struct.pack("<BI", COM_STMT_CLOSE, statement))
             raise
         self._command(connection, struct.pack("<BI", COM_STMT_CLOSE, statement))
 
-    def _answer(self, connection: Connection, like: Sequence[Definition] | None) -> Iterator[pa.StructArray]:
-        packets, scratch = _Packets(connection._sock), self._scratch
+    def first(
+        self, connection: Connection, sql: str, max_bytes: int, stop: Callable[[], bool]
+    ) -> tuple[list[pa.StructArray], bool]:
+        """The first rows of a result set, up to that with which they take so many bytes, and whether there are more. Those are
+        never in memory together.
+
+        :param stop: called when there are more; it has the server end the statement, or gives ``False``
+        :raises SourceUnavailable: the connection was lost
+        """
+        statement, packets = self._execute(connection, sql), _Packets(connection._sock)
+        images: list[pa.StructArray] = []
+        size = 0
+        try:
+            for image in self._answer(packets, None):
+                images.append(image)
+                size += image.nbytes
+                if size >= max_bytes:
+                    break
+            if more := not packets.ended:
+                packets.pass_over(stopped=stop())
+        finally:
+            if packets.ended:
+                self._command(connection, struct.pack("<BI", COM_STMT_CLOSE, statement))
+        return images, more
+
+    def _answer(self, packets: _Packets, like: Sequence[Definition] | None) -> Iterator[pa.StructArray]:
+        scratch = self._scratch
         packets.skip()  # the number of columns
         for i in range(len(self._stores)):
             definition = packets.skip()
@@ -99,6 +126,7 @@ class ResultReader:
             )
             if why == k.PROTOCOL:
                 packets.fail()
+            packets.ended = why == k.LAST_ROW
             if rows:
                 yield col.finish(buffers, self._finishers, rows, None, self.type)
 
@@ -134,10 +162,14 @@ class ResultReader:
 
 
 class _Packets:
-    """What the server sends, in a buffer: bytes ``used`` to ``have`` are waiting."""
+    """What the server sends, in a buffer: bytes ``used`` to ``have`` are waiting.
+
+    :ivar ended: the answer has come to its end
+    """
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
+        self.ended = False
         self.buf: npt.NDArray[np.uint8] = np.empty(BUFFER, np.uint8)
         self.used = self.have = 0
 
@@ -170,8 +202,40 @@ class _Packets:
             self.used += 4 + length
         return np.concatenate(parts)
 
+    def pass_over(self, *, stopped: bool) -> None:
+        """Let go of all rows that are still to come, however large they are.
+
+        :param stopped: the statement was ended, so that the answer may end with that as an error
+        """
+        goes_on = False
+        while not self.ended:
+            self._need(4)
+            length = self._length()
+            self._need(4 + min(length, 9))
+            first = self.buf[self.used + 4] if length else 0
+            if not goes_on and first == 0xFF:
+                self._need(4 + length)
+                try:
+                    self.fail()
+                except pymysql.err.Error as e:
+                    if stopped and e.args[:1] == (INTERRUPTED,):
+                        return
+                    raise
+            self.ended = not goes_on and first == 0xFE and length < 9
+            self._drop(4 + length)
+            goes_on = length == 0xFFFFFF
+
+    def _drop(self, count: int) -> None:
+        while (there := self.have - self.used) < count:
+            count -= there
+            self.used = self.have = 0
+            if not self._receive():
+                raise _lost("the server closed it")
+        self.used += count
+
     def fail(self) -> None:
         """An error packet, or something that should not be there."""
+        self.ended = self.buf[self.used + 4] == 0xFF
         packet = self.buf[self.used + 4 : min(self.used + 4 + self._length(), self.have)].tobytes()
         if packet[:1] == b"\xff":
             pymysql.err.raise_mysql_exception(packet)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
@@ -21,7 +22,8 @@ from typing import Any, Final
 import oracledb
 import pyarrow as pa
 
-from airflow_provider_cdc.core.chunks import MUCH, ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
+from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
+from airflow_provider_cdc.core.config_values import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import (
     CdcError,
     PrerequisiteError,
@@ -40,7 +42,7 @@ from airflow_provider_cdc.sources.oracle.errors import translate
 from airflow_provider_cdc.sources.oracle.keys import KeyColumn, is_address
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.range_query import RangeQuery
-from airflow_provider_cdc.sources.oracle.reading import now_us, read_block, refused
+from airflow_provider_cdc.sources.oracle.reading import Fetch, now_us, read_block, refused
 from airflow_provider_cdc.sources.oracle.signal_checks import DDL, hidden
 
 log = logging.getLogger(__name__)
@@ -72,6 +74,7 @@ class OracleChunks(ChunkReader):
         self._busy = 0
         self._known: dict[TableId, tuple[TableSchema, _Structure]] = {}
         self._addresses: dict[TableId, Addresses] = {}
+        self._fetches: dict[tuple[TableId, int], Fetch] = {}
         self._conditions: set[tuple[TableId, str]] = set()
         try:
             with translated(config, "opening a reader of chunks"), self._connection.cursor() as cursor:
@@ -133,37 +136,47 @@ class OracleChunks(ChunkReader):
             return None
         return self._marked(rows, [c.to_json(value) for c, value in zip(query.key, found, strict=True)])
 
-    def read(self, rows: KeyRange, limit: int, queries: int = 1) -> ChunkRows:
+    def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
         self._expect(rows.table)
-        if is_address(rows.table, rows.order[0]):
-            queries = 1  # whether row ids are still valid is asked before a query
+        one = is_address(rows.table, rows.order[0])  # whether row ids are still valid is asked before a query
+        left = limit if one else limit * queries
         blocks: list[RowBlock] = []
         last: Key | None = None
-        count, complete = 0, False
+        size, complete = 0, False
         with self._reading(rows):
             low, ts_us = current_scn(self._connection), now_us(self._connection)
-            for i in range(queries):
+            began = time.monotonic()
+            while left > 0 and not complete and size < max_bytes and not (one and blocks):
                 rest = rows if last is None else replace(rows, after=last)
-                for part, query in self._first(rest, limit):
-                    blocks.append(read_block(query.cells, part, low, ts_us, count))
-                    last, count = query.key_of(part), count + len(part)
-                complete = count < limit * (i + 1)
-                if complete or sum(block.after.nbytes for block in blocks if block.after is not None) >= MUCH:
-                    break
+                query = RangeQuery(rest, self._config, self._connection)
+                fetch = self._fetches.setdefault(
+                    (rows.table.id, rows.table.version), Fetch(query.most_rows, lobs=bool(query.cells.lobs))
+                )
+                asked, came = min(limit, left, fetch.worth_asking), 0
+                for part in self._first(query, asked, fetch.rows):
+                    block = read_block(query.cells, part, low, ts_us, sum(map(len, blocks)))
+                    blocks.append(block)
+                    last, came, size = query.key_of(part), came + len(part), size + fetch.took(block, max_bytes)
+                    if size >= max_bytes:
+                        break
+                complete, left = came < asked and size < max_bytes, left - came
+            reading_s = time.monotonic() - began
             high = current_scn(self._connection)
         self._unchanged(rows.table)
         if last is not None:
             last = self._marked(rows, last)
         if self._signals is not None:
-            return ChunkRows(blocks, last, complete=complete)
-        return ChunkRows(blocks, last, self._position(low), self._position(high), complete)
+            return ChunkRows(blocks, last, complete=complete, reading_s=reading_s)
+        return ChunkRows(blocks, last, self._position(low), self._position(high), complete, reading_s)
 
-    def _first(self, rows: KeyRange, limit: int) -> Iterator[tuple[pa.Table, RangeQuery]]:
-        """The first rows of a range in parts, each with the query that it is of."""
-        query = RangeQuery(rows, self._config, self._connection)
+    def _first(self, query: RangeQuery, limit: int, fetched: int) -> Iterator[pa.Table]:
+        """The first rows of a range in parts.
+
+        :param fetched: rows that come, and are held, at a time
+        """
         for condition, ordered in self._ranges(query):
-            for part in query.frames(condition, ordered, limit):
-                yield part, query
+            for part in query.frames(condition, ordered, limit, fetched):
+                yield part
                 limit -= len(part)
             if limit <= 0:
                 break

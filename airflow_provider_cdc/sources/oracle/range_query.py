@@ -36,17 +36,24 @@ class RangeQuery:
             return [("", self.key)]
         return [(condition, tuple(ordered)) for condition, ordered in behind("cdc_a", self.key)]
 
-    def frames(self, condition: str, ordered: tuple[KeyColumn, ...], limit: int) -> Iterator[pa.Table]:
-        """The first rows of a part of the range."""
+    @property
+    def most_rows(self) -> int:
+        """Rows that are fetched at a time at most."""
+        return LOB_ROWS if self.cells.lobs else self._config.snapshot_fetch_size
+
+    def frames(self, condition: str, ordered: tuple[KeyColumn, ...], limit: int, fetched: int) -> Iterator[pa.Table]:
+        """The first rows of a part of the range.
+
+        :param fetched: rows that come at a time
+        """
         selected = ", ".join(f"{expression} AS C{i}" for i, expression in enumerate(self._selected))
         order = ", ".join(c.sql for c in ordered)
         sql = (
             f"SELECT {_HINT} * FROM (SELECT {selected} {self._from(condition)} ORDER BY {order}) WHERE ROWNUM <= :cdc_n"
         )
-        size = min(limit, LOB_ROWS if self.cells.lobs else self._config.snapshot_fetch_size)
         with self._connection.cursor() as cursor:
             values = self._binds(cursor, sql) | {"cdc_n": limit}
-            for frame in self._connection.fetch_df_batches(sql, values, size=size):
+            for frame in self._connection.fetch_df_batches(sql, values, size=min(limit, fetched)):
                 yield from parts(pa.table(frame))
 
     def key_of(self, part: pa.Table) -> Key:

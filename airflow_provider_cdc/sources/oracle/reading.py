@@ -30,6 +30,41 @@ WHERE e.OWNER = :owner AND e.SEGMENT_NAME = :name AND o.OBJECT_TYPE LIKE 'TABLE%
 ORDER BY o.DATA_OBJECT_ID, e.RELATIVE_FNO, e.BLOCK_ID"""
 
 
+_FIRST_ROWS: Final = 256
+_FIRST_LOB_ROWS: Final = 2
+_GROWTH: Final = 8
+_PARTS: Final = 4
+"""Fetches that a full chunk of wide rows takes."""
+_NO_LIMIT: Final = 1 << 62
+
+
+class Fetch:
+    """How many rows of a table to fetch at a time: those of one fetch come, and are held, together, however wide they are.
+
+    :param most: rows of a fetch at most
+    :param lobs: the table has LOBs, which come whole
+    :ivar rows: of the next fetch
+    """
+
+    def __init__(self, most: int, *, lobs: bool) -> None:
+        self._most = most
+        self.rows = min(most, _FIRST_LOB_ROWS if lobs else _FIRST_ROWS)
+        self._grows = True
+
+    @property
+    def worth_asking(self) -> int:
+        """Rows of the next query: few, while more may be fetched at a time as soon as it is known how wide they are."""
+        return self.rows if self._grows and self.rows < self._most else _NO_LIMIT
+
+    def took(self, block: RowBlock, max_bytes: int) -> int:
+        """Learn from rows that came. Gives how much memory they take."""
+        size = block.after.nbytes if block.after is not None else 0
+        fit = max(max_bytes // _PARTS * len(block) // max(size, 1), 1)
+        self._grows = fit > self.rows
+        self.rows = min(fit, _GROWTH * self.rows, self._most)
+        return size
+
+
 def extents(connection: Connection, table: TableId) -> list[tuple[int, int, int, int]]:
     """Object, file, first block and number of blocks of each part of a table, in the order of row ids."""
     found = rows(connection, _EXTENTS, owner=table.namespace, name=table.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ import pytest
 from airflow_provider_cdc.core.chunks import ChunkReader, KeyRange, StructureChanged
 from airflow_provider_cdc.core.errors import QueryRefused, SourceBusy, SourceUnavailable
 from airflow_provider_cdc.core.schema import TableId
-from airflow_provider_cdc.sources.mysql import chunks
-from tests.support.mysql_chunks import reader_of, rows_of, whole
+from airflow_provider_cdc.sources.mysql.connect import connect
+from airflow_provider_cdc.sources.mysql.stopping import Stopper
+from tests.support.mysql_chunks import reader_of, rows_of, source_of, whole
 from tests.support.patience import LONGEST_S
 
 SERVERS = ["mariadb", "mysql97", "mysql80"]
@@ -70,11 +72,67 @@ def test_several_queries_go_on_behind_each_other(
     assert (block.order.tolist(), chunk.last, chunk.complete) == (list(range(rows)), [rows], complete)
 
 
-def test_no_further_query_is_made_when_the_rows_take_much_memory(
-    db: Any, reader: ChunkReader, monkeypatch: pytest.MonkeyPatch
+def test_no_further_query_is_made_when_the_rows_take_much_memory(db: Any, reader: ChunkReader) -> None:
+    assert len(reader.read(_range(reader, _id(db)), 2, 3, max_bytes=20)) == 2
+
+
+# wide rows
+
+
+@pytest.fixture
+def wide(db: Any) -> TableId:
+    """512 rows of 100 KB: 51 MB."""
+    digits = "(SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7)"
+    db.sql(
+        "CREATE TABLE wide (id INT PRIMARY KEY, v LONGTEXT)",
+        f"INSERT INTO wide SELECT a.d * 64 + b.d * 8 + c.d, REPEAT('x', 100000) FROM {digits} a, {digits} b, {digits} c",
+    )
+    return _id(db, "wide")
+
+
+@pytest.mark.parametrize("stoppable", [True, False])
+def test_a_chunk_ends_by_its_bytes_and_the_next_goes_on_behind_it(
+    reader: ChunkReader, wide: TableId, monkeypatch: pytest.MonkeyPatch, stoppable: bool
 ) -> None:
-    monkeypatch.setattr(chunks, "MUCH", 20)
-    assert len(reader.read(_range(reader, _id(db)), 2, 3)) == 2
+    asked: list[bool] = []
+    stop = Stopper.stop
+
+    def watched(self: Stopper, sql: str) -> bool:
+        asked.append(stop(self, sql) if stoppable else False)
+        return asked[-1]
+
+    monkeypatch.setattr(Stopper, "stop", watched)
+    ids: list[int] = []
+    rows, chunk, last = _range(reader, wide), None, None
+    while chunk is None or not chunk.complete:
+        chunk = reader.read(replace(rows, after=last), 1_000_000, max_bytes=1 << 20)
+        assert chunk.bytes < 6 << 20, "a chunk is larger than its bound by more than what comes at a time"
+        ids += [row["id"] for row in rows_of(chunk)]
+        last = chunk.last or last
+    assert ids == list(range(512))
+    assert asked == [stoppable], "how many rows fit is known from then on"
+    with reader._connection.cursor() as cursor:  # type: ignore[attr-defined]
+        cursor.execute("SHOW SESSION STATUS LIKE 'Bytes_sent'")
+        sent = int(cursor.fetchone()[1])
+    assert sent < (51 << 20) * (1.4 if stoppable else 2.2), (
+        "what is not wanted does not go over the network again and again"
+    )
+
+
+def test_a_row_that_is_larger_than_a_chunk_may_be_is_a_chunk(db: Any, reader: ChunkReader) -> None:
+    db.sql("CREATE TABLE large (id INT PRIMARY KEY, v LONGTEXT)")
+    for i in range(3):
+        db.sql(f"INSERT INTO large VALUES ({i}, REPEAT('x', 9000000))")
+    chunk = reader.read(_range(reader, _id(db, "large")), 1024, 8, max_bytes=1 << 20)
+    assert (len(chunk), chunk.last, chunk.complete) == (1, [0], False)
+    chunk = reader.read(_range(reader, _id(db, "large"), after=[1]), 1024, 8, max_bytes=1 << 20)
+    assert (len(chunk), chunk.last) == (1, [2])
+
+
+def test_another_connection_s_statement_is_not_ended(db: Any) -> None:
+    """As behind a proxy, where the number belongs to somebody else."""
+    with source_of(db.server) as source, connect(source._config) as one:
+        assert Stopper(source._config, one).stop("SELECT 1") is False
 
 
 def test_the_last_key_is_that_of_the_rows_that_fulfil_the_condition(db: Any, reader: ChunkReader) -> None:

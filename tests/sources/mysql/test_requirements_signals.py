@@ -65,15 +65,16 @@ def made(db: Any, tmp_path: Path) -> Callable[..., Connector]:
 def at_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], object]], None]:
     """Have something done when the n-th chunk has been read and is not handed over yet."""
     todo: dict[int, Callable[[], object]] = {}
-    adapt, count = ChunkThread._adapt, [0]
+    settle, count = ChunkThread._settle, [0]
 
-    def watched(thread: ChunkThread, seconds: float, **how: bool) -> None:
-        adapt(thread, seconds, **how)
-        count[0] += 1
-        if (act := todo.get(count[0])) is not None:
-            act()
+    def watched(thread: ChunkThread, *where: Any, **how: Any) -> None:
+        if how.get("chunk"):
+            count[0] += 1
+            if (act := todo.get(count[0])) is not None:
+                act()
+        settle(thread, *where, **how)
 
-    monkeypatch.setattr(ChunkThread, "_adapt", watched)
+    monkeypatch.setattr(ChunkThread, "_settle", watched)
     return lambda n, act: todo.update({n: act})
 
 

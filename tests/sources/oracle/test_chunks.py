@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.chunks import ChunkRows, Key, KeyRange, Structure
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.events import READ
 from airflow_provider_cdc.core.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.oracle import addresses, chunks
+from airflow_provider_cdc.sources.oracle import addresses
 from airflow_provider_cdc.sources.oracle.chunks import OracleChunks
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect
@@ -111,12 +111,9 @@ def test_several_queries_go_on_behind_each_other(
     assert (chunk.last, chunk.complete) == ([rows], complete)
 
 
-def test_no_further_query_is_made_when_the_rows_take_much_memory(
-    schema: Oracle, reader: OracleChunks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_further_query_is_made_when_the_rows_take_much_memory(schema: Oracle, reader: OracleChunks) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY", [str(i) for i in range(6)])
-    monkeypatch.setattr(chunks, "MUCH", 8)
-    assert len(reader.read(KeyRange(known(reader), ("ID",)), 2, 3)) == 2
+    assert len(reader.read(KeyRange(known(reader), ("ID",)), 2, 3, max_bytes=8)) == 2
 
 
 def test_row_ids_are_verified_before_every_query(schema: Oracle, reader: OracleChunks) -> None:

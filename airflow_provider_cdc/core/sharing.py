@@ -1,0 +1,55 @@
+"""How many chunks share a window of an incremental snapshot, and with it the watermarks and questions that a window costs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CHUNKS: Final = 16
+"""Chunks of one window at most."""
+ROWS: Final = 16_384
+"""Rows of one window at most, if it holds several chunks."""
+WINDOW_S: Final = 0.5
+"""Seconds that reading the chunks of one window may take, if they are several: the stream writes them in one go."""
+WAITING: Final = 0.1
+"""Share of a window's time that may go into everything but reading rows: watermarks, questions about the table, round trips."""
+_WEIGHT: Final = 0.25
+"""Of the last window in what is known of windows."""
+
+
+class WindowSize:
+    """Has a window hold as many chunks as it takes for waiting to be a small share of its time.
+
+    Both, waiting and reading, take longer on a busy machine, and their share stays what it is: a busy machine's windows hold as
+    many chunks as those of a quiet one.
+
+        >>> size = WindowSize()
+        >>> for _ in range(8):
+        ...     size.saw(0.006, 0.002 * size.chunks(1024), 1024 * size.chunks(1024), 1024)
+        >>> size.chunks(1024)
+        16
+    """
+
+    def __init__(self) -> None:
+        self._chunks = 1
+        self._waiting_s = self._chunk_s = 0.0
+
+    def chunks(self, limit: int) -> int:
+        """How many chunks of ``limit`` rows the next window holds."""
+        return max(min(self._chunks, ROWS // limit), 1)
+
+    def saw(self, waiting_s: float, reading_s: float, rows: int, limit: int) -> None:
+        """A window was read.
+
+        :param waiting_s: what it took besides
+        :param reading_s: what reading its rows took
+        :param rows: how many they are
+        :param limit: rows of one chunk
+        """
+        if rows < limit:
+            return  # the table's end, or wide rows: nothing is known of a whole chunk
+        weight = _WEIGHT if self._chunk_s else 1.0
+        self._waiting_s += weight * (waiting_s - self._waiting_s)
+        self._chunk_s += weight * (reading_s * limit / rows - self._chunk_s)
+        chunk_s = max(self._chunk_s, 1e-6)
+        wanted = min(self._waiting_s * (1 - WAITING) / (WAITING * chunk_s), WINDOW_S / chunk_s)
+        self._chunks = max(min(round(wanted), 2 * self._chunks, CHUNKS), 1)
