@@ -159,6 +159,9 @@ def open_capture(
     :param owner: who runs it, for people who look at the lease
     :raises StateError: the state tables are not there
     """
+    from airflow_provider_cdc.core.lean import without_pandas
+
+    without_pandas()
     from airflow_provider_cdc.changelog.log import ChangeLog
     from airflow_provider_cdc.channels import open_channels, open_notifications
     from airflow_provider_cdc.core.connector import Capture

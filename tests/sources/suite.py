@@ -37,6 +37,7 @@ from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources import load_source
 from tests.support.asked import fate, snapshot
 from tests.support.connectors import Connector
+from tests.support.large import capture_apart
 from tests.support.leftovers import consistent
 from tests.support.shop import operations
 
@@ -507,6 +508,20 @@ class SourceSuite:
         with ready.transaction() as t:
             t.insert("a", {"id": 61})
         assert connector.capture().events == 1
+        equal(connector, ready)
+
+    def test_a_run_of_an_existing_connector_loads_nothing_that_it_does_not_need(
+        self, ready: Adapter, tmp_path: Path
+    ) -> None:
+        if ready.kind == "memory":
+            pytest.skip("this database lives in one process")
+        connector = started(ready, tmp_path)
+        found = capture_apart(connector)
+        assert (found["events"], found["pandas"], found["kernels"]) == (0, False, [])
+        with ready.transaction() as t:
+            t.insert("a", {"id": 60, "n": 1, "note": "new"})
+        found = capture_apart(connector)
+        assert (found["events"], found["pandas"]) == (1, False)
         equal(connector, ready)
 
     # -- positions ----------------------------------------------------------------------------------------------------

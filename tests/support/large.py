@@ -10,18 +10,24 @@ from typing import Any
 from tests.support.connectors import Connector
 
 _CAPTURE = """
-import json, sys
+import json, sys, time
 from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
 name, kind, changelog, properties, secrets, state = json.load(sys.stdin)
 with open_capture(ConnectorDefinition(name, kind, changelog, properties), state, secrets=secrets) as capture:
     events = capture.run().events
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-print(json.dumps({"events": events, "peak_mb": int(status["VmHWM"].split()[0]) / 1024}))
+kernels = [m for name, m in sys.modules.items() if name.startswith("airflow_provider_cdc.sources") and ".kernels." in name]
+loaded = sorted(n for m in kernels for n, f in vars(m).items() if getattr(f, "signatures", None))
+print(json.dumps({
+    "events": events, "peak_mb": int(status["VmHWM"].split()[0]) / 1024, "pandas": "pandas" in sys.modules, "kernels": loaded,
+    "cpu_s": time.process_time(),
+}))
 """
 
 
 def capture_apart(connector: Connector) -> dict[str, Any]:
-    """Capture in a process of its own: events and peak memory in MB."""
+    """Capture in a process of its own: events, peak memory in MB, CPU seconds, the kernels it has loaded, and whether it has imported
+    pandas."""
     given = [
         connector.name, connector.source, connector.changelog.storage.url, connector.properties, connector.secrets,
         connector.state_url,

@@ -22,7 +22,6 @@ from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import VARIED, Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.mysql import binlog as b
-from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.catalogue import Catalogue
 from airflow_provider_cdc.sources.mysql.checks import check, retention_seconds
 from airflow_provider_cdc.sources.mysql.chunks import open_chunks
@@ -132,8 +131,7 @@ class MySqlSource(Source):
     def _probe(self, position: MySqlPosition) -> None:
         """Ask for the log at a position; the server's first answer is an error if it does not have it."""
         with BinlogConnection(self._config, self.server, position, follow=False) as connection:
-            for _ in connection.events():
-                return
+            next(connection.heads(), None)
 
     def parse_position(self, document: dict[str, Any]) -> MySqlPosition:
         return MySqlPosition(**document)
@@ -255,12 +253,7 @@ class MySqlSource(Source):
         """When a log file was begun, by the header of its first event; 0 when the server will not say."""
         position = MySqlPosition(file, 4, server=self.server.identity)
         with BinlogConnection(self._config, self.server, position, follow=False) as connection:
-            for events in connection.events():
-                assert events is not None  # without patience
-                formats = events.table[events.table[:, k.EV_TYPE] == b.FORMAT_DESCRIPTION]
-                if len(formats):
-                    return int(formats[0, k.EV_TIME])
-        return 0
+            return next((at for kind, at in connection.heads() if kind == b.FORMAT_DESCRIPTION), 0)
 
 
 class MariaDbSource(MySqlSource):

@@ -205,6 +205,31 @@ class BinlogConnection:
             elif why != k.EVENTS_FULL:
                 self._fail(why, tail)
 
+    def heads(self) -> Iterator[tuple[int, int]]:
+        """Type and time of the events, one by one, without a kernel, which takes longer to load than a few events take to read.
+        Nothing else can be read from this connection then.
+
+        :raises PositionLost: the server does not have the position any more
+        :raises SourceUnavailable: the connection was lost
+        """
+        at = 0
+        while True:
+            while self._have - at < 4 or self._have - at < 4 + self._packet_length(at):
+                self._fill(at, at)
+                at = 0
+            length = self._packet_length(at)
+            status, event = self._buf[at + 4], self._buf[at + 5 : at + 4 + length]
+            if status == 0xFF:
+                self._fail(k.SERVER_ERROR, at)
+            if status == 0xFE and length < 9:
+                return
+            if len(event) < k.HEADER:
+                self._fail(k.BAD_LENGTH, at)
+            if self.checksum and event[4] == b.FORMAT_DESCRIPTION and not _intact(event):
+                self._fail(k.BAD_CHECKSUM, at)
+            yield int(event[4]), int.from_bytes(event[:4].tobytes(), "little")
+            at += 4 + length
+
     def _fill(self, front: int, tail: int) -> None:
         """Move everything from ``front`` on to the beginning of the buffer and read more.
 
@@ -267,7 +292,7 @@ class BinlogConnection:
         event = np.concatenate(parts)[1:]
         table = np.empty((1, k.EV_FIELDS), np.int64)
         count, _, why = k.split_events(event, 0, len(event), table)
-        if self.checksum and zlib.crc32(event[:-4].tobytes()) != int.from_bytes(event[-4:].tobytes(), "little"):
+        if self.checksum and not _intact(event):
             why = k.BAD_CHECKSUM
         if count != 1 or why == k.BAD_CHECKSUM:
             self._fail(k.BAD_CHECKSUM if why == k.BAD_CHECKSUM else k.BAD_LENGTH, used)
@@ -303,3 +328,7 @@ class BinlogConnection:
             remedy="run the capture again: if the error stays, the log file is damaged on the server; read the tables again with "
             "snapshot.mode=always for one run",
         )
+
+
+def _intact(event: npt.NDArray[np.uint8]) -> bool:
+    return zlib.crc32(event[:-4].tobytes()) == int.from_bytes(event[-4:].tobytes(), "little")
