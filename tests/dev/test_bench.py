@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from dev import paths
-from dev.benchmarks import incremental
+from dev.benchmarks import incremental, machine
 from dev.benchmarks.figures import Bar, compared, summed_up, verdicts
 from dev.benchmarks.stages import Stages
 from dev.benchmarks.streaming import Streaming
 from dev.bootstrap.report import Problem
+from tests.support.patience import until
 
 ROWS = 3000
 
@@ -43,11 +44,29 @@ def test_ours_is_measured_with_the_shares_of_its_stages(tmp_path: Path, what: st
     assert sum(stage["share"] for stage in ours["stages"].values()) == pytest.approx(1, abs=0.02)
 
 
+def test_a_core_is_kept_busy_meanwhile_and_not_longer() -> None:
+    before = _children()
+    with machine.busy(1):
+        (other,) = _children() - before
+        assert until(lambda: _cpu_ticks(other) > 10, "it does something")
+    assert _children() == before
+
+
+def _children() -> set[int]:
+    task = Path("/proc/self/task")
+    return {int(pid) for thread in task.iterdir() for pid in (thread / "children").read_text().split()}
+
+
+def _cpu_ticks(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
+
+
 @pytest.mark.slow
 @pytest.mark.mysql  # starts a MariaDB of its own
 def test_an_incremental_snapshot_is_measured_beside_a_stream_and_its_lag(tmp_path: Path) -> None:
-    document = _bench(tmp_path, "incremental", "--skip-debezium")
-    assert set(document) == {"ours", "variants", "server", "rows", "batch_max_ms", "load"}
+    document = _bench(tmp_path, "incremental", "--skip-debezium", "--load")
+    assert set(document) == {"ours", "variants", "server", "rows", "batch_max_ms", "load", "cores_kept_busy"}
+    assert document["cores_kept_busy"] == 1
     assert set(document["variants"]) == set(incremental.OURS) - {"ours"}
     for one in (document["ours"], *document["variants"].values()):
         assert ROWS * 0.5 < one["reads"] <= ROWS
