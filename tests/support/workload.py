@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
-from decimal import Decimal
+import uuid
 from typing import Any
 
 TYPES = ("INT", "BIGINT", "DECIMAL(10,2)", "VARCHAR(20)", "DATETIME(6)", "DOUBLE", "DATE", "TEXT", "SMALLINT UNSIGNED")
@@ -21,15 +21,55 @@ WIDER = {
 }
 OTHER = {"INT": "VARCHAR(20)", "BIGINT": "DECIMAL(20,0)", "DATE": "DATETIME", "DOUBLE": "FLOAT"}
 
+WORDS = {
+    "INT1": "small", "TINYINT UNSIGNED": "small", "TINYINT(1)": "small", "BOOL": "small", "BOOLEAN": "small", "INT2": "small",
+    "INT3 UNSIGNED": "small", "MIDDLEINT": "small", "MEDIUMINT ZEROFILL": "small", "INT4": "small", "INTEGER(5) ZEROFILL": "small",
+    "INT8": "small", "BIGINT UNSIGNED": "small", "YEAR": "year", "YEAR(4)": "year", "BIT": "bit", "BIT(9)": "bit",
+    "DEC(12,2)": "cents", "NUMERIC(12,2)": "cents", "FIXED(12,2)": "cents", "DEC": "small", "DECIMAL(40,2)": "cents",
+    "FLOAT": "eighths", "FLOAT4": "eighths", "FLOAT(20)": "eighths", "FLOAT(30)": "eighths", "FLOAT8": "eighths", "REAL": "eighths",
+    "DOUBLE PRECISION": "eighths", "CHAR": "letter", "CHAR(9)": "text", "CHARACTER(9)": "text", "CHAR VARYING(9)": "text",
+    "CHARACTER VARYING(9)": "text", "NCHAR(9)": "ascii", "NVARCHAR(9)": "ascii", "NATIONAL CHAR(9)": "ascii", "NCHAR VARCHAR(9)": "ascii",
+    "NATIONAL CHAR VARYING(9)": "ascii", "VARCHARACTER(9)": "text", "VARCHAR(9) ASCII": "ascii", "VARCHAR(9) UNICODE": "ascii",
+    "CHAR(9) BINARY": "text", "CHAR(9) BYTE": "bytes", "VARCHAR(9) CHARSET latin1": "ascii", "TEXT(20) CHARACTER SET cp1251": "ascii",
+    "LONG": "text", "LONG VARCHAR": "text", "LONG CHAR VARYING": "text", "LONG CHARSET latin1": "ascii", "TINYTEXT": "text",
+    "TEXT(100)": "text", "TEXT(20000)": "text", "MEDIUMTEXT": "text", "LONGTEXT": "text", "TEXT BYTE": "bytes", "BINARY": "letter",
+    "BINARY(9)": "bytes", "VARBINARY(9)": "bytes", "TINYBLOB": "bytes", "BLOB(100)": "bytes", "BLOB(70000)": "bytes", "LONGBLOB": "bytes",
+    "LONG VARBINARY": "bytes", "ENUM('a','b ','it''s')": "member", "SET('a','b','c')": "members", "ENUM('a','b') CHARSET binary": "member",
+    "TIME": "time", "TIME(3)": "time", "DATETIME(3)": "moment", "TIMESTAMP NULL": "moment", "TIMESTAMP(3) NULL": "moment",
+    "JSON": "json", "INT INVISIBLE": "small",
+}  # fmt: skip
+"""Other words for types that MySQL and MariaDB know → what kind of literal fits."""
+WORDS_OF_MARIADB = WORDS | {
+    "UUID": "uuid", "INET4": "inet4", "INET6": "inet6", "TEXT COMPRESSED": "text", "VARCHAR(99) COMPRESSED": "text",
+    "JSON COMPRESSED": "json",
+}  # fmt: skip
+_NO_KEY = (
+    "TEXT",
+    "BLOB",
+    "LONG",
+    "JSON",
+    "TINYTEXT",
+    "TINYBLOB",
+    "MEDIUMTEXT",
+    "LONGTEXT",
+    "LONGBLOB",
+    "VARCHAR(99) COMPRESSED",
+)
+"""How types begin that an index cannot have whole."""
+
 
 class Writer:
     """Writes into ``database`` over one connection.
 
     :param ddl: how likely a schema change is between two transactions
+    :param words: further types, with the kind of their literals; with them tables are also made anew, and changed several times in a row
     """
 
-    def __init__(self, connection: Any, database: str, seed: int, *, ddl: float = 0.01) -> None:
+    def __init__(
+        self, connection: Any, database: str, seed: int, *, ddl: float = 0.01, words: dict[str, str] | None = None
+    ) -> None:
         self.random, self.database, self.ddl = random.Random(seed), database, ddl
+        self.words = words or {}
         self._connection = connection
         self._cursor = connection.cursor()
         self.columns: dict[str, dict[str, str]] = {}
@@ -56,7 +96,8 @@ class Writer:
         """So many transactions, with DDL in between."""
         for _ in range(transactions):
             if self.random.random() < self.ddl:
-                self.change_schema()
+                for _ in range(self.random.choice((1, 2, 4)) if self.words else 1):
+                    self.change_schema()
             self.transaction()
 
     # -- transactions -------------------------------------------------------------------------------------------------
@@ -165,6 +206,8 @@ class Writer:
         r = self.random
         if r.random() < 0.1:
             return "NULL"
+        if type_ in self.words:
+            return self._literal(self.words[type_])
         base = type_.split("(")[0]
         match base:
             case "SMALLINT UNSIGNED" | "INT UNSIGNED":
@@ -187,6 +230,34 @@ class Writer:
             + "".join(r.choice("abc é€'😀\\ ") for _ in range(r.randint(0, 9))).replace("\\", "\\\\").replace("'", "''")
             + "'"
         )
+
+    def _literal(self, kind: str) -> str:
+        """A literal of one of the kinds of :data:`WORDS`."""
+        r = self.random
+        text = "".join(r.choice("abc z") for _ in range(r.randint(0, 9)))
+        kinds: dict[str, Any] = {
+            "small": lambda: str(r.randint(0, 99)),
+            "year": lambda: str(r.choice((1901, 2024, 2155))),
+            "bit": lambda: f"b'{r.randint(0, 1)}'",
+            "cents": lambda: f"{r.randint(-(10**7), 10**7) / 100:.2f}",
+            "eighths": lambda: str(r.randint(-1000, 1000) / 8),
+            "letter": lambda: r.choice(("'a'", "'b'")),
+            "ascii": lambda: f"'{text}'",
+            "text": lambda: r.choice((f"'{text}'", "'é€'", "'it''s ${x}'", "'\\\\ `\"'")),
+            "bytes": lambda: f"x'{r.randbytes(r.randint(0, 9)).hex()}'",
+            "member": lambda: r.choice(("'a'", "'b'")),
+            "members": lambda: r.choice(("''", "'a'", "'b,c'")),
+            "time": lambda: r.choice(("'-12:34:56'", "'838:59:59'", "'00:00:00.5'")),
+            "moment": lambda: (
+                f"'{dt.datetime(2001, 2, 3) + dt.timedelta(seconds=r.randint(0, 10**8), milliseconds=125)}'"
+            ),
+            "json": lambda: r.choice(("'{\"a\": 1}'", "'[1, \"x\"]'", "'null'")),
+            "uuid": lambda: f"'{uuid.UUID(int=r.getrandbits(128), version=4)}'",
+            "inet4": lambda: f"'10.0.{r.randint(0, 255)}.0'",
+            "inet6": lambda: f"'2001:db8::{r.randint(1, 9)}'",
+        }
+        literal: str = kinds[kind]()
+        return literal
 
     def _key_columns(self, table: str) -> tuple[str, ...]:
         return {"one": ("id",), "two": ("b", "a"), "bag": ()}[table]
@@ -215,17 +286,41 @@ class Writer:
 
     def change_schema(self) -> None:
         table = self.random.choice(("one", "two", "bag"))
-        self.random.choice(
-            (self.add, self.add, self.drop, self.widen, self.rename, self.other, self.index, self.empty)
-        )(table)
+        kinds = [self.add, self.add, self.drop, self.widen, self.rename, self.other, self.index, self.empty]
+        self.random.choice([*kinds, self.add_many, self.make_anew] if self.words else kinds)(table)
 
     def add(self, table: str) -> None:
         self._names += 1
-        name, type_ = f"c{self._names}", self.random.choice(TYPES)
+        name, type_ = f"c{self._names}", self.random.choice((*TYPES, *self.words))
         default = f" DEFAULT {DEFAULTS[type_]}" if type_ in DEFAULTS and self.random.random() < 0.5 else ""
         place = self.random.choice(("", " FIRST", *(f" AFTER {c}" for c in self.columns[table])))
         self.run(f"ALTER TABLE {table} ADD COLUMN {name} {type_}{default}{place}")
         self.columns[table][name] = type_
+
+    def add_many(self, table: str) -> None:
+        """Several columns at once, of types by other words."""
+        made = self._some_columns(self.random.randint(2, 5))
+        if len(self.columns[table]) + len(made) <= 40:
+            self.run(f"ALTER TABLE {table} ADD ({', '.join(f'{c} {t}' for c, t in made.items())})")
+            self.columns[table] |= made
+
+    def make_anew(self, table: str) -> None:
+        """Drop a table and create it again with other columns."""
+        if self.random.random() < 0.5:
+            return
+        keys = {"one": "id INT PRIMARY KEY, ", "bag": ""}
+        key = keys.get(table, "a VARCHAR(10) NOT NULL, b INT NOT NULL, PRIMARY KEY (b, a), ")
+        self.columns[table] = {"s": "VARCHAR(20)"} | self._some_columns(self.random.randint(3, 10))
+        self.run(f"DROP TABLE {table}")
+        self.run(f"CREATE TABLE {table} ({key}{', '.join(f'{c} {t}' for c, t in self.columns[table].items())})")
+        self.keys.get(table, set()).clear()
+
+    def _some_columns(self, count: int) -> dict[str, str]:
+        found = {}
+        for _ in range(count):
+            self._names += 1
+            found[f"c{self._names}"] = self.random.choice(sorted(self.words))
+        return found
 
     def drop(self, table: str) -> None:
         if len(self.columns[table]) > 2:
@@ -262,7 +357,7 @@ class Writer:
 
     def _indexable(self, table: str) -> str:
         """A column that an index can have without a length."""
-        able = [c for c, t in sorted(self.columns[table].items()) if t != "TEXT"]
+        able = [c for c, t in sorted(self.columns[table].items()) if not t.startswith(_NO_KEY)]
         return self.random.choice(able) if able else "s"
 
     def empty(self, table: str) -> None:
@@ -277,14 +372,26 @@ def source_rows(server: Any, database: str, table: str) -> list[dict[str, Any]]:
         cursor.execute("SET time_zone = '+00:00'")
         cursor.execute(f"SHOW COLUMNS FROM `{table}`")
         # the text protocol rounds a FLOAT to six digits; as a DOUBLE it comes whole
-        columns = [f"`{c}` + 0e0 AS `{c}`" if t == "float" else f"`{c}`" for c, t, *_ in cursor.fetchall()]
+        types = {c: t for c, t, *_ in cursor.fetchall()}
+        columns = [f"`{c}` + 0e0 AS `{c}`" if t == "float" else f"`{c}`" for c, t in types.items()]
         cursor.execute(f"SELECT {', '.join(columns)} FROM `{table}`")
-        names = [d[0] for d in cursor.description]
-        rows = [dict(zip(names, map(_plain, row), strict=True)) for row in cursor.fetchall()]
+        rows = [{c: _plain(v, t) for v, (c, t) in zip(row, types.items(), strict=True)} for row in cursor.fetchall()]
     return sorted(rows, key=repr)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, type_: str) -> Any:
+    """A value as the change log has it."""
+    if value is None:
+        return None
     if isinstance(value, dt.timedelta):
         return value // dt.timedelta(microseconds=1)
-    return Decimal(value) if isinstance(value, Decimal) else value
+    if type_ == "bit(1)":
+        return value == b"\1"
+    if type_.startswith("bit"):
+        return bytes(reversed(value))
+    if type_.startswith("timestamp"):
+        return value.replace(tzinfo=dt.UTC)
+    if type_.startswith(("enum", "set")) and isinstance(value, bytes):  # with the character set binary
+        return value.decode()
+    # more digits than a decimal of Arrow, Parquet and Spark has
+    return str(value) if type_ == "decimal(40,2)" else value

@@ -187,7 +187,7 @@ class Catalogue:
         if text.upper() == "NULL":
             return None, False
         if text.startswith("'"):
-            return text[1:-1].replace("''", "'").replace("\\\\", "\\"), False
+            return ddl.string_value(text), False
         return text, re.fullmatch(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", text) is None
 
 

@@ -32,7 +32,7 @@ from airflow_provider_cdc.sources.mysql.ddl.actions import (
 )
 from airflow_provider_cdc.sources.mysql.ddl.charsets import convert, resolve
 from airflow_provider_cdc.sources.mysql.ddl.columns import ColumnDef, Default, Name
-from airflow_provider_cdc.sources.mysql.ddl.literals import typed_default
+from airflow_provider_cdc.sources.mysql.ddl.literals import string_value, typed_default
 from airflow_provider_cdc.sources.mysql.ddl.reader import parse_type, read, sql_mode_options
 from airflow_provider_cdc.sources.mysql.ddl.statements import (
     AlterDatabase,
@@ -94,6 +94,7 @@ __all__ = [
     "read",
     "resolve",
     "sql_mode_options",
+    "string_value",
     "tables_of",
     "typed_default",
 ]

@@ -47,6 +47,15 @@ def typed_default(default: Default, column: ColumnDef) -> Default:
     return default
 
 
+def string_value(literal: str) -> str:
+    """The text of a string as SQL writes it.
+
+    >>> string_value(r"'it''s\\n'")
+    "it's\\n"
+    """
+    return tokenize(literal, 0, Modes())[0][0].value
+
+
 def _parenthesized(cursor: Cursor) -> Literal | None:
     """``('literal')``: MySQL wants the parentheses for TEXT and JSON, the value is known all the same."""
     mark = cursor.mark()
