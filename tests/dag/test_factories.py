@@ -77,6 +77,13 @@ def test_a_form_refuses_what_has_the_wrong_type(wrong: dict[str, Any]) -> None:
         entered(ad_hoc_snapshot_dag([SHOP]), **wrong)
 
 
+@pytest.mark.parametrize("make", [ad_hoc_snapshot_dag, signal_dag, lifecycle_dag])
+def test_a_control_dag_takes_no_connector_that_it_was_not_given(make: Any) -> None:
+    """Airflow checks this too when a run is triggered by REST: who may trigger the DAG reaches its connectors and no others."""
+    with pytest.raises(ParamValidationError):
+        entered(make([SHOP]), connector="billing")
+
+
 def test_the_check_refuses_tables_that_were_never_captured_by_name(shop: Shop) -> None:
     check = ad_hoc_snapshot_dag([SHOP]).get_task("check").python_callable  # type: ignore[attr-defined]
     good = check(state_conn_id="cdc_state_default", params={"connector": "shop", "tables": ["inventory.orders"]})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.source import CdcSourceHook
-from airflow_provider_cdc.runtime import config_class
+from airflow_provider_cdc.runtime import ConnectorDefinition, config_class, record
 from airflow_provider_cdc.sources import SOURCES
 from tests.support.face import connect
 
@@ -38,3 +41,42 @@ def test_every_secret_property_may_come_from_the_connection(kind: str) -> None:
     Config = config_class(kind)
     assert set(Config.secrets()) <= set(Config.connection_properties())
     assert "signal.consumer.sasl.password" in Config.connection_properties()
+
+
+BASES: dict[str, dict[str, Any]] = {
+    "memory": {"memory.database": "x"},
+    "mysql": {"database.hostname": "db", "database.user": "cdc", "database.server.id": 1},
+    "mariadb": {"database.hostname": "db", "database.user": "cdc", "database.server.id": 1},
+    "oracle": {"database.hostname": "db", "database.user": "cdc", "database.dbname": "ORCL"},
+}
+MARKER = "the-marker-of-a-secret"
+URLS = ("scheme://cdc:{}@db:1/x", "jdbc:mysql://db/shop?password={}")
+CONNECT_STRINGS = (
+    "cdc/{}@//db:1521/ORCL",
+    "jdbc:oracle:thin:cdc/{}@ORCL",
+    "(DESCRIPTION=(PASSWORD={})(ADDRESS=(HOST=db)))",
+)
+
+
+@pytest.mark.parametrize("kind", sorted(SOURCES))
+def test_no_secret_of_a_connection_reaches_what_is_recorded_or_told(kind: str) -> None:
+    """Every property of a connection, with every form of a secret in it: what state, manifests and pages are made of has none of it."""
+    Config, cases, refused = config_class(kind), 0, 0
+    for name in Config.connection_properties():
+        forms = (
+            ["{}"]
+            if Config.is_secret(name)
+            else [*URLS, *(CONNECT_STRINGS if name.endswith(("url", "hostname")) else ())]
+        )
+        for form in forms:
+            cases += 1
+            try:
+                config = Config.parse({"topic.prefix": "shop", **BASES[kind], name: form.format(MARKER)})
+            except ConfigError as e:
+                refused += 1
+                shown = str(e)
+            else:
+                shown = json.dumps([record(ConnectorDefinition("shop", kind, "/log"), config), config.public()])
+            assert MARKER not in shown, name
+    assert cases > len(Config.connection_properties()) - 1
+    print(f"{kind}: {cases} cases, {refused} refused")

@@ -211,6 +211,33 @@ def test_storage_secrets_are_not_handed_to_a_cluster(
     assert not (tmp_path / "call.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"conf": {"spark.hadoop.fs.s3a.secret.key": "sesame"}}, r"conf\[spark.hadoop.fs.s3a.secret.key\]"),
+        ({"conf": {"spark.hadoop.fs.azure.account.key.x": "y", "spark.ssl.keyPassword": "sesame"}}, "keyPassword"),
+        ({"location": "s3a://key:sesame@lake/{table}"}, "location"),
+    ],
+)
+def test_what_would_be_on_the_command_line_holds_no_secret(
+    tmp_path: Path, spark: Spark, wrong: dict[str, Any], told: str
+) -> None:
+    operator = apply(tmp_path)
+    operator.conf, operator.location = wrong.get("conf"), wrong.get("location", operator.location)
+    with pytest.raises(AirflowFailException, match=told) as caught:
+        operator.execute(context())
+    assert "sesame" not in str(caught.value)
+    assert not (tmp_path / "call.json").exists()
+
+
+def test_settings_that_only_speak_of_credentials_are_no_secrets(tmp_path: Path, spark: Spark) -> None:
+    spark.will(report())
+    operator = apply(tmp_path)
+    operator.conf = {"spark.hadoop.fs.s3a.aws.credentials.provider": "x.y.Provider", "spark.ui.enabled": "false"}
+    operator.execute(context())
+    assert "spark.hadoop.fs.s3a.aws.credentials.provider=x.y.Provider" in " ".join(spark.arguments)
+
+
 def test_the_job_cannot_be_replaced(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="application cannot be set"):
         apply(tmp_path, application="/my/job.py")

@@ -1,0 +1,145 @@
+"""A marker in every place that holds a secret, one run of capture and Spark, and then a search through everything that is written or shown."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.api_fastapi import app as airflow_app
+from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from airflow.api_fastapi.core_api.security import get_user
+from airflow.models.dag import DagModel
+from fastapi.testclient import TestClient
+
+from airflow_provider_cdc.plugins.app import app
+from dev.airflow import Airflow
+from tests.support.face import connect
+from tests.system.conftest import PASSWORD
+
+pytestmark = [pytest.mark.airflow, pytest.mark.slow]
+
+MARKERS = {
+    "signal.consumer.sasl.password": "marker-of-the-sasl-password",
+    "signal.consumer.ssl.key.password": "marker-of-the-key-password",
+    "signal.consumer.ssl.key.pem": "marker-of-the-key",
+    "signal.consumer.sasl.oauthbearer.client.secret": "marker-of-the-client-secret",
+}
+"""Of the connection to the source, besides its password."""
+STORAGE = {
+    "secret": "marker-of-the-storage-secret",
+    "token": "marker-of-the-storage-token",
+    "client_kwargs": {"aws_secret_access_key": "marker-of-the-nested-key"},
+}
+"""Of the connection to the change log's storage."""
+SECRETS = [
+    PASSWORD,
+    *MARKERS.values(),
+    "marker-of-the-storage-secret",
+    "marker-of-the-storage-token",
+    "marker-of-the-nested-key",
+]
+DAG = """
+from airflow.sdk import Variable
+from airflow_provider_cdc.dag import ConnectorDefinition, cdc_dag
+
+secretive = ConnectorDefinition(
+    name="secretive", source="mariadb", changelog="{changelog}",
+    properties={{"database.server.id": 4715, "table.include.list": "inventory.products"}},
+)
+dag = cdc_dag(
+    secretive, conn_id="secretive", location="{lake}/{{database}}/{{table}}", dag_id="secretive", schedule=None,
+    group={{"wait": False, "storage_conn_id": "lake", "apply": {{"jars": Variable.get("cdc_jars"), "conf": {{"spark.ui.enabled": "false"}}}}}},
+)
+"""
+
+
+class CommandLines:
+    """What every process of this machine shows of itself, watched for as long as it is entered."""
+
+    def __init__(self) -> None:
+        self.seen: set[bytes] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> CommandLines:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.1):
+            for file in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    self.seen.add(file.read_bytes())
+                except OSError:
+                    continue
+
+
+@pytest.fixture(scope="module")
+def ran(airflow: Airflow, inventory: Any) -> tuple[Airflow, str, CommandLines]:
+    """After one run; with what it has printed and what processes there were."""
+    airflow.connection(
+        "secretive", conn_type="cdc_mariadb", host=inventory.host, port=inventory.port, login="reader",
+        password=PASSWORD, extra=MARKERS,
+    )  # fmt: skip
+    airflow.connection("lake", conn_type="generic", extra={"auto_mkdir": True, **STORAGE})
+    home = airflow.home / "secretive"
+    (airflow.dags / "secretive.py").write_text(DAG.format(changelog=home / "changelog", lake=home / "lake"))
+    with CommandLines() as lines:
+        result = airflow.run("dags", "test", "secretive")
+    output = result.stdout + result.stderr
+    assert "state:success" in output or "successful" in output, output[-5000:]
+    return airflow, output, lines
+
+
+def test_the_run_was_what_is_searched(ran: tuple[Airflow, str, CommandLines]) -> None:
+    airflow, output, lines = ran
+    written = {file.suffix for file in (airflow.home / "secretive").rglob("*") if file.is_file()}
+    assert {".parquet", ".json"} <= written
+    assert any(b"apply_changes.py" in line for line in lines.seen)
+    assert "Captured" in output
+
+
+def test_no_secret_is_in_any_file_of_the_run(ran: tuple[Airflow, str, CommandLines]) -> None:
+    """Metadata DB with state, XCom and rendered templates, logs of tasks, change log with manifests, lakehouse tables."""
+    airflow, _, _ = ran
+    files = [file for file in airflow.home.rglob("*") if file.is_file()]
+    assert any(file.name == "airflow.db" for file in files)
+    for file in files:
+        content = file.read_bytes()
+        assert not [secret for secret in SECRETS if secret.encode() in content], file
+    print(f"{len(files)} files, {len(SECRETS)} secrets")
+
+
+def test_no_secret_is_printed(ran: tuple[Airflow, str, CommandLines]) -> None:
+    _, output, _ = ran
+    assert not [secret for secret in SECRETS if secret in output]
+
+
+def test_no_secret_is_on_a_command_line(ran: tuple[Airflow, str, CommandLines]) -> None:
+    _, _, lines = ran
+    assert not [secret for secret in SECRETS for line in lines.seen if secret.encode() in line]
+
+
+def test_no_secret_is_on_a_page(ran: tuple[Airflow, str, CommandLines], monkeypatch: pytest.MonkeyPatch) -> None:
+    airflow, _, _ = ran
+    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=f"sqlite:///{airflow.home}/airflow.db")
+    connect(monkeypatch, "lake", conn_type="generic", extra={"auto_mkdir": True, **STORAGE})
+    monkeypatch.setattr(airflow_app._AuthManagerState, "instance", SimpleAuthManager())
+    monkeypatch.setattr(DagModel, "get_team_name", staticmethod(lambda dag_id: None))
+    app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="ada", role="ADMIN")
+    try:
+        client = TestClient(app)
+        for page in ("/", "/connectors.json", "/connectors/secretive", "/connectors/secretive/batches/1"):
+            answer = client.get(page)
+            assert answer.status_code == 200
+            assert "secretive" in answer.text
+            assert not [secret for secret in SECRETS if secret in answer.text]
+    finally:
+        app.dependency_overrides.clear()
