@@ -40,8 +40,17 @@ def verify_exclusive(storage: Storage, connector: str) -> None:
             _race(storage, f"{folder}/race-{n}")
     finally:
         storage.delete_folder(folder)
+    _clear(storage, connector)
     passed = {"store": store, "checked_at": datetime.now(UTC).isoformat(timespec="seconds")}
     storage.replace(marker, orjson.dumps(passed))
+
+
+def _clear(storage: Storage, connector: str) -> None:
+    """Delete what runs have left that were killed while they tried the store out."""
+    storage.delete_folder(storage.path(connector, "probe"))
+    for name in storage.list(storage.path(connector)):
+        if name.startswith(f"{MARKER}."):
+            storage.delete(storage.path(connector, name))
 
 
 def _document(data: bytes | None) -> dict[str, object] | None:

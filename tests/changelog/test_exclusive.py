@@ -96,6 +96,13 @@ def test_a_change_log_that_has_moved_to_another_store_is_asked_there(s3: S3) -> 
         verify_exclusive(Storage(address, proxy.storage_options), "shop")
 
 
+def test_what_a_run_has_left_that_was_killed_while_it_tried_is_cleared_away(storage: Storage) -> None:
+    for name in ("probe/0123/twice", "probe/0123/.4567.tmp", "exclusive.json.89ab.tmp"):
+        storage.replace(storage.path("shop", *name.split("/")), b"first")
+    verify_exclusive(storage, "shop")
+    assert storage.list(storage.path("shop")) == ["exclusive.json"]
+
+
 def test_a_marker_that_cannot_be_read_is_none(storage: Storage) -> None:
     for damaged in (b"{", b"[]", b'{"store": 1}'):
         storage.replace(storage.path("shop", "exclusive.json"), damaged)
