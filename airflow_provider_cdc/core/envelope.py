@@ -104,11 +104,13 @@ class Envelope:
         """The captured part of ``schema``, as written to manifests."""
         return self._select(schema).schema
 
-    def encode(self, block: LogBlock, seq: int, *, snapshot: str = "false") -> tuple[list[EventBatch], int]:
+    def encode(
+        self, block: LogBlock, seq: int, *, snapshot: str | pa.DictionaryArray = "false"
+    ) -> tuple[list[EventBatch], int]:
         """Events of a block.
 
         :param seq: the last sequence number given out before
-        :param snapshot: value of ``source.snapshot``
+        :param snapshot: value of ``source.snapshot``; of a block of one table, one for each row
         :return: batches, and the last sequence number given out now
         :raises SchemaConflict: the log does not have the key of a row
         """
@@ -140,7 +142,7 @@ class Envelope:
         self._open.clear()
 
     def encode_read(
-        self, rows: RowBlock, position: Position, seq: int, *, snapshot: str
+        self, rows: RowBlock, position: Position, seq: int, *, snapshot: str | pa.DictionaryArray
     ) -> tuple[list[EventBatch], int]:
         """Rows that were read from a table, and so belong to no transaction of the log; see :meth:`encode`."""
         return self.encode(LogBlock([rows], _NO_TRANSACTIONS, position), seq, snapshot=snapshot)
@@ -173,7 +175,7 @@ class Envelope:
         last: npt.NDArray[np.int64],
         kept: npt.NDArray[np.bool_] | None,
         changed: npt.NDArray[np.bool_] | None,
-        snapshot: str,
+        snapshot: str | pa.DictionaryArray,
         ordinals: npt.NDArray[np.int64] | None,
     ) -> list[EventBatch]:
         """``last`` is the sequence number of each row's last event."""
@@ -188,6 +190,7 @@ class Envelope:
             rows, last = take(rows, index), last[index]
             ordinals = ordinals[index] if ordinals is not None else None
             previous = previous.take(pa.array(index)) if previous is not None else None
+            snapshot = snapshot if isinstance(snapshot, str) else snapshot.take(pa.array(index))
         events = self._events(selected, rows, last, block.transactions.id, ordinals, snapshot, previous)
         counts = np.bincount(rows.op, minlength=len(OPERATIONS))
         by_letter = {OPERATIONS[code]: int(n) for code, n in enumerate(counts) if n}
@@ -201,7 +204,7 @@ class Envelope:
         seq: npt.NDArray[np.int64],
         ids: pa.StringArray | None,
         ordinals: npt.NDArray[np.int64] | None,
-        snapshot: str,
+        snapshot: str | pa.DictionaryArray,
         previous: pa.StructArray | None = None,
     ) -> pa.RecordBatch:
         n, now = len(rows), time.time_ns()
@@ -222,7 +225,7 @@ class Envelope:
         columns["schema_version"] = pa.array(np.full(n, selected.schema.version, np.int32))
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
-    def _source(self, rows: RowBlock, table: TableId, snapshot: str) -> pa.StructArray:
+    def _source(self, rows: RowBlock, table: TableId, snapshot: str | pa.DictionaryArray) -> pa.StructArray:
         """The ``source`` struct: common fields in Debezium's order, then the source's own."""
         n = len(rows)
         fields: dict[str, pa.Array] = {
@@ -230,7 +233,7 @@ class Envelope:
             "connector": _constant(self._connector, n),
             "name": _constant(self._config.topic_prefix, n),
             "ts_ms": pa.array(rows.ts_us // 1000),
-            "snapshot": _constant(snapshot, n),
+            "snapshot": _constant(snapshot, n) if isinstance(snapshot, str) else snapshot,
             "db": _constant(table.database, n),
             "sequence": pa.nulls(n, _CONSTANT),
             "ts_us": pa.array(rows.ts_us),

@@ -12,7 +12,8 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
 from airflow_provider_cdc.core.events import RowBlock
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.marks import MarkedRows, Marks
 from airflow_provider_cdc.core.metrics import RunMetrics, SnapshotSeen
 from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
@@ -32,6 +34,9 @@ from airflow_provider_cdc.core.source import Chunk, SnapshotSession, Source
 from airflow_provider_cdc.core.telling import Telling
 
 log = logging.getLogger(__name__)
+
+_Group = dict[TableId, list[Chunk]]
+_Item = _Group | RowBlock | Chunk
 
 
 class Stopped(Exception):
@@ -130,6 +135,7 @@ class Snapshotter:
             self._source.snapshot(
                 tables, readers=self._readers, **({"selects": selects} if selects else {})
             ) as session,
+            contextlib.ExitStack() as closing,
         ):
             log.info("Snapshot of %d tables at %s begins.", len(tables), session.position)
             self._told.started()
@@ -138,14 +144,16 @@ class Snapshotter:
             there = {str(t) for t in session.schemas}
             offset = self._gone(offset, [name for name in names if name not in there], session, place)
             wanted &= session.schemas.keys()
-            for group in self._groups(session, tables, wanted):
+            marks, items = Marks(), _Ahead(self._items(session, tables, wanted))
+            closing.callback(items.close)
+            while (group := items.group()) is not None:
                 for table in group:
                     if str(table) not in stay:
                         self._structure(session, table)
                     self._seen.rows.setdefault(str(table), 0)
                     if table in wanted and offset.snapshot.pending[str(table)]:
                         self._truncate(session, table)
-                self._read(session, [chunk for chunks in group.values() for chunk in chunks])
+                self._read(session, group, items, marks)
                 offset = _done(offset, map(str, group), place, stay)
                 self._told.read({str(t): self._seen.rows[str(t)] for t in group if t in wanted}, offset)
                 self._batcher.commit(offset)
@@ -190,6 +198,12 @@ class Snapshotter:
             rows += size
         yield group
 
+    def _items(self, session: SnapshotSession, tables: list[TableId], wanted: set[TableId]) -> Generator[_Item]:
+        """All that is read, group by group: a group, then blocks of its rows, and its chunks as they end."""
+        for group in self._groups(session, tables, wanted):
+            yield group
+            yield from _in_parallel(session, [chunk for chunks in group.values() for chunk in chunks], self._readers)
+
     def _ordered(self, session: SnapshotSession, tables: list[TableId]) -> Iterator[tuple[TableId, list[Chunk]]]:
         """Tables with their chunks, by estimated rows where that is configured."""
         cut = ((table, session.chunks(table)) for table in tables)
@@ -225,27 +239,85 @@ class Snapshotter:
         self._batcher.seq = batch.last_seq
         self._batcher.add(batch)
 
-    def _read(self, session: SnapshotSession, chunks: list[Chunk]) -> None:
-        """Readers take the chunks one by one; their blocks are written here, in the order in which they come."""
-        total, done, shown = sum(c.rows for c in chunks), 0, time.monotonic()
-        for rows in _in_parallel(session, chunks, self._readers):
+    def _read(self, session: SnapshotSession, group: _Group, items: _Ahead, marks: Marks) -> None:
+        """Write the rows of a group of tables in the order in which their blocks come."""
+        left = total = 0
+        for chunks in group.values():
+            left, total = left + len(chunks), total + sum(c.rows for c in chunks)
+        marks.expect({table: len(chunks) for table, chunks in group.items() if chunks})
+        done, shown = 0, time.monotonic()
+        while left:
+            item = next(items)
             if self._stopped():
                 raise Stopped
+            if isinstance(item, RowBlock):
+                self._write(session, marks.take(item))
+                done += len(item)
+            elif isinstance(item, Chunk):
+                self._write(session, marks.ended(item.table))
+                left -= 1
+            if time.monotonic() - shown > 2 and isinstance(item, RowBlock):
+                shown = time.monotonic()
+                self._progress(str(item.table.id), done, total, self._seen.remaining)
+                log.info("Snapshot: %s of about %s rows read, now %s.", f"{done:,}", f"{total:,}", item.table.id)
+        if marks.open:
+            self._write(session, marks.close(rows_follow=items.rows_follow()))
+
+    def _write(self, session: SnapshotSession, blocks: Iterable[MarkedRows]) -> None:
+        for block in blocks:
+            rows = block.rows
             schema = self._history.get(rows.table.id)
             if schema is not None:
                 rows.table = schema
             batches, self._batcher.seq = self._envelope.encode_read(
-                rows, session.position, self._batcher.seq, snapshot="true"
+                rows, session.position, self._batcher.seq, snapshot=block.snapshot
             )
             for batch in batches:
                 self._batcher.add(batch)
             self._seen.events(batches)
             self._seen.rows[str(rows.table.id)] = self._seen.rows.get(str(rows.table.id), 0) + len(rows)
-            done += len(rows)
-            if time.monotonic() - shown > 2:
-                shown = time.monotonic()
-                self._progress(str(rows.table.id), done, total, self._seen.remaining)
-                log.info("Snapshot: %s of about %s rows read, now %s.", f"{done:,}", f"{total:,}", rows.table.id)
+
+
+class _Ahead:
+    """What is read, with a look at what comes: no further than to the next row."""
+
+    def __init__(self, items: Generator[_Item]) -> None:
+        self._items = items
+        self._waiting: deque[_Item | BaseException] = deque()
+
+    def __next__(self) -> _Item:
+        if not self._waiting:
+            return next(self._items)
+        item = self._waiting.popleft()
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def group(self) -> _Group | None:
+        """The group that comes next; ``None`` at the end."""
+        try:
+            item = next(self)
+        except StopIteration:
+            return None
+        assert isinstance(item, dict)
+        return item
+
+    def rows_follow(self) -> bool:
+        """Whether there is another row. What cannot be read may be one; the error is raised when its turn comes."""
+        while True:
+            try:
+                self._waiting.append(next(self._items))
+            except StopIteration:
+                return False
+            except BaseException as e:  # raised when its turn comes: the tables that are complete are committed first
+                self._waiting.append(e)
+            item = self._waiting[-1]
+            if isinstance(item, BaseException) or (isinstance(item, RowBlock) and len(item)):
+                return True
+
+    def close(self) -> None:
+        """End the readers."""
+        self._items.close()
 
 
 @contextlib.contextmanager
@@ -284,13 +356,13 @@ def _done(offset: Offset, names: Iterable[str], place: dict[str, Any], stay: Col
     return offset.model_copy(update={"snapshot": done})
 
 
-def _in_parallel(session: SnapshotSession, chunks: list[Chunk], readers: int) -> Iterator[RowBlock]:
-    """Blocks of all chunks, read by several threads; at most a few blocks wait at any time."""
-    waiting: queue.Queue[RowBlock | BaseException | None] = queue.Queue(maxsize=2)
+def _in_parallel(session: SnapshotSession, chunks: list[Chunk], readers: int) -> Iterator[RowBlock | Chunk]:
+    """Blocks of all chunks, read by several threads, and each chunk when it has ended; at most a few blocks wait at any time."""
+    waiting: queue.Queue[RowBlock | Chunk | BaseException | None] = queue.Queue(maxsize=2)
     todo = iter(chunks)
     lock, stop = threading.Lock(), threading.Event()
 
-    def hand_over(item: RowBlock | BaseException | None) -> None:
+    def hand_over(item: RowBlock | Chunk | BaseException | None) -> None:
         while not stop.is_set():
             try:
                 return waiting.put(item, timeout=0.5)
@@ -308,6 +380,7 @@ def _in_parallel(session: SnapshotSession, chunks: list[Chunk], readers: int) ->
                     hand_over(block)
                     if stop.is_set():
                         return
+                hand_over(chunk)
             hand_over(None)
         except BaseException as e:  # handed to the consumer, which raises it
             hand_over(e)

@@ -88,7 +88,7 @@ def test_rows_of_a_snapshot_are_reads(db: MemoryDatabase, tmp_path: Path) -> Non
     *_, record = _new(memory_connector(db, tmp_path, table_include_list="shop.orders"))
     assert _short([record]) == [("shop.orders", {"id": 1}, ("r", None, {"id": 1, "note": "x"}))]
     assert record.value is not None
-    assert record.value["source"]["snapshot"] == "true"
+    assert record.value["source"]["snapshot"] == "last"
 
 
 def test_a_key_change_is_delete_tombstone_and_create_that_name_each_other(db: MemoryDatabase, tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_the_source_block_says_where_in_the_log_a_change_is(db: Any, made: Calla
         assert (block["file"], block["pos"]) == (blocks[0]["file"], blocks[0]["pos"])
     read_block = read["value"]["payload"]["source"]
     assert {n: read_block[n] for n in ("snapshot", "server_id", "gtid", "row", "thread", "query")} == {
-        "snapshot": "true", "server_id": 0, "gtid": None, "row": 0, "thread": None, "query": None,
+        "snapshot": "last", "server_id": 0, "gtid": None, "row": 0, "thread": None, "query": None,
     }  # fmt: skip
     described = {f["field"]: f for f in found[0]["value"]["schema"]["fields"]}["source"]
     assert described["name"] == SOURCE

@@ -109,7 +109,7 @@ def test_a_row_of_a_snapshot_is_that_of_the_document(parts: Oracle, made: Callab
     _has(value, {"before": None, "after": BOLT_ROW, "op": "r", "transaction": None})
     block = value["source"]
     nothing = dict.fromkeys(("txId", "commit_scn", "rs_id", "redo_thread", "user_name"))
-    _has(block, _source(parts, snapshot="true", ssn=0, **nothing))
+    _has(block, _source(parts, snapshot="last", ssn=0, **nothing))
     assert re.fullmatch(r"\d+", block["scn"])
     assert int(block["scn"]) <= parts.scn()
     assert before <= block["ts_ms"] <= value["ts_ms"]

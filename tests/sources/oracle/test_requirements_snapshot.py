@@ -90,7 +90,8 @@ def test_what_happens_during_the_snapshot_is_streamed_after_it(
     (scn,) = {v["source"]["scn"] for v in reads}
     assert before <= int(scn) < min(int(r["value"]["source"]["scn"]) for r in found[3:])
     assert len({v["source"]["ts_ms"] for v in reads}) == 1
-    assert {v["source"]["snapshot"] for v in reads} == {"true"}
+    assert reads[0]["source"]["snapshot"] == "first"
+    assert reads[2]["source"]["snapshot"] == "last"
     assert {r["topic"] for r in found[:3]} == {"test.APP.T", "test.APP.U"}
     for table in ("T", "U", "LATE"):
         assert connector.rows(f"APP.{table}") == _source_rows(db, table)
