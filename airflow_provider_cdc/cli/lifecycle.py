@@ -33,6 +33,8 @@ def status(args: argparse.Namespace) -> None:
         for line in overview.status_lines(found):
             print(line)
         print(f"  Tables:     {len(tables)}: {listed(tables)}" if tables else "  Tables:     none is known yet")
+        for line in overview.metrics_lines(found.metrics):
+            print(line)
     if found.state == "failed":
         raise SystemExit(1)
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import CommitConflict, ConnectorHalted, PrerequisiteError
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.metrics import Value
+from airflow_provider_cdc.core.metrics import Value, shortened
 from airflow_provider_cdc.core.notifications import NotificationChannel
 from airflow_provider_cdc.core.run import Parts, Run, Stop
 from airflow_provider_cdc.core.seams import ChangeLog, SignalChannel, StateStore, Wanted
@@ -33,6 +33,8 @@ from airflow_provider_cdc.core.source import Source
 
 log = logging.getLogger(__name__)
 
+_KEPT = 1000
+"""How many entries of a metric that is a list or a map are kept of a run."""
 _CONFLICTS = 3
 """How often a run begins again because another one committed in between, before it gives up."""
 
@@ -87,6 +89,7 @@ class Capture:
         self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
         self._lease_wait_s = lease_wait_s
         self._stop = Stop()
+        self._run_now: Run | None = None
         self._parts = Parts(name, source, config, filters, store, changelog, self._stop, channels, told)
 
     def stop(self) -> None:
@@ -107,9 +110,9 @@ class Capture:
         try:
             result = self._run(began, run_for_s)
         except BaseException as e:
-            self._ended(str(e) or repr(e))
+            self._ended(str(e) or repr(e), self._measured())
             raise
-        self._ended(None)
+        self._ended(None, result.metrics)
         return result
 
     def _run(self, began: float, run_for_s: float | None) -> CaptureResult:
@@ -118,7 +121,7 @@ class Capture:
             self._parts.changelog.verify(self.name)
             for attempt in range(_CONFLICTS):
                 try:
-                    run = Run(self._parts, lease)
+                    self._run_now = run = Run(self._parts, lease)
                     run.execute(run_for_s)
                     return _result(run, time.monotonic() - began)
                 except CommitConflict:
@@ -141,9 +144,22 @@ class Capture:
             remedy=f"airflow cdc resume {self.name}",
         )
 
-    def _ended(self, error: str | None) -> None:
+    def _measured(self) -> dict[str, dict[str, Value]] | None:
+        """What a run that has failed had measured."""
+        if self._run_now is None:
+            return None
         try:
-            self._store.ended(self.name, error)
+            return self._run_now.measured()
+        except Exception as e:  # what the run itself has come to matters more
+            log.warning("What the run has measured cannot be told: %s", e)
+            return None
+
+    def _ended(self, error: str | None, metrics: dict[str, dict[str, Value]] | None) -> None:
+        shown = None if metrics is None else shortened(metrics, _KEPT)
+        for context, values in (shown or {}).items():
+            log.info("Metrics, %s: %s", context, ", ".join(f"{name}={value}" for name, value in values.items()))
+        try:
+            self._store.ended(self.name, error, shown)
         except Exception as e:  # what the run itself has come to matters more
             log.warning("How the run has ended could not be recorded: %s", e)
 

@@ -221,6 +221,33 @@ class RunMetrics:
         return found if self.snapshot is None else {"snapshot": self.snapshot.snapshot(names)} | found
 
 
+def shortened(metrics: Mapping[str, Mapping[str, Value]], most: int) -> dict[str, dict[str, Value]]:
+    """Metrics with no more entries in lists and maps; what is missing is said in an entry of its own.
+
+    >>> shortened({"streaming": {"CapturedTables": ["a", "b", "c"]}}, 2)
+    {'streaming': {'CapturedTables': ['a', 'b', '… and 1 more']}}
+    """
+    return {
+        context: {name: _shortened(value, most) for name, value in values.items()}
+        for context, values in metrics.items()
+    }
+
+
+def _shortened(value: Value, most: int) -> Value:
+    if not isinstance(value, list | dict) or len(value) <= most:
+        return value
+    more = len(value) - most
+    if isinstance(value, list):
+        return [*value[:most], f"… and {more} more"]
+    # the largest numbers tell most
+    by_size = sorted(value.items(), key=lambda item: item[1], reverse=True) if _numbers(value) else list(value.items())
+    return dict(by_size[:most]) | {"… more": more}  # type: ignore[return-value]
+
+
+def _numbers(value: Mapping[str, object]) -> bool:
+    return all(isinstance(v, int) for v in value.values())
+
+
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 

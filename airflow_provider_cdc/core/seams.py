@@ -120,8 +120,11 @@ class StateStore(Protocol):
     def control(self, connector: str) -> Control:
         """What people want of the connector; cheap, it is asked every second."""
 
-    def ended(self, connector: str, error: str | None) -> None:
-        """Record that a run has ended, and with which error, for those who look at its state."""
+    def ended(self, connector: str, error: str | None, metrics: dict[str, Any] | None = None) -> None:
+        """Record that a run has ended, with which error, and what it has measured, for those who look at its state.
+
+        :param metrics: context → name → value; ``None`` leaves what an earlier run has measured
+        """
 
 
 class SignalChannel(Protocol):

@@ -40,6 +40,7 @@ class Status:
     :param pending: tables that have still to be read whole
     :param waiting: tables that are read, and whose place in the log streaming has not come to
     :param scans: incremental snapshots: table → rows read so far, in the order they are read
+    :param metrics: of the last run that came to read anything, whatever its end: context → name → value
     :param signals: signals whose fate is not final, newest first; see ``StateStore.signals_of``
     """
 
@@ -63,6 +64,7 @@ class Status:
     scans: dict[str, int] = field(default_factory=dict)
     scans_paused: bool = False
     signals: tuple[dict[str, Any], ...] = ()
+    metrics: dict[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """Fit for JSON."""
@@ -136,4 +138,5 @@ def standing(row: Mapping[str, Any], signals: Sequence[dict[str, Any]]) -> Statu
         scans={scan.table: scan.rows for scan in offset.incremental.scans},
         scans_paused=offset.incremental.paused,
         signals=tuple(signals),
+        metrics=row.get("metrics") or {},
     )

@@ -14,7 +14,7 @@ from airflow_provider_cdc.hooks.wording import progress_text
 from airflow_provider_cdc.runtime import ConnectorDefinition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from airflow_provider_cdc.changelog.log import ChangeLog
     from airflow_provider_cdc.core.standing import Status
@@ -130,6 +130,37 @@ def status_lines(status: Status) -> Iterator[str]:
     for signal in status.signals:
         parts = (signal["state"], signal["message"], progress_text(signal["progress"]))
         yield f"  Signal {signal['number']}: {signal['type']} (id {signal['id']}), {', '.join(filter(None, parts))}"
+
+
+def metrics_lines(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """The metrics of a connector's last run, for people.
+
+    :param metrics: context → name → value
+    """
+    for context, values in metrics.items():
+        yield f"  Last run, {context}:"
+        yield from (f"    {name:<38} {value}".rstrip() for name, value in metrics_text(values))
+
+
+def metrics_text(values: Mapping[str, Any], entries: int = 10) -> Iterator[tuple[str, str]]:
+    """Metrics of one context for people, lists and maps in a line.
+
+    >>> list(metrics_text({"RowsScanned": {"shop.a": 1200}, "CapturedTables": ["shop.a", "shop.b"]}))
+    [('RowsScanned', 'shop.a: 1,200'), ('CapturedTables', 'shop.a, shop.b')]
+    """
+    for name, value in values.items():
+        if isinstance(value, dict):
+            value = [f"{key}: {_figure(found)}" for key, found in value.items()]
+        if isinstance(value, list):
+            more = [f"… and {len(value) - entries} more"] if len(value) > entries else []
+            value = ", ".join([*map(str, value[:entries]), *more])
+        yield name, _figure(value)
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def applied(changelog: ChangeLog, connector: str) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.metrics import shortened
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.tasks import ConnectorFields, failure
 from airflow_provider_cdc.operators.links import BatchLink
@@ -34,8 +35,10 @@ class CaptureOperator(ConnectorFields, BaseOperator):
 
         >>> CaptureOperator(task_id="capture", definition=shop, conn_id="shop_mariadb")
 
-    Returns ``{"connector", "position", "seq", "events", "topics", "batches", "seconds"}``, where ``topics`` names the 50
-    topics with the most events and ``batches`` is the first and the last batch of the run, if there is any.
+    Returns ``{"connector", "topic_prefix", "position", "seq", "events", "topics", "batches", "seconds", "metrics"}``, where
+    ``topics`` names the 50 topics with the most events, ``batches`` is the first and the last batch of the run, if there is any, and
+    ``metrics`` has the documented ones by context, lists and maps of them with 50 entries. A run that fails has no result: its metrics are
+    in its log, on the connector's page and in ``airflow cdc status``, as those of every run are.
 
     :param definition: the connector; its properties and paths are templated
     :param conn_id: Airflow connection to the source database (templated)
@@ -116,10 +119,8 @@ class CaptureOperator(ConnectorFields, BaseOperator):
             "topics": topics,
             "batches": batches,
             "seconds": round(result.seconds, 3),
-            "metrics": {
-                context: {name: value for name, value in found.items() if not isinstance(value, list | dict)}
-                for context, found in result.metrics.items()
-            },
+            "topic_prefix": str(self.access.definition.properties.get("topic.prefix", result.connector)),
+            "metrics": shortened(result.metrics, _SHOWN),
         }
 
 

@@ -80,6 +80,8 @@ def connector(
     ]  # fmt: skip
     head = ("batch", "committed", "events", "bytes", "topics", "position after it")
     parts.append(table(head, lines) if lines else Raw("<p>None yet.</p>"))
+    for context, values in (row["metrics"] or {}).items():
+        parts += [Raw(f"<h2>Metrics of the last run: {escape(context)}</h2>"), facts(overview.metrics_text(values))]
     if row["properties"]:
         parts += [
             Raw("<h2>Properties of the last run</h2>"),

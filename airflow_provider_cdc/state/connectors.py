@@ -52,7 +52,7 @@ class Connectors(Leases):
                 ConnectorRow.properties, ConnectorRow.connections, OffsetRow.offset, OffsetRow.seq, OffsetRow.batch,
                 OffsetRow.updated_at, OffsetRow.version, LeaseRow.owner, LeaseRow.expires_ms, LeaseRow.taken_at,
                 ControlRow.wanted, ControlRow.restarts, ControlRow.asked_by, ControlRow.reason, ControlRow.since,
-                ControlRow.run_ended_at, ControlRow.last_error, ControlRow.last_error_at,
+                ControlRow.run_ended_at, ControlRow.last_error, ControlRow.last_error_at, ControlRow.metrics,
             )
             .outerjoin(ConnectorRow, ConnectorRow.connector == names.c.connector)
             .outerjoin(OffsetRow, OffsetRow.connector == names.c.connector)

@@ -44,9 +44,11 @@ class Controls(Database):
                 self._note(c, connector, by, reason, restarts=before.restarts + 1)
         return self.control(connector)
 
-    def ended(self, connector: str, error: str | None) -> None:
+    def ended(self, connector: str, error: str | None, metrics: dict[str, Any] | None = None) -> None:
         now = datetime.now(UTC)
         values: dict[str, Any] = {"run_ended_at": now}
+        if metrics is not None:
+            values["metrics"] = metrics
         if error is not None:
             values |= {"last_error": storable(error, 1_000_000), "last_error_at": now}
         for attempt in self._patiently():

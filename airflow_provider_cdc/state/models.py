@@ -204,3 +204,5 @@ class ControlRow(Base):
     last_error: Mapped[str | None] = mapped_column(Long)
     last_error_at: Mapped[datetime | None] = mapped_column(Moment)
     """The same as ``run_ended_at`` if the last run failed."""
+    metrics: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Of the last run that came to read anything, whatever its end: context → name → value."""

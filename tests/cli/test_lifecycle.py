@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import threading
 import time
 from typing import Any
@@ -84,6 +86,23 @@ def test_status_of_a_failed_connector_shows_the_error_and_ends_with_1(
     assert "ago: The log is gone.\n                Repair: look\n" in told
     run("connectors")
     assert "failed" in capsys.readouterr().out
+
+
+def test_status_shows_the_metrics_of_the_last_run_also_of_one_that_failed(
+    captured: Shop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for error in (None, "The log is gone."):
+        metrics = captured.store.connectors("shop")[0]["metrics"]
+        captured.store.ended("shop", error, metrics)
+        with pytest.raises(SystemExit) if error else contextlib.nullcontext():
+            run("status", "shop")
+        told = capsys.readouterr().out
+        assert "  Last run, streaming:\n" in told
+        assert re.search(r"^    TotalNumberOfCreateEventsSeen +1$", told, re.MULTILINE)
+        assert re.search(r"^    CapturedTables +inventory\.orders$", told, re.MULTILINE)
+        with pytest.raises(SystemExit) if error else contextlib.nullcontext():
+            run("status", "shop", "-o", "json")
+        assert json.loads(capsys.readouterr().out)["metrics"] == metrics
 
 
 def test_pause_and_stop_hold_until_resume(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,14 +42,10 @@ def test_a_run_returns_what_it_made_durable_and_links_to_its_last_batch(shop: Sh
     operator = capture(shop)
     result = operator.execute(context())
     assert result.pop("seconds") >= 0
-    metrics = result.pop("metrics")
-    assert metrics["snapshot"]["SnapshotCompleted"] is True
-    assert metrics["snapshot"]["TotalNumberOfEventsSeen"] == 2
-    assert "RowsScanned" not in metrics["snapshot"], (
-        "values that grow with the number of tables are not kept by Airflow"
-    )
+    assert set(result.pop("metrics")) == {"snapshot", "streaming", "schema-history"}
     assert result == {
         "connector": "shop",
+        "topic_prefix": "shop",
         "position": "entry 3",
         "seq": 3,  # the table's structure is an entry of its own
         "events": 2,
@@ -57,6 +53,64 @@ def test_a_run_returns_what_it_made_durable_and_links_to_its_last_batch(shop: Sh
         "batches": [1, 1],
     }
     assert link(operator) == "/cdc/connectors/shop/batches/1"
+
+
+def test_a_run_returns_its_metrics_by_connector_prefix_and_context(shop: Shop) -> None:
+    """Those that are lists and maps too."""
+    shop.order(1)
+    shop.order(2)
+    definition = replace(shop.definition, properties={**shop.definition.properties, "topic.prefix": "eu"})
+    result = capture(shop, definition=definition).execute(context())
+    assert (result["connector"], result["topic_prefix"]) == ("shop", "eu")
+    metrics = result["metrics"]
+    assert metrics["snapshot"]["SnapshotCompleted"] is True
+    assert metrics["snapshot"]["TotalNumberOfEventsSeen"] == 2
+    assert metrics["snapshot"]["RowsScanned"] == {"inventory.orders": 2}
+    assert metrics["streaming"]["CapturedTables"] == ["inventory.orders"]
+    assert metrics["schema-history"]["ChangesApplied"] == 1
+
+
+def test_metrics_that_grow_with_the_number_of_tables_are_cut_where_airflow_keeps_them(shop: Shop) -> None:
+    for n in range(60):
+        shop.database.create_table(f"inventory.t{n:02d}", {"id": "int64!"}, key=("id",), rows=[{"id": 1}] * (n > 9))
+    metrics = capture(shop).execute(context())["metrics"]
+    assert len(metrics["streaming"]["CapturedTables"]) == 51
+    assert metrics["streaming"]["CapturedTables"][-1] == "… and 11 more"
+    scanned = metrics["snapshot"]["RowsScanned"]
+    assert scanned.pop("… more") == 11
+    assert set(scanned) == {f"inventory.t{n:02d}" for n in range(10, 60)}
+    kept = shop.store.connectors("shop")[0]["metrics"]
+    assert len(kept["streaming"]["CapturedTables"]) == len(kept["snapshot"]["RowsScanned"]) == 61
+
+
+def test_the_metrics_of_a_run_that_fails_reach_its_log_and_the_state(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has no result."""
+    capture(shop).execute(context())
+    shop.order(1)
+    for table in ("inventory.a b", "inventory.a_b"):  # both have the topic shop.inventory.a_b
+        shop.database.create_table(table, {"id": "int64!"}, key=("id",))
+    shop.database.drop_table("inventory.a b")
+    with pytest.raises(AirflowFailException, match="would both have the topic"), caplog.at_level("INFO"):
+        capture(shop).execute(context())
+    row = shop.store.connectors("shop")[0]
+    assert "would both have the topic" in row["last_error"]
+    assert row["metrics"]["streaming"]["TotalNumberOfCreateEventsSeen"] == 1
+    assert row["metrics"]["streaming"]["CapturedTables"] == ["inventory.orders"]
+    assert row["metrics"]["schema-history"]["ChangesRecovered"] == 1
+    assert "Metrics, streaming: LastEvent=shop.inventory.orders c seq 2" in caplog.text
+
+
+def test_a_run_that_read_nothing_leaves_the_metrics_of_the_one_before(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.order(1)
+    capture(shop).execute(context())
+    before = shop.store.connectors("shop")[0]["metrics"]
+    with shop.store.lease("shop", "somebody", wait_s=0), pytest.raises(AirflowException):
+        capture(shop, lease_wait=0).execute(context())
+    assert shop.store.connectors("shop")[0]["metrics"] == before
 
 
 def test_a_run_without_changes_succeeds_and_links_to_the_connector(shop: Shop) -> None:

@@ -117,6 +117,19 @@ def test_a_connector_shows_the_error_of_its_last_run(shop: Shop) -> None:
         assert "<gone>" not in seen
 
 
+def test_a_connector_shows_the_metrics_of_its_last_run(shop: Shop) -> None:
+    shop.order(1)
+    capture(shop)
+    metrics = shop.store.connectors("shop")[0]["metrics"]
+    metrics["snapshot"]["RowsScanned"] = {"inventory.<b>": 12_345}
+    shop.store.ended("shop", "the log is gone", metrics)
+    seen = Text(page(shop)).text
+    assert "Metrics of the last run: snapshot" in seen
+    assert "RowsScanned inventory.<b>: 12,345" in seen
+    assert "CapturedTables inventory.orders" in seen
+    assert "SnapshotCompleted yes" in seen
+
+
 def test_a_connector_shows_signals_with_their_fates_and_progress(shop: Shop) -> None:
     capture(shop)
     number = shop.store.send("shop", SentSignal("a", "execute-snapshot", '{"x": "<i>"}', by="ann"))

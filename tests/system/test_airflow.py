@@ -43,9 +43,9 @@ def test_the_provider_is_there_from_its_wheel(airflow: Airflow) -> None:
 
 def test_db_migrate_has_made_our_tables_with_a_version_of_their_own(airflow: Airflow) -> None:
     assert {VERSION_TABLE, *Base.metadata.tables} <= airflow.tables()
-    assert airflow.sql(f"SELECT version_num FROM {VERSION_TABLE}") == [("0002",)]
+    assert airflow.sql(f"SELECT version_num FROM {VERSION_TABLE}") == [("0003",)]
     airflow.run("db", "migrate")  # again: nothing to do, nothing lost
-    assert airflow.sql(f"SELECT version_num FROM {VERSION_TABLE}") == [("0002",)]
+    assert airflow.sql(f"SELECT version_num FROM {VERSION_TABLE}") == [("0003",)]
 
 
 def test_setup_makes_the_connection_once_and_does_not_show_or_replace_it(airflow: Airflow) -> None:
