@@ -1,8 +1,12 @@
 """Where things are, and what they may be called."""
 
+import re
 import sys
+import tomllib
 
+from airflow_provider_cdc.sources import SOURCES
 from dev import paths
+from spark_jobs.targets import TARGETS
 
 
 def test_spark_jobs_hide_no_module_of_pythons_own() -> None:
@@ -16,3 +20,15 @@ def test_sources_have_the_same_files() -> None:
     for folder in (paths.ROOT / "airflow_provider_cdc" / "sources").iterdir():
         if (folder / "source.py").exists():
             assert expected <= {p.name for p in folder.iterdir()}, folder
+
+
+def test_the_package_promises_only_databases_and_targets_that_are_there() -> None:
+    """Its description, keywords and extras are what people see before they install it."""
+    project = tomllib.loads((paths.ROOT / "pyproject.toml").read_text())["project"]
+    extras = set(project["optional-dependencies"])
+    there = {*SOURCES, *TARGETS}
+    assert extras <= {*there, "spark", "kafka", "s3"}
+    promised = " ".join([project["description"], *project["keywords"], *extras]).lower()
+    assert there - {"memory"} <= set(re.findall(r"\w+", promised))
+    for name in ("mongodb", "db2", "sqlserver", "postgres", "iceberg", "hudi", "relational"):
+        assert name in there or name not in promised
