@@ -114,6 +114,9 @@ class SnapshotSession(abc.ABC):
 class Source(abc.ABC):
     """One database that changes are captured from. A context manager; not thread-safe unless a method says so.
 
+    Sensors, pages, commands and plans look beside a run that streams, with a source of their own and several at once: no
+    question (:meth:`check`, :meth:`discover`, the positions) may end, hold up or change another one's stream.
+
     :cvar Config: the source's configuration model
     :cvar connector: the documented ``source.connector`` value
     :cvar FORMS: name → a form of its events beside the usual one

@@ -15,6 +15,8 @@ import contextlib
 import json
 import shlex
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -29,6 +31,7 @@ from airflow_provider_cdc.core.connector import CaptureResult
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.events import LogBlock, LogItem
 from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.gap import find_gap
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory
@@ -557,6 +560,47 @@ class SourceSuite:
         connector.capture({"snapshot.mode": "when_needed"})
         equal(connector, ready)
 
+    # -- beside a run -------------------------------------------------------------------------------------------------
+
+    def test_looking_does_not_disturb_a_stream(self, ready: Adapter, tmp_path: Path) -> None:
+        """Every question that may be asked beside a run, by two who ask at once, again and again: the stream goes on."""
+        connector = started(ready, tmp_path)
+        stop, threads = threading.Event(), []
+        asked: list[int] = [0, 0]
+        wrong: list[BaseException] = []
+
+        def look(who: int) -> None:
+            try:
+                while not stop.is_set():
+                    for question in _QUESTIONS:
+                        with _source_of(connector) as source:
+                            question(source, connector)
+                    asked[who] += 1
+            except BaseException as e:
+                wrong.append(e)
+
+        with _live(connector, ready) as rows:
+            for who in range(2):
+                threads.append(threading.Thread(target=look, args=(who,)))
+                threads[-1].start()
+            try:
+                for i in range(10):
+                    with ready.transaction() as t:
+                        t.insert("a", {"id": 700 + i})
+                    rows(1 + i)
+                while min(asked) < 2 and not wrong:
+                    time.sleep(0.05)
+            finally:
+                stop.set()
+                for thread in threads:
+                    thread.join()
+            assert wrong == []
+            with ready.transaction() as t:
+                t.insert("b", {"id": 700})
+            rows(11)
+        assert connector.capture().events == 11
+        equal(connector, ready)
+
     # -- the seam itself ----------------------------------------------------------------------------------------------
 
     def test_discover_finds_tables_with_their_structures(self, ready: Adapter, tmp_path: Path) -> None:
@@ -750,15 +794,78 @@ def _streamed(connector: Connector, db: Adapter, until: Position) -> int:
 
 
 def _items(connector: Connector, db: Adapter, until: Position | None = None) -> list[LogItem]:
+    with _source_of(connector) as source:
+        return list(_stream(source, connector, db, until or source.current_position()))
+
+
+def _source_of(connector: Connector) -> Source:
+    return open_source(connector.definition(), connector.secrets)
+
+
+def _stream(source: Source, connector: Connector, db: Adapter, until: Position | None) -> Iterator[LogItem]:
+    """The log from the connector's offset on."""
     history = SchemaHistory.replay(connector.store.schema_history("test"))
     filters = Filters(ConnectorConfig.parse({"topic.prefix": "x", "table.include.list": rf"{db.namespace}\..*"}))
     offset = connector.store.load("test").offset
     assert offset is not None
     assert offset.position is not None
-    with open_source(connector.definition(), connector.secrets) as source:
-        start = source.parse_position(offset.position)
-        tables = CapturedTables(filters, history)
-        return list(source.stream(start, tables, until=until or source.current_position()))
+    tables = CapturedTables(filters, history)
+    return source.stream(source.parse_position(offset.position), tables, until=until)
+
+
+def _look_at_places(source: Source, connector: Connector) -> None:
+    """What `airflow cdc gap`, and the plan of another offset, ask for the places that they know."""
+    offset = connector.store.load("test").offset
+    assert offset is not None
+    assert offset.position is not None
+    assert find_gap("test", offset, None, source) is None
+    for place in (source.parse_position(offset.position), source.oldest_position(), source.current_position()):
+        source.position_of(place.to_json())
+        source.verify_position(place)
+
+
+_QUESTIONS: tuple[Callable[[Source, Connector], object], ...] = (
+    lambda source, _: source.check(),
+    lambda source, _: source.discover(),
+    lambda source, _: source.current_position(),
+    lambda source, _: source.oldest_position(),
+    lambda source, _: source.metrics(),
+    _look_at_places,
+)
+"""Everything that is asked of a source beside a run: by sensors, pages, commands and plans."""
+
+
+@contextlib.contextmanager
+def _live(connector: Connector, db: Adapter) -> Iterator[Callable[[int], None]]:
+    """A stream from the connector's offset on that goes on for ever; gives what waits until so many rows have come."""
+    got, over = [0], threading.Event()
+    wrong: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            with _source_of(connector) as source:
+                for item in _stream(source, connector, db, None):
+                    got[0] += item.row_count if isinstance(item, LogBlock) else 0
+                    if over.is_set():
+                        return
+        except BaseException as e:
+            wrong.append(e)
+
+    def wait(rows: int) -> None:
+        while got[0] < rows:
+            assert wrong == [], f"the stream has ended: {wrong[0]}"
+            assert thread.is_alive()
+            time.sleep(0.01)
+        assert got[0] == rows
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield wait
+        assert wrong == []
+    finally:
+        over.set()
+        thread.join()
 
 
 def _die_after(patch: pytest.MonkeyPatch, cls: type[Source], n: int) -> None:

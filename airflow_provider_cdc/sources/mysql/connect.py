@@ -25,6 +25,9 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig, SslMode
 
 _DENIED = {1044, 1045, 1142, 1143, 1227, 1370, 1698, 3118, 3159}
 _LOG_LOST = 1236
+_SAME_REPLICA = 4052
+_SAME_REPLICA_TEXT = "with the same server_"
+"""MySQL has one number for everything that ends a dump: only the text tells this from a lost place."""
 SEVERAL = {"client_flag": CLIENT.MULTI_STATEMENTS}
 """Options of a connection for :func:`batch`."""
 _PASSING = {1040, 1053, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1226, 1317, 1927, 1969, 3024, 4031}
@@ -177,6 +180,8 @@ def translate(e: pymysql.err.Error, config: MySqlConfig, where: str | None) -> C
             remedy="correct the login of the Airflow connection, or grant what is missing: GRANT SELECT, RELOAD, LOCK TABLES, "
             f"SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{config.database_user}'@'%'",
         )
+    if code == _SAME_REPLICA or (code == _LOG_LOST and _SAME_REPLICA_TEXT in message):
+        return _thrown_off(config, message, where)
     if code == _LOG_LOST:
         return position_lost(message, where)
     if code == _UNKNOWN_DATABASE:
@@ -230,6 +235,17 @@ def position_lost(message: str, where: str | None) -> PositionLost:
         "the tables still have their outcome.",
         remedy="set snapshot.mode=when_needed to read all tables again and go on from there; keep the log longer "
         "(binlog_expire_logs_seconds) than the longest pause between two captures",
+    )
+
+
+def _thrown_off(config: MySqlConfig, message: str, where: str | None) -> SourceUnavailable:
+    number = config.database_server_id
+    return SourceUnavailable(
+        f"Another replica with server id {number} connected, so that the server ended this one's reading of its log: {message}",
+        where=where or f"{config.database_hostname}:{config.database_port}",
+        safe="Nothing is lost: the log is unharmed, and what was not committed is captured again by the next run.",
+        remedy=f"find who uses {number} (SHOW REPLICAS, or SHOW SLAVE HOSTS; other connectors) and give this connector a "
+        "database.server.id of its own; a retry goes on where this run stopped, and ends the other one in its turn",
     )
 
 

@@ -154,7 +154,7 @@ class _Search:
     def position(self) -> MySqlPosition:
         """:raises ConfigError: it is inside a transaction"""
         head = MySqlPosition(self.file, 4, server=self.server.identity)
-        with BinlogConnection(self.config, self.server, head, follow=False) as connection:
+        with BinlogConnection(self.config, self.server, head, looks=True) as connection:
             for events in connection.events():
                 assert events is not None  # without patience
                 try:

@@ -130,7 +130,7 @@ class MySqlSource(Source):
 
     def _probe(self, position: MySqlPosition) -> None:
         """Ask for the log at a position; the server's first answer is an error if it does not have it."""
-        with BinlogConnection(self._config, self.server, position, follow=False) as connection:
+        with BinlogConnection(self._config, self.server, position, looks=True) as connection:
             next(connection.heads(), None)
 
     def parse_position(self, document: dict[str, Any]) -> MySqlPosition:
@@ -252,7 +252,7 @@ class MySqlSource(Source):
     def _file_created(self, file: str) -> int:
         """When a log file was begun, by the header of its first event; 0 when the server will not say."""
         position = MySqlPosition(file, 4, server=self.server.identity)
-        with BinlogConnection(self._config, self.server, position, follow=False) as connection:
+        with BinlogConnection(self._config, self.server, position, looks=True) as connection:
             return next((at for kind, at in connection.heads() if kind == b.FORMAT_DESCRIPTION), 0)
 
 

@@ -102,9 +102,11 @@ class BinlogStream:
 
     def _pass(self) -> Iterator[LogItem]:
         """Read from the present position to the end."""
-        follow = self.until is None
+        follow = self.until is None and not self.single
         patience = self._patience if follow else None
-        with BinlogConnection(self.config, self.server, self.position, follow=follow, patience=patience) as connection:
+        with BinlogConnection(
+            self.config, self.server, self.position, follow=follow, looks=self.single, patience=patience
+        ) as connection:
             self.connection = connection
             for events in self._received(connection):
                 if events is None:
@@ -140,15 +142,19 @@ class BinlogStream:
 
     def read_prepared(self, place: dict[str, object]) -> Iterator[LogBlock]:
         """The rows of a prepared XA transaction, from where it stands in the log."""
-        # a server ends the older of two connections that say they are the same replica
-        config = self.config.model_copy(update={"database_server_id": self.config.database_server_id ^ 0x4000_0000})
         start = MySqlPosition(str(place["file"]), int(str(place["pos"])), server=self.server.identity)
-        stream = BinlogStream(config, self.server, start, None, self.tables, *self._again, prepared=True)
+        stream = BinlogStream(self.config, self.server, start, None, self.tables, *self._again, prepared=True)
         for item in stream.items():
             if isinstance(item, LogBlock):
                 yield item
                 if not item.open:
                     return
+        raise SourceLogDamaged(
+            "The rows of a prepared XA transaction end with the log.",
+            where=str(start),
+            safe="Everything before its XA COMMIT is captured.",
+            remedy="run the capture again; if the error stays, read the tables again with snapshot.mode=always for one run",
+        )
 
     def reached(self) -> bool:
         return self.until is not None and self.open.id is None and self.position.reached(self.until)

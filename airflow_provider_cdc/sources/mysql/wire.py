@@ -35,6 +35,8 @@ _LEAST_BEAT_S = 1.0
 """MySQL counts whole seconds while it passes over what a reader has: with less, it beats once for each transaction."""
 _QUIET_BEATS = 10
 """So many missed heartbeats mean that the connection is dead."""
+_NO_REPLICA = 0
+"""Number of whoever reads the log without being a replica: a server ends the older of two dumps of one number, but never this one's."""
 
 
 @dataclass(slots=True)
@@ -63,7 +65,11 @@ class Events:
 class BinlogConnection:
     """A dump of the binary log from one position on. A context manager.
 
+    Only the stream of a run is a replica, with ``database.server.id``: the server ends an older dump of that number. Everybody
+    else looks, which ends nobody's dump, however many look at once.
+
     :param follow: wait for new events for ever; otherwise the server ends the stream at the end of the log
+    :param looks: read the log without being a replica; it cannot be followed then
     :param patience: asked whenever there is nothing: how many seconds to wait before :meth:`events` says so; without it, the
         server's heartbeats are all there is, which come once a second at most
     """
@@ -74,10 +80,13 @@ class BinlogConnection:
         server: Server,
         start: MySqlPosition,
         *,
-        follow: bool,
+        follow: bool = False,
+        looks: bool = False,
         patience: Callable[[], float] | None = None,
     ) -> None:
+        assert not (looks and follow), "the server ends a dump that is no replica's at the end of the log"
         self._config, self._server, self._start, self._follow = config, server, start, follow
+        self._replica = _NO_REPLICA if looks else config.database_server_id
         self._patience = patience
         self._beat_s = max(config.poll_interval_ms / 1000, _LEAST_BEAT_S)
         self.checksum = 0 if server.variables.get("binlog_checksum", "NONE").upper() == "NONE" else 4
@@ -126,13 +135,14 @@ class BinlogConnection:
         sock.settimeout(self._silence_s)
         self._sock, self._poll = sock, select.poll()
         self._poll.register(sock, select.POLLIN)
-        self._register()
+        if self._replica != _NO_REPLICA:
+            self._register()
         self._send(self._dump_request())
 
     def _register(self) -> None:
         """Join as a replica, so that administrators see who reads (``SHOW REPLICAS``)."""
         host = b"airflow_provider_cdc"
-        body = struct.pack("<BIB", _COM_REGISTER_SLAVE, self._config.database_server_id, len(host)) + host
+        body = struct.pack("<BIB", _COM_REGISTER_SLAVE, self._replica, len(host)) + host
         self._send(body + struct.pack("<BBHII", 0, 0, 0, 0, 0))
         self._connection._next_seq_id = 1
         self._connection._read_packet()
@@ -141,10 +151,11 @@ class BinlogConnection:
         flags = 0 if self._follow else _NON_BLOCK
         if self._server.mariadb and self._config.include_query:
             flags |= _SEND_ANNOTATE
-        server_id = self._config.database_server_id
         if self._start.gtids and self._server.gtids and not self._server.mariadb:
             encoded = MySqlGtids.parse(self._start.gtids).encode()
-            head = struct.pack("<BHIIQI", _COM_BINLOG_DUMP_GTID, flags | _THROUGH_GTID, server_id, 0, 4, len(encoded))
+            head = struct.pack(
+                "<BHIIQI", _COM_BINLOG_DUMP_GTID, flags | _THROUGH_GTID, self._replica, 0, 4, len(encoded)
+            )
             return head + encoded
         by_gtid = self._server.mariadb and self._start.gtids
         name, pos = (b"", 4) if by_gtid else (self._start.file.encode(), self._start.pos)
@@ -155,7 +166,7 @@ class BinlogConnection:
                 safe="Everything before it is captured.",
                 remedy="switch GTIDs on at the source, or set snapshot.mode=when_needed after the file was purged",
             )
-        return struct.pack("<BIHI", _COM_BINLOG_DUMP, pos, flags, server_id) + name
+        return struct.pack("<BIHI", _COM_BINLOG_DUMP, pos, flags, self._replica) + name
 
     def _send(self, body: bytes) -> None:
         self._sock.sendall(struct.pack("<I", len(body))[:3] + b"\0" + body)
@@ -309,7 +320,8 @@ class BinlogConnection:
             f"The connection to the binary log was lost: {why}.",
             where=f"{self._config.database_hostname}:{self._config.database_port}, reading from {self._start}",
             safe="What was not committed is captured again by the next run.",
-            remedy="a retry goes on where the offset stands; if it happens again and again, look at the server's log and net_write_timeout",
+            remedy="a retry goes on where the offset stands; if it happens again and again, look at the server's log, at net_write_timeout, and "
+            f"for another replica with server id {self._config.database_server_id}",
         )
 
     def _fail(self, why: int, at: int) -> None:

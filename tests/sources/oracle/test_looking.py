@@ -1,0 +1,50 @@
+"""Questions beside a mining session: they read views and the dictionary, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import oracledb
+import pytest
+
+from airflow_provider_cdc.core.gap import find_gap
+from airflow_provider_cdc.runtime import open_source
+from dev.servers.oracle import Oracle
+from tests.sources.oracle_adapter import oracle_connector
+
+_HARMLESS = re.compile(r"\s*(SELECT|WITH|ALTER SESSION SET (NLS_\w+|TIME_ZONE|CONTAINER)\b)", re.IGNORECASE)
+"""Settings are those of the session of whoever looks, which is no other's."""
+_SAID = re.compile(r"DBMS_LOGMNR|FOR UPDATE", re.IGNORECASE)
+
+
+def test_looking_only_selects(schema: Oracle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No LogMiner session, no build of a dictionary, no flush of the log writer, no lock, no row written."""
+    schema.sql(
+        "CREATE TABLE looked (id NUMBER PRIMARY KEY)", "ALTER TABLE looked ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
+    )
+    connector = oracle_connector(schema, tmp_path)
+    connector.capture()
+    offset = connector.store.load("test").offset
+    assert offset is not None
+    assert offset.position is not None
+    said: list[str] = []
+    execute = oracledb.Cursor.execute
+
+    def heard(self: Any, statement: Any, *args: Any, **options: Any) -> Any:
+        said.append(str(statement))
+        return execute(self, statement, *args, **options)
+
+    monkeypatch.setattr(oracledb.Cursor, "execute", heard)
+    with open_source(connector.definition(), connector.secrets) as source:
+        assert [f for f in source.check() if f.fatal] == []
+        source.discover()
+        source.metrics()
+        assert find_gap("test", offset, None, source) is None
+        for place in (source.current_position(), source.oldest_position(), source.parse_position(offset.position)):
+            source.verify_position(source.position_of(place.to_json()))
+    assert len(said) > 10
+    assert [s for s in said if not _HARMLESS.match(s) or _SAID.search(s.replace("'DBMS_LOGMNR", ""))] == []
+    connector.capture()
+    assert any("DBMS_LOGMNR" in s for s in said), "what a run says is heard"
