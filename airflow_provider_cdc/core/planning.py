@@ -277,12 +277,15 @@ class Planner:
     def _with_interval(self, e: PositionLost, position: Position) -> PositionLost:
         """The error, with what exactly is lost."""
         try:
-            oldest = str(self._source.oldest_position())
+            oldest = self._source.oldest_position()
         except Exception as e2:  # the first error matters more
             log.warning("The oldest position there is cannot be told: %s", e2)
             return e
+        what = e.what
+        if oldest.reached(position):  # otherwise there is nothing in between: the log is another one
+            what += f" Changes made after {position} and before {oldest}, the oldest position there is, cannot be read any more."
         return PositionLost(
-            f"{e.what} Changes made after {position} and before {oldest}, the oldest position there is, cannot be read any more.",
+            what,
             where=e.where,
             safe=e.safe,
             remedy=f"{e.remedy}; or `airflow cdc gap {self._name}` shows the ways to repair it, of which position.lost.mode takes one by itself",

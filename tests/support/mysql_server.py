@@ -44,3 +44,28 @@ def purge_log(server: Any) -> None:
         return len(server.sql("SHOW BINARY LOGS")) == 1
 
     until(purged, "the server forgets its log")
+
+
+def applied(server: Any, gtid: str, *statements: str) -> None:
+    """What a replica does with transactions that it receives: they keep their GTIDs. The first one's is given."""
+    with server.connect(autocommit=True) as connection, connection.cursor() as cursor:
+        for statement in statements:
+            if ":" in gtid:
+                source, _, number = gtid.rpartition(":")
+                cursor.execute(f"SET gtid_next = '{gtid}'")
+                cursor.execute(statement)
+                cursor.execute("SET gtid_next = AUTOMATIC")
+                gtid = f"{source}:{int(number) + 1}"
+            else:
+                domain, server_id, number = gtid.split("-")
+                cursor.execute(f"SET gtid_domain_id = {domain}, server_id = {server_id}")
+                cursor.execute(f"SET gtid_seq_no = {number}")  # which is compared with the other two at once
+                cursor.execute(statement)
+                gtid = f"{domain}-{server_id}-{int(number) + 1}"
+
+
+def reset_log(*servers: Any) -> None:
+    """Let servers forget their log, and the GTIDs of all transactions that they have executed."""
+    for server in servers:
+        mariadb = "MariaDB" in server.sql("SELECT VERSION()")[0][0]
+        server.sql(f"RESET {'MASTER' if mariadb else 'BINARY LOGS AND GTIDS'}")

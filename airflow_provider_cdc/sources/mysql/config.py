@@ -138,6 +138,21 @@ class MySqlConfig(ConnectorConfig):
         ge=0,
     )
 
+    gtid_source_includes: Patterns = Field(
+        (),
+        alias="gtid.source.includes",
+        description="Sources of GTIDs that count: with MySQL UUIDs of servers, with MariaDB numbers of domains. Only their GTIDs are used "
+        "to find the position, as after a switch to another server.",
+    )
+    gtid_source_excludes: Patterns = Field(
+        (), alias="gtid.source.excludes", description="Sources of GTIDs that do not count; all others do."
+    )
+    gtid_source_filter_dml_events: bool = Field(
+        True,
+        alias="gtid.source.filter.dml.events",
+        description="Rows of transactions of sources that do not count are left out.",
+    )
+
     FORM: ClassVar[ConnectionForm] = ConnectionForm(
         labels={"login": "User"},
         hidden=("schema",),
@@ -183,8 +198,6 @@ class MySqlConfig(ConnectorConfig):
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
         "database.ssl.keystore*": "Java key stores cannot be read here: give PEM files in database.ssl.cert and database.ssl.key",
         "database.ssl.truststore*": "Java key stores cannot be read here: give a PEM file in database.ssl.ca",
-        "gtid.source.includes": "the GTIDs of all sources count: without some, a server would send transactions again, or leave them out",
-        "gtid.source.excludes": "the GTIDs of all sources count: without some, a server would send transactions again, or leave them out",
         "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the catalogue is read instead",
         "event.processing.failure.handling.mode": "an event that cannot be read is always an error",
         "event.converting.failure.handling.mode": "a value that cannot be read is always an error",
@@ -222,7 +235,11 @@ class MySqlConfig(ConnectorConfig):
 
     @classmethod
     def exclusive_pairs(cls) -> list[tuple[str, str]]:
-        return [*super().exclusive_pairs(), ("database_include_list", "database_exclude_list")]
+        return [
+            *super().exclusive_pairs(),
+            ("database_include_list", "database_exclude_list"),
+            ("gtid_source_includes", "gtid_source_excludes"),
+        ]
 
     def namespace_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return self.database_include_list, self.database_exclude_list

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from airflow_provider_cdc.core.events import LogBlock, LogItem
 from airflow_provider_cdc.sources.mysql import binlog as b
@@ -105,6 +106,7 @@ class HandingOver:
         transactions = found.transactions[found.first : tx_hi]
         begun = found.note(found.first).id
         columns = transaction_columns(found.events, transactions, found.routed.ends, s.file, begun, s.gtids)
+        self._leave_out_sources(columns.transactions.id, hi)
         if s.config.include_query:
             found.routed.queries = self._queries()
         rows = decode(found.routed, s.maps.layouts, found.lo, hi, found.first, columns, s.scratch)
@@ -119,6 +121,22 @@ class HandingOver:
             events = np.flatnonzero(mine)
             numbers = np.arange(len(events)) + found.note(found.first).row_events
             found.routed.layout_of[events[(numbers >= low) & (numbers < high)]] = k.NOT_WANTED
+
+    def _leave_out_sources(self, ids: pa.StringArray, hi: int) -> None:
+        """Rows of transactions whose source does not count; signals and watermarks are no such rows.
+
+        :param ids: of the transactions from the first one on that was not handed over
+        """
+        sources, found = self.s.sources, self.found
+        if sources is None:
+            return
+        out = np.array([not sources.has(id_) for id_ in ids.to_pylist()])
+        layouts = found.routed.layout_of[found.lo : hi]
+        rows = np.flatnonzero(layouts >= 0)
+        rows = rows[out[found.routed.transaction_of[found.lo : hi][rows] - found.first]]
+        signals = self.s.config.signal_data_collection
+        kept = [n for n, layout in enumerate(self.s.maps.layouts) if str(layout.schema.id) == signals]
+        layouts[rows[~np.isin(layouts[rows], kept)]] = k.NOT_WANTED
 
     def _queries(self) -> tuple[list[str], npt.NDArray[np.int32]]:
         """Statements of annotations, and for each event the last one before it."""

@@ -38,9 +38,12 @@ class MySqlPosition:
         """By file and offset on the same server; otherwise by the transactions that both have."""
         if not (self.file and other.file):
             return not other.gtids or (bool(self.gtids) and _covers(self.gtids, other.gtids))
-        if self.same_log(other) or not (self.gtids and other.gtids):
+        if self.same_log(other):
             return self._place() >= other._place()
-        return _covers(self.gtids, other.gtids)
+        if self.gtids and other.gtids:
+            return _covers(self.gtids, other.gtids)
+        # a place that names no server is taken for one of the other's
+        return not (self.server and other.server) and self._place() >= other._place()
 
     def same_log(self, other: MySqlPosition) -> bool:
         """Whether files and offsets of the two can be compared."""

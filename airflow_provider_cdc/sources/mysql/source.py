@@ -22,11 +22,15 @@ from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import VARIED, Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.catalogue import Catalogue
 from airflow_provider_cdc.sources.mysql.checks import check, retention_seconds
 from airflow_provider_cdc.sources.mysql.chunks import open_chunks
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, position_lost, server_of, translated
+from airflow_provider_cdc.sources.mysql.failover import verify_beginnings, verify_gtids
+from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids
+from airflow_provider_cdc.sources.mysql.gtid_sources import GtidSources
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.named import table_of
 from airflow_provider_cdc.sources.mysql.overrides import override_findings
@@ -97,8 +101,17 @@ class MySqlSource(Source):
         elif not (position.gtids and self.server.gtids):
             kept = f"it keeps {min(files)} to {max(files)}" if files else "it keeps no file"
             raise position_lost(f"the server has purged {position.file}; {kept}", str(position))
-        # whether the GTIDs are still there, only the server can tell: it does when it is asked for the log
+        if position.gtids and self.server.gtids:
+            self._verify_gtids(position)
+        # what is left, only the server can tell: it does when it is asked for the log
         self._probe(position)
+
+    def _verify_gtids(self, position: MySqlPosition) -> None:
+        sources, connection = GtidSources.of(self._config), self._connected()
+        with translated(self._config, str(position)):
+            verify_gtids(connection, self.server, position, sources, self._config.database_hostname)
+            if self.server.mariadb:
+                verify_beginnings(connection, position, sources, self._first_of)
 
     def _verify_file(self, position: MySqlPosition, size: int) -> None:
         created = self._file_created(position.file)
@@ -132,6 +145,18 @@ class MySqlSource(Source):
         """Ask for the log at a position; the server's first answer is an error if it does not have it."""
         with BinlogConnection(self._config, self.server, position, looks=True) as connection:
             next(connection.heads(), None)
+
+    def _first_of(self, domain: int, others: str) -> MariaDbGtids:
+        """The first transaction of a replication domain in MariaDB's log."""
+        start = MySqlPosition("", 4, others, server=self.server.identity)
+        with BinlogConnection(self._config, self.server, start, looks=True) as connection:
+            for event in connection.plain():
+                if event[4] != b.MARIADB_GTID:
+                    continue
+                found = b.parse_mariadb_gtid(event[k.HEADER :].tobytes())
+                if found.domain == domain:
+                    return MariaDbGtids({domain: (int.from_bytes(event[5:9].tobytes(), "little"), found.sequence)})
+        return MariaDbGtids()
 
     def parse_position(self, document: dict[str, Any]) -> MySqlPosition:
         return MySqlPosition(**document)

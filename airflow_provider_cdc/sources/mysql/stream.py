@@ -28,6 +28,7 @@ from airflow_provider_cdc.sources.mysql.event_set import Open
 from airflow_provider_cdc.sources.mysql.expand import expand
 from airflow_provider_cdc.sources.mysql.frames import ReadAgain
 from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids, parse_gtids
+from airflow_provider_cdc.sources.mysql.gtid_sources import GtidSources
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema import SchemaReader
@@ -47,6 +48,7 @@ class BinlogStream:
     :param metrics: what it does is added to them
     :param prepared: read one XA transaction that was prepared, as if it had been committed
     :ivar position: after the last complete transaction
+    :ivar sources: rows of other ones are left out; ``None`` = of no source
     """
 
     def __init__(
@@ -75,6 +77,8 @@ class BinlogStream:
         self._charsets = charsets
         self._again = (catalogue, database_charset, charsets)
         self.scratch = Scratch()
+        sources = GtidSources.of(config)
+        self.sources = None if sources.all or not config.gtid_source_filter_dml_events else sources
         self.void: list[tuple[int, int]] = []
         self._stand_at(start)
 
@@ -108,6 +112,9 @@ class BinlogStream:
             self.config, self.server, self.position, follow=follow, looks=self.single, patience=patience
         ) as connection:
             self.connection = connection
+            if connection.gtids != self.position.gtids:
+                self.gtids = parse_gtids(connection.gtids)
+                self.position = replace(self.position, gtids=connection.gtids)
             for events in self._received(connection):
                 if events is None:
                     if self.open.id is None:

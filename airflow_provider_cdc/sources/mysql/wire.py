@@ -24,7 +24,9 @@ from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, translate, translated
+from airflow_provider_cdc.sources.mysql.failover import dump_gtids
 from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids
+from airflow_provider_cdc.sources.mysql.gtid_sources import GtidSources
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
 BUFFER = 4 << 20
@@ -69,6 +71,7 @@ class BinlogConnection:
     else looks, which ends nobody's dump, however many look at once.
 
     :param follow: wait for new events for ever; otherwise the server ends the stream at the end of the log
+    :ivar gtids: the log comes behind these; those of ``start``, and what does not count (``gtid.source.excludes``)
     :param looks: read the log without being a replica; it cannot be followed then
     :param patience: asked whenever there is nothing: how many seconds to wait before :meth:`events` says so; without it, the
         server's heartbeats are all there is, which come once a second at most
@@ -124,10 +127,12 @@ class BinlogConnection:
             for name in ("read", "write"):
                 if seconds := getattr(self._config, f"binlog_net_{name}_timeout"):
                     cursor.execute(f"SET net_{name}_timeout = {seconds}")
+            self.gtids = dump_gtids(self._connection, self._server, self._start, GtidSources.of(self._config))
             if self._server.mariadb:
                 cursor.execute("SET @mariadb_slave_capability = 4")
-                if self._start.gtids:
-                    cursor.execute("SET @slave_connect_state = %s", (self._start.gtids,))
+                if self.gtids:
+                    cursor.execute("SET @slave_connect_state = %s", (self.gtids,))
+                    # a log that begins behind a GTID is found before (failover.py); strict, one right behind it would be refused too
                     cursor.execute("SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0")
         sock: socket.socket = self._connection._sock
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -151,13 +156,13 @@ class BinlogConnection:
         flags = 0 if self._follow else _NON_BLOCK
         if self._server.mariadb and self._config.include_query:
             flags |= _SEND_ANNOTATE
-        if self._start.gtids and self._server.gtids and not self._server.mariadb:
-            encoded = MySqlGtids.parse(self._start.gtids).encode()
+        if self.gtids and self._server.gtids and not self._server.mariadb:
+            encoded = MySqlGtids.parse(self.gtids).encode()
             head = struct.pack(
                 "<BHIIQI", _COM_BINLOG_DUMP_GTID, flags | _THROUGH_GTID, self._replica, 0, 4, len(encoded)
             )
             return head + encoded
-        by_gtid = self._server.mariadb and self._start.gtids
+        by_gtid = self._server.mariadb and self.gtids
         name, pos = (b"", 4) if by_gtid else (self._start.file.encode(), self._start.pos)
         if pos > 0xFFFFFFFF:
             raise UnknownLogEvent(
@@ -217,8 +222,13 @@ class BinlogConnection:
                 self._fail(why, tail)
 
     def heads(self) -> Iterator[tuple[int, int]]:
-        """Type and time of the events, one by one, without a kernel, which takes longer to load than a few events take to read.
-        Nothing else can be read from this connection then.
+        """Type and time of the events, as :meth:`plain` gives them."""
+        for event in self.plain():
+            yield int(event[4]), int.from_bytes(event[:4].tobytes(), "little")
+
+    def plain(self) -> Iterator[npt.NDArray[np.uint8]]:
+        """The events, one by one, each from its header on, without a kernel, which takes longer to load than a few events take to
+        read. Nothing else can be read from this connection then.
 
         :raises PositionLost: the server does not have the position any more
         :raises SourceUnavailable: the connection was lost
@@ -238,7 +248,7 @@ class BinlogConnection:
                 self._fail(k.BAD_LENGTH, at)
             if self.checksum and event[4] == b.FORMAT_DESCRIPTION and not _intact(event):
                 self._fail(k.BAD_CHECKSUM, at)
-            yield int(event[4]), int.from_bytes(event[:4].tobytes(), "little")
+            yield event
             at += 4 + length
 
     def _fill(self, front: int, tail: int) -> None:

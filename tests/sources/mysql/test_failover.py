@@ -10,8 +10,13 @@ import pytest
 
 from airflow_provider_cdc.core import chunking
 from airflow_provider_cdc.core.errors import PositionLost
+from airflow_provider_cdc.core.gap import find_gap
+from airflow_provider_cdc.runtime import open_source
+from airflow_provider_cdc.sources.mysql import failover
+from airflow_provider_cdc.sources.mysql.source import MySqlSource
 from tests.support.asked import fate, snapshot
 from tests.support.connectors import mysql_connector
+from tests.support.mysql_server import applied, reset_log
 from tests.support.workload import source_rows
 
 
@@ -73,6 +78,153 @@ def test_capture_goes_on_at_the_replica(request: pytest.FixtureRequest, tmp_path
         replica.close()
 
 
+_MADE = ("CREATE DATABASE f", "CREATE TABLE f.t (a INT PRIMARY KEY)")
+
+
+def _at(connector: Any, server: Any) -> None:
+    """The connector's host name leads to another server now."""
+    connector.secrets |= {"database.hostname": server.host, "database.port": server.port}
+
+
+def _uuid(server: Any) -> str:
+    return str(server.sql("SELECT @@server_uuid")[0][0])
+
+
+def test_a_mysql_that_lacks_captured_transactions_is_refused_by_their_names(
+    mysql_factory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would send what comes next, and keep silent about what it never had; rows of those would stay for ever."""
+    monkeypatch.setattr(failover, "PATIENCE_S", 0.5)
+    with mysql_factory("9.7", server_id="51") as primary, mysql_factory("9.7", server_id="52") as replica:
+        reset_log(primary, replica)
+        primary.sql(*_MADE, "INSERT INTO f.t VALUES (1)", "INSERT INTO f.t VALUES (2)", "INSERT INTO f.t VALUES (3)")
+        connector = mysql_connector(primary, tmp_path, "mysql", database_include_list="f")
+        connector.capture()
+        uuid = _uuid(primary)
+        applied(replica, f"{uuid}:1", *_MADE, "INSERT INTO f.t VALUES (1)")
+        replica.sql("INSERT INTO f.t VALUES (9)")
+        before = connector.store.load("test")
+        _at(connector, replica)
+        with pytest.raises(
+            PositionLost, match=f"lacks transactions that are captured: {uuid}:4-5; it is another server"
+        ) as caught:
+            connector.capture()
+        assert f"WAIT_FOR_EXECUTED_GTID_SET('{uuid}:4-5'" in str(caught.value.remedy)
+        assert "airflow cdc gap test" in str(caught.value.remedy)
+        assert "these transactions too" in str(caught.value.safe)
+        assert connector.store.load("test") == before
+        with open_source(connector.definition(), connector.secrets) as source:
+            gap = find_gap("test", before.offset, None, source)  # type: ignore[arg-type]
+        assert gap is not None
+        assert not gap.comparable
+        # once it has them, the connector goes on by itself
+        applied(replica, f"{uuid}:4", "INSERT INTO f.t VALUES (2)", "INSERT INTO f.t VALUES (3)")
+        connector.capture()
+        assert connector.rows("f.t") == source_rows(replica, "f", "t")
+        assert connector.replay.operations == {"r": 3, "c": 1}
+        # a server that is set back under the same name, as one restored from a backup
+        own = _uuid(replica)
+        connector.capture()
+        replica.sql("RESET BINARY LOGS AND GTIDS", f"SET GLOBAL gtid_purged = '{uuid}:1-5'")
+        with pytest.raises(PositionLost):
+            connector.capture()
+        assert own in str(connector.store.load("test").offset)
+        connector.capture({"snapshot.mode": "when_needed"})
+        assert connector.rows("f.t") == source_rows(replica, "f", "t")
+
+
+def test_a_mysql_that_has_purged_what_is_not_captured_is_refused_by_names(mysql_factory: Any, tmp_path: Path) -> None:
+    """As a replica that was made from a backup younger than the connector's position."""
+    with mysql_factory("9.7", server_id="53") as primary, mysql_factory("9.7", server_id="54") as replica:
+        reset_log(primary, replica)
+        primary.sql(*_MADE, "INSERT INTO f.t VALUES (1)")
+        connector = mysql_connector(primary, tmp_path, "mysql", database_include_list="f")
+        connector.capture()
+        uuid = _uuid(primary)
+        primary.sql("INSERT INTO f.t VALUES (2)", "INSERT INTO f.t VALUES (3)")
+        replica.sql(f"SET GLOBAL gtid_purged = '{uuid}:1-5'")
+        _at(connector, replica)
+        with pytest.raises(PositionLost, match=f"purged transactions that are not captured: {uuid}:4-5"):
+            connector.capture()
+
+
+def test_a_transaction_that_is_logged_and_not_executed_yet_is_waited_for(
+    mysql_factory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica that takes over may still have some to execute."""
+    with mysql_factory("9.7", server_id="55") as primary, mysql_factory("9.7", server_id="56") as replica:
+        reset_log(primary, replica)
+        primary.sql(*_MADE, "INSERT INTO f.t VALUES (1)")
+        connector = mysql_connector(primary, tmp_path, "mysql", database_include_list="f")
+        connector.capture()
+        uuid = _uuid(primary)
+        applied(replica, f"{uuid}:1", *_MADE)
+        _at(connector, replica)
+        paused = failover.time.sleep
+
+        def executed(seconds: float) -> None:
+            monkeypatch.setattr(failover.time, "sleep", paused)
+            applied(replica, f"{uuid}:3", "INSERT INTO f.t VALUES (1)")
+            replica.sql("INSERT INTO f.t VALUES (2)")
+
+        monkeypatch.setattr(failover.time, "sleep", executed)
+        connector.capture()
+        assert connector.rows("f.t") == source_rows(replica, "f", "t")
+        assert connector.replay.operations == {"r": 1, "c": 1}
+
+
+@pytest.mark.parametrize("edition", [None, "11.8"])
+def test_a_mariadb_that_lacks_a_captured_transaction_is_refused_by_its_name(
+    mariadb_factory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edition: str | None
+) -> None:
+    """Domain by domain; the server itself accepts a domain that it has never heard of."""
+    monkeypatch.setattr(failover, "PATIENCE_S", 0.5)
+    with mariadb_factory(edition, server_id="61") as primary, mariadb_factory(edition, server_id="62") as other:
+        reset_log(primary, other)
+        applied(primary, "0-11-1", *_MADE, *(f"INSERT INTO f.t VALUES ({n})" for n in range(5)))
+        applied(primary, "3-11-1", "INSERT INTO f.t VALUES (31)", "INSERT INTO f.t VALUES (32)")
+        connector = mysql_connector(primary, tmp_path, database_include_list="f")
+        connector.capture()
+        _at(connector, other)
+        said = "does not have in its log transactions that are captured: "
+        applied(other, "0-11-1", *_MADE, *(f"INSERT INTO f.t VALUES ({n})" for n in range(3)))
+        with pytest.raises(PositionLost, match=f"{said}0-11-7,3-11-2; it is another server than before"):
+            connector.capture()
+        applied(other, "0-11-6", *(f"INSERT INTO f.t VALUES ({n})" for n in (3, 4)))
+        with pytest.raises(PositionLost, match=f"{said}3-11-2;"):
+            connector.capture()
+        applied(other, "3-11-1", "INSERT INTO f.t VALUES (31)")
+        with pytest.raises(PositionLost, match=f"{said}3-11-2;"):
+            connector.capture()
+        applied(other, "3-11-2", "INSERT INTO f.t VALUES (32)", "INSERT INTO f.t VALUES (33)")
+        connector.capture()
+        assert connector.rows("f.t") == source_rows(other, "f", "t")
+        assert connector.replay.operations == {"r": 7, "c": 1}
+
+
+def test_a_mariadb_whose_log_begins_behind_the_position_is_refused(mariadb_factory: Any, tmp_path: Path) -> None:
+    """As that of a replica that was made from a backup: it has what is missing in its tables, but not in its log."""
+    with mariadb_factory(server_id="63") as primary, mariadb_factory(server_id="64") as replica:
+        reset_log(primary, replica)
+        applied(primary, "0-11-1", *_MADE, "INSERT INTO f.t VALUES (1)")
+        connector = mysql_connector(primary, tmp_path, database_include_list="f")
+        connector.capture()
+        replica.sql("SET GLOBAL gtid_slave_pos = '0-11-5'")
+        replica.sql("SET GLOBAL gtid_strict_mode = 0")
+        with replica.connect(autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute("SET sql_log_bin = 0")
+            for statement in (*_MADE, *(f"INSERT INTO f.t VALUES ({n})" for n in (1, 2, 3))):
+                cursor.execute(statement)
+        applied(replica, "0-11-6", "INSERT INTO f.t VALUES (4)")
+        _at(connector, replica)
+        before = connector.store.load("test")
+        with pytest.raises(PositionLost, match="log begins with 0-11-6, behind 0-11-3,"):
+            connector.capture()
+        assert connector.store.load("test") == before
+        connector.capture({"snapshot.mode": "when_needed"})
+        assert connector.rows("f.t") == source_rows(replica, "f", "t")
+
+
 def test_server_that_lacks_the_transactions_is_refused(mariadb_factory: Any, tmp_path: Path) -> None:
     with mariadb_factory(server_id="21") as primary, mariadb_factory(server_id="22") as stranger:
         primary.sql("CREATE DATABASE f", "CREATE TABLE f.t (a INT PRIMARY KEY)", "INSERT INTO f.t VALUES (1)")
@@ -89,8 +241,9 @@ def test_server_that_lacks_the_transactions_is_refused(mariadb_factory: Any, tmp
 def test_chunks_of_a_server_that_lacks_what_is_captured_are_refused_by_the_names_of_what_it_lacks(
     mysql_factory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The replica that took over had not got its source's last two transactions."""
+    """The replica that took over, in the middle of a run, had not got its source's last two transactions."""
     monkeypatch.setattr(chunking, "_CATCH_UP_S", 1.0)
+    monkeypatch.setattr(MySqlSource, "verify_position", lambda self, position: None)  # it was the other one then
     made = ["CREATE DATABASE f", "CREATE TABLE f.t (a INT PRIMARY KEY)", "INSERT INTO f.t VALUES (1), (2), (3)"]
     with mysql_factory("9.7", server_id="41") as primary, mysql_factory("9.7", server_id="42") as replica:
         replica.sql("RESET BINARY LOGS AND GTIDS")
@@ -117,15 +270,9 @@ _SOURCES = ("3e11fa47-71ca-11e1-9e33-c80aa9429562", "7f22ab58-71ca-11e1-9e33-c80
 
 
 def _from_primary(replica: Any, kind: str, primary: int, number: int, statement: str) -> None:
-    """What a replica does with a transaction that it has from one of several primaries: it keeps that one's GTID."""
-    with replica.connect(autocommit=True) as connection, connection.cursor() as cursor:
-        if kind == "mariadb":
-            cursor.execute(f"SET gtid_domain_id = {primary + 1}, server_id = {primary + 101}, gtid_seq_no = {number}")
-        else:
-            cursor.execute(f"SET gtid_next = '{_SOURCES[primary]}:{number}'")
-        cursor.execute(statement)
-        if kind == "mysql":
-            cursor.execute("SET gtid_next = AUTOMATIC")
+    """A transaction that a replica has from one of several primaries."""
+    gtid = f"{primary + 1}-{primary + 101}-{number}" if kind == "mariadb" else f"{_SOURCES[primary]}:{number}"
+    applied(replica, gtid, statement)
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql"])
@@ -135,8 +282,7 @@ def test_capture_goes_on_at_another_replica_of_several_primaries(
     """Both replicas have every transaction of both primaries, each in another order and in other files."""
     factory = request.getfixturevalue(f"{kind}_factory")
     first, second = factory(server_id="31"), factory(server_id="32")
-    for replica in (first, second):
-        replica.sql(f"RESET {'MASTER' if kind == 'mariadb' else 'BINARY LOGS AND GTIDS'}")
+    reset_log(first, second)
     made = ["CREATE DATABASE m", "CREATE TABLE m.a (id INT PRIMARY KEY)", "CREATE TABLE m.b (id INT PRIMARY KEY)"]
     early = [(0, n, s) for n, s in enumerate(made, 1)]
     early += [(p, n, f"INSERT INTO m.{'ab'[p]} VALUES ({n})") for n in range(11, 21) for p in (0, 1)]

@@ -158,8 +158,6 @@ def test_tables_are_read_in_the_order_of_their_sizes_where_that_is_asked_for(
         ("streaming.delay.ms", 5, "durable before streaming begins"),
         ("topic.naming.strategy", "a.b.C", "Java classes cannot be loaded"),
         ("transforms", "route", "belong to Kafka Connect"),
-        ("gtid.source.includes", "3e11fa47.*", "the GTIDs of all sources count"),
-        ("gtid.source.excludes", "3e11fa47.*", "the GTIDs of all sources count"),
         ("snapshot.locking.mode", "minimal_percona", "Valid values are: minimal, extended, none, custom"),
         ("snapshot.locking.mode", "custom", "required by snapshot.locking.mode=custom"),
     ],
@@ -193,7 +191,8 @@ DEFAULTS: dict[str, Any] = {
     "snapshot_tables_order_by_row_count": "disabled", "topic_delimiter": ".", "topic_transaction": "transaction",
     "guardrail_collections_max": 0, "guardrail_collections_limit_action": "warn", "provide_transaction_metadata": False,
     "signal_kafka_topic": None, "signal_kafka_group_id": "kafka-signal", "signal_kafka_bootstrap_servers": None,
-    "signal_kafka_poll_timeout_ms": 100, "notification_sink_topic_name": None,
+    "signal_kafka_poll_timeout_ms": 100, "notification_sink_topic_name": None, "gtid_source_includes": (), "gtid_source_excludes": (),
+    "gtid_source_filter_dml_events": True,
 }  # fmt: skip
 
 

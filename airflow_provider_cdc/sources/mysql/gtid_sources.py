@@ -1,0 +1,63 @@
+"""Which sources of GTIDs count (Debezium MySQL connector, ``gtid.source.includes`` and ``gtid.source.excludes``).
+
+A source is the server that a transaction was committed at first: with MySQL its UUID, with MariaDB the replication domain.
+
+    >>> of_a = GtidSources(includes=("3e11fa47-.*",))
+    >>> of_a.has("3e11fa47-71ca-11e1-9e33-c80aa9429562:7"), of_a.has("7f22ab58-71ca-11e1-9e33-c80aa9429563:7")
+    (True, False)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, Self
+
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.gtid import Gtids, MySqlGtids
+
+_ID: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):.*|(\d+)-\d+-\d+")
+
+
+class GtidSources:
+    """:param includes: anchored patterns of the sources that count, ``excludes``: of those that do not; one of them at most"""
+
+    def __init__(self, includes: Sequence[str] = (), excludes: Sequence[str] = ()) -> None:
+        self._includes = [re.compile(p, re.IGNORECASE) for p in includes]
+        self._excludes = [re.compile(p, re.IGNORECASE) for p in excludes]
+        self._known: dict[str, bool] = {}
+
+    @classmethod
+    def of(cls, config: MySqlConfig) -> Self:
+        return cls(config.gtid_source_includes, config.gtid_source_excludes)
+
+    @property
+    def all(self) -> bool:
+        """Whether every source counts."""
+        return not (self._includes or self._excludes)
+
+    def counts(self, source: str) -> bool:
+        """:param source: UUID, with or without a tag; or number of a domain"""
+        if source not in self._known:
+            name = source.partition(":")[0]
+            included = not self._includes or any(p.fullmatch(name) for p in self._includes)
+            self._known[source] = included and not any(p.fullmatch(name) for p in self._excludes)
+        return self._known[source]
+
+    def has(self, id_: str) -> bool:
+        """Whether the source of a transaction counts. One without a GTID has no source, and counts."""
+        found = _ID.fullmatch(id_)
+        return found is None or self.counts(found[1] or found[2])
+
+    def among(self, gtids: Gtids) -> Gtids:
+        """Those of the sources that count."""
+        return self._picked(gtids, True)
+
+    def others(self, gtids: Gtids) -> Gtids:
+        """Those of all other sources."""
+        return self._picked(gtids, False)
+
+    def _picked(self, gtids: Gtids, counts: bool) -> Gtids:
+        if isinstance(gtids, MySqlGtids):
+            return MySqlGtids({s: list(i) for s, i in gtids.sources.items() if self.counts(s) is counts})
+        return type(gtids)({d: last for d, last in gtids.domains.items() if self.counts(str(d)) is counts})
