@@ -52,7 +52,9 @@ class MariaDbKit(Kit):
 
     def connection(self) -> dict[str, Any]:
         s = self.server
-        return {"conn_type": "cdc_mariadb", "host": s.host, "port": s.port, "login": s.user, "password": s.password}
+        plain = {"database.ssl.mode": "disabled"}  # the server is on this machine, and has no certificate
+        login = {"host": s.host, "port": s.port, "login": s.user, "password": s.password}
+        return {"conn_type": "cdc_mariadb", **login, "extra": plain}
 
     def secrets(self) -> dict[str, Any]:
         return {

@@ -54,7 +54,11 @@ def test_an_extra_that_is_no_json_object_is_refused_and_not_shown(monkeypatch: p
 
 
 def test_a_database_that_is_ready_passes_the_test(mariadb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert on(mariadb, monkeypatch).test_connection() == (True, "Ready for capture.")
+    plain = {"database.ssl.mode": "disabled"}  # the server has no certificate, which would be told
+    assert on(mariadb, monkeypatch, extra=plain).test_connection() == (True, "Ready for capture.")
+    told = on(mariadb, monkeypatch).test_connection()
+    assert told[0]
+    assert "The connection is not encrypted" in told[1]
 
 
 def test_a_wrong_password_is_told_without_being_shown(mariadb: Any, monkeypatch: pytest.MonkeyPatch) -> None:

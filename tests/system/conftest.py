@@ -11,6 +11,8 @@ from dev.airflow import Airflow, Services, example
 from dev.servers.mysql_family import CAPTURE_PRIVILEGES
 
 PASSWORD = "the-password-of-inventory"
+PLAIN = {"database.ssl.mode": "disabled"}
+"""The server has no certificate: with the default, every check would tell so."""
 """Of the capture user ``reader``; it must be found nowhere."""
 
 LONG = """
@@ -52,7 +54,7 @@ def airflow(inventory: Any, tmp_path_factory: pytest.TempPathFactory) -> Airflow
     airflow = Airflow(tmp_path_factory.mktemp("airflow"))
     airflow.connection(
         "inventory_mariadb", conn_type="cdc_mariadb", host=inventory.host, port=inventory.port, login="reader",
-        password=PASSWORD,
+        password=PASSWORD, extra=PLAIN,
     )  # fmt: skip
     example("inventory_mariadb_to_delta", airflow.dags)
     (airflow.dags / "long_capture.py").write_text(LONG.format(changelog=airflow.home / "cdc" / "changelog"))

@@ -15,7 +15,7 @@ from airflow_provider_cdc.state.store import StateStore
 from airflow_provider_cdc.triggers.applied import AppliedTrigger
 from dev.airflow import LOOPBACK, Airflow, Services
 from tests.support.listening import Listening
-from tests.system.conftest import PASSWORD
+from tests.system.conftest import PASSWORD, PLAIN
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
@@ -169,7 +169,7 @@ def test_the_connection_form_knows_our_types(services: Services) -> None:
 
 def test_testing_a_connection_in_the_form_checks_the_prerequisites(services: Services, inventory: Any) -> None:
     body = {"connection_id": "new", "conn_type": "cdc_mariadb", "host": inventory.host, "port": inventory.port}
-    good = {**body, "login": "reader", "password": PASSWORD}
+    good = {**body, "login": "reader", "password": PASSWORD, "extra": json.dumps(PLAIN)}
     assert services.json("POST", "/api/v2/connections/test", good) == {"status": True, "message": "Ready for capture."}
     bad = services.json("POST", "/api/v2/connections/test", {**good, "password": "wrong-one"})
     assert bad["status"] is False

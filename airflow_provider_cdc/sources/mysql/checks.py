@@ -11,8 +11,8 @@ from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.snapshotters import never_reads
 from airflow_provider_cdc.core.source import Finding
-from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import Server, scalar
+from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig, SslMode
+from airflow_provider_cdc.sources.mysql.connect import Server, encryption, scalar
 from airflow_provider_cdc.sources.mysql.logged import Logged
 from airflow_provider_cdc.sources.mysql.signal_checks import signal_findings
 from airflow_provider_cdc.sources.mysql.tables import SYSTEM_DATABASES
@@ -26,11 +26,30 @@ def check(connection: Connection, server: Server, config: MySqlConfig, signals: 
 
     :param signals: the signal table
     """
-    found = [*_settings(server, config), *_replica(connection, server), *_privileges(connection, config)]
+    found = [
+        *_encryption(connection, config),
+        *_settings(server, config),
+        *_replica(connection, server),
+        *_privileges(connection, config),
+    ]
     found += _logged(connection, server, config, signals)
     if signals is not None:
         found += signal_findings(connection, server, config, signals, account(connection))
     return found
+
+
+def _encryption(connection: Connection, config: MySqlConfig) -> list[Finding]:
+    """``preferred`` goes on in plain text where there is no TLS."""
+    if config.database_ssl_mode is not SslMode.PREFERRED or encryption(connection):
+        return []
+    return [
+        Finding(
+            "The connection is not encrypted: database.ssl.mode is preferred, and the server offers no TLS, or somebody in between takes it off.",
+            "switch TLS on at the server (ssl_cert, ssl_key) and set database.ssl.mode=required, or verify_identity; or "
+            "database.ssl.mode=disabled, if plain text is meant",
+            fatal=False,
+        )
+    ]
 
 
 def _settings(server: Server, config: MySqlConfig) -> list[Finding]:

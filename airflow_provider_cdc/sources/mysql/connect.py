@@ -6,11 +6,11 @@ import contextlib
 import ssl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pymysql
 from pymysql.connections import Connection
-from pymysql.constants import CLIENT
+from pymysql.constants import CLIENT, CR
 
 from airflow_provider_cdc.core.errors import (
     AccessDenied,
@@ -23,6 +23,8 @@ from airflow_provider_cdc.core.errors import (
 )
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig, SslMode
 
+ENCRYPTED: Final = frozenset({SslMode.REQUIRED, SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY})
+"""Modes in which no connection may be in plain text."""
 _DENIED = {1044, 1045, 1142, 1143, 1227, 1370, 1698, 3118, 3159}
 _LOG_LOST = 1236
 _SAME_REPLICA = 4052
@@ -102,6 +104,7 @@ def connect(config: MySqlConfig, *, initial: bool = True, **options: Any) -> Con
 
     :param initial: run ``database.initial.statements``
     :raises AccessDenied: user or password is wrong
+    :raises PrerequisiteError: it is not encrypted, or the server is not verified, as ``database.ssl.mode`` says
     :raises SourceUnavailable: no server answers
     """
     seconds = config.connect_timeout_ms / 1000
@@ -119,6 +122,9 @@ def connect(config: MySqlConfig, *, initial: bool = True, **options: Any) -> Con
     with translated(config):
         connection = _open(config, settings | options)
         connection._read_timeout = config.database_query_timeout_ms / 1000 or None
+        if config.database_ssl_mode in ENCRYPTED and not encryption(connection):
+            connection._force_close()
+            raise _not_encrypted(config)
         with connection.cursor() as cursor:
             cursor.execute(_SETTINGS)
             for statement in _statements(config.database_initial_statements) if initial else ():
@@ -136,6 +142,19 @@ def _open(config: MySqlConfig, settings: dict[str, Any]) -> Connection:
         if config.database_ssl_mode is not SslMode.PREFERRED or e.args[0] != 2026:
             raise
         return pymysql.connect(**settings, ssl_disabled=True)
+
+
+def encryption(connection: Connection) -> str:
+    """Protocol and cipher of a connection; empty if it is not encrypted, all the way to the server.
+
+    What our end says goes as far as the first one who answers, what the server says begins at the last one: whoever takes TLS off in
+    between is found by one of them.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW SESSION STATUS WHERE variable_name IN ('Ssl_cipher', 'Ssl_version')")
+        said = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
+    ours = isinstance(connection._sock, ssl.SSLSocket)
+    return f"{said.get('ssl_version', '')} {said['ssl_cipher']}".strip() if ours and said.get("ssl_cipher") else ""
 
 
 def _tls(config: MySqlConfig) -> ssl.SSLContext:
@@ -180,6 +199,10 @@ def translate(e: pymysql.err.Error, config: MySqlConfig, where: str | None) -> C
             remedy="correct the login of the Airflow connection, or grant what is missing: GRANT SELECT, RELOAD, LOCK TABLES, "
             f"SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{config.database_user}'@'%'",
         )
+    if code == CR.CR_SSL_CONNECTION_ERROR:
+        return _not_encrypted(config)
+    if "CERTIFICATE_VERIFY_FAILED" in message:
+        return _not_trusted(config, message)
     if code == _SAME_REPLICA or (code == _LOG_LOST and _SAME_REPLICA_TEXT in message):
         return _thrown_off(config, message, where)
     if code == _LOG_LOST:
@@ -235,6 +258,28 @@ def position_lost(message: str, where: str | None) -> PositionLost:
         "the tables still have their outcome.",
         remedy="set snapshot.mode=when_needed to read all tables again and go on from there; keep the log longer "
         "(binlog_expire_logs_seconds) than the longest pause between two captures",
+    )
+
+
+def _not_encrypted(config: MySqlConfig) -> PrerequisiteError:
+    return PrerequisiteError(
+        f"The connection to the database would not be encrypted, which database.ssl.mode={config.database_ssl_mode.value} asks for: the "
+        "server offers no TLS, or somebody between here and there takes it off.",
+        where=f"{config.database_hostname}:{config.database_port}",
+        safe="Nothing was read; the offset is untouched.",
+        remedy="switch TLS on at the server (ssl_cert, ssl_key), and look at what lies between; database.ssl.mode=verify_identity with "
+        "database.ssl.ca makes sure that it is this server",
+    )
+
+
+def _not_trusted(config: MySqlConfig, message: str) -> PrerequisiteError:
+    mode = config.database_ssl_mode.value
+    return PrerequisiteError(
+        f"The database's certificate is not what database.ssl.mode={mode} asks for: {message}",
+        where=f"{config.database_hostname}:{config.database_port}",
+        safe="No password was sent, and nothing was read; the offset is untouched.",
+        remedy="name the authority that has signed the server's certificate in database.ssl.ca, and with verify_identity the host as the "
+        "certificate has it in the Airflow connection",
     )
 
 

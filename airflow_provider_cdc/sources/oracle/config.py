@@ -29,6 +29,11 @@ class IntervalHandling(enum.StrEnum):
     STRING = "string"
 
 
+class Protocol(enum.StrEnum):
+    TCP = "tcp"
+    TCPS = "tcps"
+
+
 class LockingMode(enum.StrEnum):
     SHARED = "shared"
     NONE = "none"
@@ -113,6 +118,36 @@ class OracleConfig(ConnectorConfig):
     )
     database_dbname: str = Field(
         alias="database.dbname", description="Name of the database; of the root container where there are containers."
+    )
+    database_protocol: Protocol = Field(
+        Protocol.TCP,
+        alias="database.protocol",
+        description="Ours. tcps: TLS from the first byte on, and the server has to be the one that its certificate names.",
+    )
+    database_ssl_ca: str | None = Field(
+        None,
+        alias="database.ssl.ca",
+        description="Ours. PEM file of the authorities that are trusted with tcps; without it and a wallet, those of the system.",
+    )
+    database_ssl_wallet: str | None = Field(
+        None,
+        alias="database.ssl.wallet",
+        description="Ours. Folder with ewallet.pem: authorities, and the client's certificate where the server asks for one.",
+    )
+    database_ssl_wallet_password: SecretStr = Field(
+        SecretStr(""),
+        alias="database.ssl.wallet.password",
+        description="Ours. Password of the key in ewallet.pem; comes from the Airflow connection, never from a definition.",
+    )
+    database_ssl_server_dn_match: bool = Field(
+        True,
+        alias="database.ssl.server.dn.match",
+        description="Ours. The server's certificate has to name the host that is connected to, or database.ssl.server.cert.dn.",
+    )
+    database_ssl_server_cert_dn: str | None = Field(
+        None,
+        alias="database.ssl.server.cert.dn",
+        description="Ours. Distinguished name that the server's certificate has to have, in place of the host's name.",
     )
     database_pdb_name: str | None = Field(
         None, alias="database.pdb.name", description="Pluggable database to capture; only where there are containers."
@@ -316,6 +351,12 @@ class OracleConfig(ConnectorConfig):
         extras={
             "database.pdb.name": "pluggable database to capture, where there are containers",
             "database.url": "connect descriptor or TNS name, instead of host and port",
+            "database.protocol": "tcp (default), or tcps for TLS",
+            "database.ssl.ca": "PEM file of trusted authorities, on the workers",
+            "database.ssl.wallet": "folder with ewallet.pem, on the workers",
+            "database.ssl.wallet.password": "password of the key in ewallet.pem",
+            "database.ssl.server.dn.match": "true (default): the certificate has to name the host",
+            "database.ssl.server.cert.dn": "distinguished name of the server's certificate, in place of the host's name",
         },
     )
     CONNECTION: ClassVar[Mapping[str, str]] = {

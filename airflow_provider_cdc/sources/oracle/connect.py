@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,7 +13,7 @@ import oracledb
 from oracledb import Connection
 
 from airflow_provider_cdc.core.errors import ConfigError, SourceUnavailable
-from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.config import OracleConfig, Protocol
 from airflow_provider_cdc.sources.oracle.errors import bare_url, code_of, translate, without_secrets
 
 __all__ = [
@@ -121,14 +122,23 @@ def enter_container(connection: Connection, config: OracleConfig) -> None:
 def _target(config: OracleConfig, host: str | None) -> dict[str, Any]:
     """Where to connect to, as the driver takes it."""
     url = bare_url(config.database_url) if config.database_url else None
-    if host is None and url is not None:
-        return {"dsn": url}
-    service = config.database_dbname
+    service, protocols = config.database_dbname, {config.database_protocol.value}
     if url is not None:
         parsed = oracledb.ConnectParams()
         with contextlib.suppress(oracledb.Error):  # a TNS name that is not known here has no service to take over
             parsed.parse_connect_string(url)
             service = str(parsed.service_name or service)
+            protocols = _listed(parsed.protocol)
+        if config.database_protocol is Protocol.TCPS and protocols != {"tcps"}:
+            raise ConfigError(
+                f"database.protocol is tcps, and database.url is of {', '.join(sorted(protocols))}.",
+                where="database.url",
+                safe="Nothing was read, and no password was sent; the offset is untouched.",
+                remedy="write database.url as tcps://host:port/service, or with (PROTOCOL=TCPS) in each of its addresses",
+            )
+    tls = _tls(config)
+    if host is None and url is not None:
+        return {"dsn": url, **tls}
     name = host or config.database_hostname
     found = _HOST.fullmatch(name.strip())
     if found is None:
@@ -139,7 +149,29 @@ def _target(config: OracleConfig, host: str | None) -> dict[str, Any]:
             remedy="write it as host or host:port",
         )
     port = int(found["port"] or config.database_port)
-    return {"host": found["v6"] or found["host"], "port": port, "service_name": service}
+    # a node of a cluster is spoken to as the address is that everybody connects to
+    protocol = "tcps" if "tcps" in protocols else "tcp"
+    return {
+        "host": found["v6"] or found["host"], "port": port, "service_name": service, "protocol": protocol, **tls,
+    }  # fmt: skip
+
+
+def _listed(protocols: Any) -> set[str]:
+    """The protocols of all addresses, which the driver gives as one text, or as a list of them."""
+    return {str(p).lower() for p in (protocols if isinstance(protocols, list) else [protocols])}
+
+
+def _tls(config: OracleConfig) -> dict[str, Any]:
+    """Whom to trust with tcps; what a URL says of that itself comes first."""
+    settings: dict[str, Any] = {"ssl_server_dn_match": config.database_ssl_server_dn_match}
+    if config.database_ssl_server_cert_dn:
+        settings["ssl_server_cert_dn"] = config.database_ssl_server_cert_dn
+    if config.database_ssl_wallet:
+        settings["wallet_location"] = config.database_ssl_wallet
+        settings["wallet_password"] = config.database_ssl_wallet_password.get_secret_value() or None
+    if config.database_ssl_ca:
+        settings["ssl_context"] = ssl.create_default_context(cafile=config.database_ssl_ca)
+    return settings
 
 
 def _identifier(name: str) -> str:

@@ -70,6 +70,15 @@ _LOST = Meaning(
     _AGAIN,
     "check that database and listener are up and reachable from this worker; " + _RETRY,
 )
+_NOT_TRUSTED = Meaning(
+    PrerequisiteError,
+    "The database's certificate is not one that is trusted",
+    "No password was sent, and nothing was read; the offset is untouched.",
+    "name the authority that has signed the server's certificate in database.ssl.ca, or a folder with ewallet.pem in database.ssl.wallet; "
+    "connect by the host's name as the certificate has it (no address), or say its distinguished name in database.ssl.server.cert.dn",
+)
+_UNTRUSTED: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED|DPY-(6002|6006|2018)\b")
+"""What the driver says, within another error, of a server that is not whom it should be, or of a wallet that is missing."""
 _BUSY = Meaning(
     SourceUnavailable,
     "The database has no room for another session or lock now",
@@ -249,7 +258,8 @@ def translate(e: BaseException, config: OracleConfig, where: str = "") -> CdcErr
     detail = e.args[0] if isinstance(e, oracledb.Error) and e.args else None
     full = str(getattr(detail, "full_code", ""))
     message = without_secrets(_HELP.sub("", str(getattr(detail, "message", None) or e)).strip(), config)
-    meaning = _OF_CODE.get(code_of(e)) or _OF_DRIVER.get(full) or _other(e)
+    untrusted = _NOT_TRUSTED if _UNTRUSTED.search(message) else None
+    meaning = untrusted or _OF_CODE.get(code_of(e)) or _OF_DRIVER.get(full) or _other(e)
     names = {"user": config.database_user, "all": " CONTAINER=ALL" if config.database_pdb_name else ""}
     return meaning.kind(
         f"{meaning.what.format(**names)}: {message}",

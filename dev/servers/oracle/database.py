@@ -35,6 +35,8 @@ class Settings:
     lazy_flush: bool = True
     """Redo is on disk, and LogMiner sees it, only after a commit in its thread, a switch, or three seconds."""
     switch_every: int = 0
+    tls: tuple[str, ...] = ()
+    """PEM files for a listener with TLS: certificate, its key, and the authority of clients if these need one."""
     pdbs: tuple[str, ...] = field(default=("ORCLPDB1",))
 
 

@@ -24,7 +24,7 @@ class Oracle(Server):
     """An Oracle test server.
 
     ``options`` are the settings of :class:`dev.servers.oracle.database.Settings`: ``cdb`` (default true), ``threads``
-    (RAC instances, one port each), ``standby`` (a second, read-only database that sees archived redo only),
+    (RAC instances, one port each), ``tls`` (one more port, with TLS), ``standby`` (a second, read-only database that sees archived redo only),
     ``supplemental`` (``["MIN"]``; ``[]`` for none), ``archiving``, ``lazy_flush``, ``switch_every``.
 
     ``user``/``password`` belong to the capture user, with :data:`CAPTURE_GRANTS`; ``connect`` and ``sql`` act as the
@@ -69,7 +69,9 @@ class Oracle(Server):
     @property
     def ports(self) -> list[int]:
         """One port per RAC instance."""
-        wanted = int(self.options.get("threads", 1)) - 1 + bool(self.options.get("standby"))
+        wanted = (
+            int(self.options.get("threads", 1)) - 1 + bool(self.options.get("standby")) + bool(self.options.get("tls"))
+        )
         while len(self._more_ports) < wanted:
             with socket.socket() as probe:
                 probe.bind((self.host, 0))
@@ -97,8 +99,14 @@ class Oracle(Server):
         return f"{self.host}:{self._standby_port}/{self.database}"
 
     @property
+    def tls_port(self) -> int:
+        """Where the first instance listens with TLS."""
+        return self._more_ports[-1] if self.ports and self.options.get("tls") else 0
+
+    @property
     def _standby_port(self) -> int:
-        return self._more_ports[-1] if self.ports and self._more_ports else 0
+        last = -2 if self.options.get("tls") else -1
+        return self._more_ports[last] if self.ports and self.options.get("standby") else 0
 
     @property
     def _control(self) -> Path:
@@ -236,7 +244,7 @@ class Oracle(Server):
         settings |= {"admin_password": self.admin_password, **self.options}
         order = {
             "settings": settings, "folder": str(self.data), "ports": self.ports, "standby_port": self._standby_port,
-            "control": str(self._control),
+            "tls_port": self.tls_port, "control": str(self._control),
         }  # fmt: skip
         return [sys.executable, "-m", "dev.servers.oracle", json.dumps(order)], {"PYTHONPATH": str(paths.ROOT)}
 

@@ -14,6 +14,7 @@ from dev.servers.oracle.errors import OraError
 from dev.servers.oracle.session import Session
 from dev.servers.oracle.wire.packets import Connection
 from dev.servers.oracle.wire.session import Session as WireSession
+from dev.servers.oracle.wire.tls import TlsListener
 
 LOG = logging.getLogger("oracle.server")
 CONTROLS = frozenset(
@@ -94,5 +95,8 @@ def serve(order: dict[str, Any]) -> None:
         Listener(database, port, thread, standby=False)
     if settings.standby:
         Listener(database, order["standby_port"], 1, standby=True)
+    if settings.tls:
+        certificate, key, *clients = settings.tls
+        TlsListener(order["tls_port"], order["ports"][0], (certificate, key), *clients)
     LOG.info("ready on %s", order["ports"])
     control(database, Path(order["control"]))

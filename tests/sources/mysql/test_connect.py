@@ -93,7 +93,7 @@ def test_a_replica_that_does_not_log_what_it_receives_is_told(mariadb_factory: A
     from airflow_provider_cdc.runtime import open_source
 
     with mariadb_factory(server_id="31") as server:
-        connector = mysql_connector(server, tmp_path)
+        connector = mysql_connector(server, tmp_path, database_ssl_mode="disabled")
         with open_source(connector.definition(), connector.secrets) as source:
             assert source.check() == []
         server.sql("SET GLOBAL gtid_slave_pos = '0-99-5'")

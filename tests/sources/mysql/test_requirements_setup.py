@@ -290,11 +290,11 @@ def test_tls_is_used_and_verified_as_the_mode_says(mysql97: Any, mysql_factory: 
         assert _cipher(_config(mysql97, database_ssl_mode=mode)) != ""
     assert _cipher(_config(mysql97, database_ssl_mode="verify_ca", database_ssl_ca=authority)) != ""
     for mode, options in (("verify_ca", {}), ("verify_identity", {"database_ssl_ca": authority})):
-        with pytest.raises(SourceUnavailable, match="certificate verify failed"):
+        with pytest.raises(PrerequisiteError, match="certificate verify failed"):
             _cipher(_config(mysql97, database_ssl_mode=mode, **options))
     with mysql_factory("8.0", ssl=False) as plain:
         assert _cipher(_config(plain, database_ssl_mode="preferred")) == ""
-        with pytest.raises(SourceUnavailable):
+        with pytest.raises(PrerequisiteError, match="would not be encrypted"):
             _cipher(_config(plain, database_ssl_mode="required"))
 
 
