@@ -56,10 +56,10 @@ class SchemaChanges:
         if applied:
             self._record(item, applied, selected)
             run.incremental.changed(applied)
+            self._carry(applied)
         wanted = self._readable(reread)
         for table in emptied:
-            if table not in wanted:  # reading it again begins with that
-                run.truncate(table, item)
+            run.truncate(table, item)
         run.after_change(item)
         if reread:
             self._read_again(reread, wanted, item)
@@ -92,6 +92,14 @@ class SchemaChanges:
         batcher.add_change(record, selected)
         self._run.metrics.history.apply(record)
 
+    def _carry(self, changes: list[TableChange]) -> None:
+        """A table that waits to be read goes on waiting under its new name."""
+        run = self._run
+        renamed = [c for c in changes if c.previous_id not in (None, c.id) and run.tables.captured(c.id)]
+        names = {str(c.previous_id): str(c.id) for c in renamed}
+        if names.keys() & run.offset.snapshot.pending.keys():
+            run.offset = run.offset.model_copy(update={"snapshot": run.offset.snapshot.renamed(names)})
+
     def _readable(self, tables: list[TableId]) -> list[TableId]:
         """Those of some tables whose rows a snapshot would read."""
         if not self._run.reads_rows:
@@ -106,7 +114,7 @@ class SchemaChanges:
             return
         log.info("Reading %s again after: %s", ", ".join(map(str, wanted)), item.ddl)
         self._run.pend(wanted)
-        self._run.commit()
+        self._run.commit_if_closed()
 
     def _scan_anew(self, tables: set[str], item: SchemaChange) -> set[str]:
         """Incremental snapshots of some tables begin anew, as what they have read is not what the tables hold now. Gives the

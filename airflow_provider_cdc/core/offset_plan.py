@@ -126,7 +126,8 @@ class OffsetPlanner:
         """
         offset, old = self._offset(), Offset.model_validate(before)
         pending = {t: seen for t, seen in old.snapshot.pending.items() if t not in old.snapshot.requests}
-        snapshot = SnapshotState(pending=pending, tables=old.snapshot.tables)
+        streamed = [t for t in old.snapshot.streamed if t in pending]
+        snapshot = SnapshotState(pending=pending, tables=old.snapshot.tables, streamed=streamed)
         update = {"position": old.position, "snapshot": snapshot, "tables_filter": old.tables_filter}
         dropped = frozenset(offset.snapshot.requests.values())
         restored = offset.model_copy(update=update)

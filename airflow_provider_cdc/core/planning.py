@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,8 +112,10 @@ class Planner:
         if lost is LostMode.INCREMENTAL:
             plan = self._from_the_oldest(offset, wanted)
         elif anew:
-            again = pended(offset, self._captured(), self._history)
-            plan = Plan(again.model_copy(update={"tables_filter": wanted}), added=self._added(before))
+            added, tables = self._added(before), self._captured()
+            streamed = {str(t) for t in tables} - {*added}
+            again = pended(offset, tables, self._history, streamed=streamed)
+            plan = Plan(again.model_copy(update={"tables_filter": wanted}), added=added)
         elif self._history_is_lost():
             plan = self._present_structures(offset, wanted, before)
         elif before.changed:
@@ -313,14 +315,20 @@ def pended(
     *,
     request: int | None = None,
     selects: dict[str, str] | None = None,
+    streamed: Collection[str] = (),
 ) -> Offset:
     """The offset with more tables pending.
 
     :param request: number of the signal that asks for them
     :param selects: table → statement that gives its rows; what the target holds of such a table stays
+    :param streamed: names of those that are captured at the offset's position, and go on being so until they are read
     """
     state, selects = offset.snapshot, selects or {}
     names = {str(t): history.seen(t) and str(t) not in selects for t in tables}
     requests = state.requests if request is None else state.requests | dict.fromkeys(names, request)
-    update = {"pending": state.pending | names, "requests": requests, "selects": state.selects | selects}
+    streamed = {*state.streamed, *(set(streamed) & names.keys() - state.pending.keys())}
+    update = {
+        "pending": state.pending | names, "requests": requests, "selects": state.selects | selects,
+        "streamed": sorted(streamed),
+    }  # fmt: skip
     return offset.model_copy(update={"snapshot": state.model_copy(update=update)})

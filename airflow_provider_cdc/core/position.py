@@ -6,6 +6,7 @@ at or after another one. ``seq`` orders everything downstream, so nothing else e
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol, Self, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -35,6 +36,8 @@ class SnapshotState(BaseModel):
     :param tables: table → position at which it was read; only those that streaming has not passed yet
     :param requests: pending table → number of the signal that asked for it; those of no signal are missing
     :param selects: pending table → statement that gives its rows in place of all of them
+    :param streamed: pending tables whose events are captured until they are read, as they were before; those of other pending
+        tables are part of what is read
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -43,6 +46,37 @@ class SnapshotState(BaseModel):
     tables: dict[str, dict[str, Any]] = Field(default_factory=dict)
     requests: dict[str, int] = Field(default_factory=dict)
     selects: dict[str, str] = Field(default_factory=dict)
+    streamed: list[str] = Field(default_factory=list)
+
+    @property
+    def waiting(self) -> set[str]:
+        """Pending tables whose events are left out until they are read."""
+        return self.pending.keys() - set(self.streamed)
+
+    def without(self, names: Collection[str]) -> SnapshotState:
+        """The same, but some tables are not pending any more."""
+        return self.model_copy(
+            update={
+                "pending": {name: again for name, again in self.pending.items() if name not in names},
+                "requests": {name: number for name, number in self.requests.items() if name not in names},
+                "selects": {name: sql for name, sql in self.selects.items() if name not in names},
+                "streamed": [name for name in self.streamed if name not in names],
+            }
+        )
+
+    def renamed(self, names: Mapping[str, str]) -> SnapshotState:
+        """The same under new names of tables. Where a condition chose the rows, all are read: under the new name there are none.
+
+        :param names: old name → new name
+        """
+        kept = self.without({*names, *names.values()})
+        moved = {new: old for old, new in names.items() if old in self.pending}
+        update: dict[str, Any] = {
+            "pending": kept.pending | dict.fromkeys(moved, True),
+            "requests": kept.requests | {new: self.requests[old] for new, old in moved.items() if old in self.requests},
+            "streamed": sorted({*kept.streamed, *(new for new, old in moved.items() if old in self.streamed)}),
+        }
+        return kept.model_copy(update=update)
 
 
 class Scan(BaseModel):

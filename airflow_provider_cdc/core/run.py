@@ -174,9 +174,11 @@ class Run:
             self.offset = self._snapshotter().run(self.offset, data=False, at=position, only=names)
 
     def pend(self, tables: list[TableId], *, request: int | None = None, selects: dict[str, str] | None = None) -> None:
-        """Have tables read whole, as soon as the present item of the log is taken and committed."""
+        """Have captured tables read whole, as soon as the present item of the log is taken and committed. What the log has of them
+        up to where they are read is captured before."""
         self.incremental.cancel()
-        self.offset = pended(self.offset, tables, self.history, request=request, selects=selects)
+        names = [str(t) for t in tables]
+        self.offset = pended(self.offset, tables, self.history, request=request, selects=selects, streamed=names)
 
     def _snapshot(self) -> None:
         config = self.config
@@ -189,7 +191,13 @@ class Run:
         plan = self._planned
         self._planned = Plan(self.offset, rows=self.reads_rows)  # for snapshots that come later in the run
         try:
-            self.offset = self._snapshotter().run(self.offset, data=plan.rows, added=plan.added)
+            if (
+                self.offset.snapshot.streamed
+            ):  # a view that is opened then is held for what is committed meanwhile, no longer
+                self._catch_up(self.source.current_position())
+            self.offset = self._snapshotter().run(
+                self.offset, data=plan.rows, added=plan.added, catch_up=self._catch_up
+            )
         except Stopped:
             self.batcher.abandon()
             self.offset = self.batcher.offset
@@ -207,6 +215,8 @@ class Run:
         state = self.batcher.offset.snapshot
         if not state.requests:
             raise e
+        self._open = False
+        self.envelope.rollback()
         self.batcher.abandon()
         self.history.reset(self.parts.store.schema_history(self.parts.name))
         log.exception("A blocking snapshot has failed; streaming goes on from where it had stopped.")
@@ -237,7 +247,7 @@ class Run:
         while True:
             start = self.position(self.offset.position)
             ahead = self._ahead(start)
-            self.tables.waiting = frozenset(name for name, _ in ahead) | frozenset(self.offset.snapshot.pending)
+            self.tables.waiting = frozenset(name for name, _ in ahead) | self.offset.snapshot.waiting
             reads_chunks, self._moved = self.scans.go_on, False
             if target is not None and start.reached(target) and not ahead and not reads_chunks:
                 break
@@ -279,9 +289,9 @@ class Run:
         self.incremental.arrive(start)
         for item in self.source.stream(start, self.tables, until=end, patience=self._patience):
             self._take(item)
-            if self.offset.snapshot.pending:
-                return
             if not self._open:
+                if self.offset.snapshot.pending:
+                    return
                 self.scans.write()
                 self.commit_if_due()
                 self.heartbeats.beat_if_due()
@@ -291,6 +301,40 @@ class Run:
             if time.monotonic() - shown > 5:
                 shown = time.monotonic()
                 log.info("Streaming: %s events in this run, now at %s.", f"{self._events():,}", self.where())
+
+    def _catch_up(self, end: Position) -> Offset:
+        """Stream up to a place at which tables are read again: what the log has of them before comes before, in the log's order.
+
+        :return: the offset there; it is committed
+        :raises Stopped: the run was asked to end; what was streamed is committed
+        """
+        while True:
+            start = self.position(self.offset.position)
+            ahead = self._ahead(start)
+            self.tables.waiting = frozenset(name for name, _ in ahead) | self.offset.snapshot.waiting
+            self._catch_up_once(start, ahead[0][1] if ahead else end)
+            if not ahead:
+                break
+        if self._open:
+            self._void()
+        self.commit()
+        return self.offset
+
+    def _catch_up_once(self, start: Position, end: Position) -> None:
+        shown = time.monotonic()
+        for item in self.source.stream(start, self.tables, until=end, patience=self._patience):
+            self._take(item)
+            if self._open:
+                continue
+            self.commit_if_due()
+            self.heartbeats.beat_if_due()
+            if self.desk.halted():
+                self.commit()
+                raise Stopped
+            if time.monotonic() - shown > 5:
+                shown = time.monotonic()
+                names = ", ".join(self.offset.snapshot.streamed)
+                log.info("Before %s are read again: now at %s, going to %s.", names, self.where(), end)
 
     def _patience(self) -> float:
         """How long a quiet log is waited for: not long, while a chunk waits to be told that it has come far enough."""
@@ -383,6 +427,11 @@ class Run:
         full = self.batcher.rows >= config.batch_max_rows or self.batcher.bytes >= config.batch_max_bytes
         longest = min(config.batch_max_ms, _CHUNKS_MS) if self.scans.go_on else config.batch_max_ms
         if full or age_ms >= longest:
+            self.commit()
+
+    def commit_if_closed(self) -> None:
+        """Make everything so far durable, unless it ends within a transaction."""
+        if not self._open:
             self.commit()
 
     def commit(self) -> None:

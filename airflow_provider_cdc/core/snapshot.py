@@ -26,7 +26,7 @@ from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.marks import MarkedRows, Marks
 from airflow_provider_cdc.core.metrics import RunMetrics, SnapshotSeen
-from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
+from airflow_provider_cdc.core.position import Offset, Position
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.snapshotters import SnapshotPolicy, SnapshotQuery
@@ -90,6 +90,7 @@ class Snapshotter:
         at: Position | None = None,
         only: Collection[str] | None = None,
         added: Collection[str] = (),
+        catch_up: Callable[[Position], Offset] | None = None,
     ) -> Offset:
         """Read the pending tables, or with ``data=False`` only their structure.
 
@@ -97,6 +98,7 @@ class Snapshotter:
         :param only: read no other ones
         :param added: tables that were not captured at the offset's position. Others that are known, and of which no row is read,
             stay as they are: their changes since that position are still to be streamed
+        :param catch_up: streams up to where tables are read; called where some were captured before, as soon as the view is open
         :return: the offset reached; it is committed
         :raises Stopped: the run was asked to end; tables that were complete before are committed
         """
@@ -105,7 +107,7 @@ class Snapshotter:
         hidden = str(self._envelope.hidden)
         self._told = Telling(self._batcher, [n for n in names if n != hidden], offset.snapshot.requests)
         try:
-            offset = self._run(offset, names, data, at, added)
+            offset = self._run(offset, names, data, at, added, catch_up)
         except BaseException:
             self._seen.end(aborted=True)
             if self._policy is not None:
@@ -116,7 +118,15 @@ class Snapshotter:
             self._policy.snapshot_completed()
         return offset
 
-    def _run(self, offset: Offset, names: list[str], data: bool, at: Position | None, added: Collection[str]) -> Offset:
+    def _run(
+        self,
+        offset: Offset,
+        names: list[str],
+        data: bool,
+        at: Position | None,
+        added: Collection[str],
+        catch_up: Callable[[Position], Offset] | None,
+    ) -> Offset:
         found = self._source.discover()
         known = {str(t): t for t in found}
         tables = [known[name] for name in names if name in known]
@@ -127,9 +137,11 @@ class Snapshotter:
         own = self._queried([found[t] for t in tables if t in wanted and t not in selects])
         wanted -= {t for t, sql in own.items() if sql is None}
         selects |= {t: sql for t, sql in own.items() if sql is not None}
-        stay: set[str] = set()
         if at is None and offset.position is not None:
             stay = {str(t) for t in tables if t not in wanted and self._history.get(t) is not None} - {*added}
+            offset = offset.model_copy(update={"snapshot": offset.snapshot.without(stay)})
+            names = [name for name in names if name not in stay]
+            tables = [t for t in tables if str(t) not in stay]
         with (
             _explained(own),
             self._source.snapshot(
@@ -139,6 +151,10 @@ class Snapshotter:
         ):
             log.info("Snapshot of %d tables at %s begins.", len(tables), session.position)
             self._told.started()
+            if catch_up is not None and not offset.snapshot.waiting.issuperset(names):
+                offset = catch_up(session.position)
+                names = [name for name in names if name in offset.snapshot.pending]
+                tables = [t for t in tables if str(t) in names]
             place = (at or session.position).to_json()
             offset = offset.model_copy(update={"position": offset.position or place})
             there = {str(t) for t in session.schemas}
@@ -148,17 +164,23 @@ class Snapshotter:
             closing.callback(items.close)
             while (group := items.group()) is not None:
                 for table in group:
-                    if str(table) not in stay:
-                        self._structure(session, table)
+                    held = self._held(offset, table)
+                    self._structure(session, table)
                     self._seen.rows.setdefault(str(table), 0)
-                    if table in wanted and offset.snapshot.pending[str(table)]:
+                    if table in wanted and held:
                         self._truncate(session, table)
                 self._read(session, group, items, marks)
-                offset = _done(offset, map(str, group), place, stay)
+                offset = _done(offset, map(str, group), place)
                 self._told.read({str(t): self._seen.rows[str(t)] for t in group if t in wanted}, offset)
                 self._batcher.commit(offset)
                 self._seen.remaining = len(offset.snapshot.pending.keys() & set(names))
         return self._batcher.offset
+
+    def _held(self, offset: Offset, table: TableId) -> bool:
+        """Whether rows of a table are to go before it is read: since it was found pending, some may have come from the log."""
+        state, name = offset.snapshot, str(table)
+        came = name in state.streamed and name not in state.selects and self._history.seen(table)
+        return state.pending[name] or came
 
     def _queried(self, schemas: list[TableSchema]) -> dict[TableId, str | None]:
         """Table → what the user's own query says, where there is one."""
@@ -176,7 +198,8 @@ class Snapshotter:
         back = {str(t) for t in self._source.discover()}  # created meanwhile: read in the next round
         gone = [name for name in names if name not in back]
         for name in gone:
-            log.warning("Table %s does not exist any more; nothing of it is read.", name)
+            told = logging.INFO if name in offset.snapshot.streamed else logging.WARNING
+            log.log(told, "Table %s does not exist any more; nothing of it is read.", name)
         for table in [t for t in self._history.tables if str(t) in gone]:
             change = self._history.apply(TableChange(type="DROP", id=table))
             if change is not None:
@@ -342,18 +365,12 @@ def _explained(own: Mapping[TableId, str | None]) -> Iterator[None]:
         ) from e
 
 
-def _done(offset: Offset, names: Iterable[str], place: dict[str, Any], stay: Collection[str] = frozenset()) -> Offset:
-    """The offset after some tables were read at a place.
-
-    :param stay: those of them that are still at the offset's position
-    """
-    state, done_with = offset.snapshot, sorted(names)
-    read = {name: place for name in done_with if name not in stay}
-    pending = {name: again for name, again in state.pending.items() if name not in done_with}
-    requests = {name: number for name, number in state.requests.items() if name not in done_with}
-    selects = {name: sql for name, sql in state.selects.items() if name not in done_with}
-    done = SnapshotState(pending=pending, tables=state.tables | read, requests=requests, selects=selects)
-    return offset.model_copy(update={"snapshot": done})
+def _done(offset: Offset, names: Iterable[str], place: dict[str, Any]) -> Offset:
+    """The offset after some tables were read at a place."""
+    done_with = sorted(names)
+    state = offset.snapshot.without(done_with)
+    read = state.tables | dict.fromkeys(done_with, place)
+    return offset.model_copy(update={"snapshot": state.model_copy(update={"tables": read})})
 
 
 def _in_parallel(session: SnapshotSession, chunks: list[Chunk], readers: int) -> Iterator[RowBlock | Chunk]:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import itertools
 import json
+import re
 import shlex
 import shutil
 import threading
@@ -20,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
+from random import Random
 from typing import Any, ClassVar
 
 import pyarrow.parquet as pq
@@ -38,11 +41,13 @@ from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHisto
 from airflow_provider_cdc.core.source import Source
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources import load_source
+from airflow_provider_cdc.state.store import StateStore
 from tests.support.asked import fate, snapshot
 from tests.support.connectors import Connector
 from tests.support.large import capture_apart
 from tests.support.leftovers import consistent
 from tests.support.shop import operations
+from tests.support.story import Journal, Story, cases, compare
 
 Row = dict[str, Any]
 INT, LONG, TEXT = "int", "long", "text"
@@ -104,6 +109,17 @@ class Adapter(abc.ABC):
 
     @abc.abstractmethod
     def rename_table(self, old: str, new: str) -> None: ...
+
+    def swap_tables(self, a: str, b: str) -> bool:
+        """Let two tables exchange their names in one statement; ``False``: the database cannot."""
+        return False
+
+    def rewrites(self) -> dict[str, Callable[[str, Any, str], None]]:
+        """Statements of this database after which rows have to be read again, besides :meth:`change_column`.
+
+        Each is called with the table's name, its columns and rows, which it keeps true, and a name for a column.
+        """
+        return {}
 
     @abc.abstractmethod
     def drop_table(self, table: str) -> None: ...
@@ -178,8 +194,27 @@ class _Dies(BaseException):
     pass
 
 
+def dies_at_commit(patch: pytest.MonkeyPatch, at: int) -> None:
+    """Have the next run die at its n-th commit: at every other one, when its manifest is there and its offset is not."""
+    commit, left = StateStore.commit, itertools.count(1)
+
+    def dies(self: StateStore, *args: Any, **options: Any) -> Any:
+        n = next(left)
+        if n >= at and at % 2:
+            raise _Dies
+        result = commit(self, *args, **options)
+        if n >= at:
+            raise _Dies
+        return result
+
+    patch.setattr(StateStore, "commit", dies)
+
+
 class SourceSuite:
     """See the module. Subclasses give the fixture ``db``."""
+
+    STORIES = 30
+    """How many stories of several statements are told, besides those of one."""
 
     @pytest.fixture
     def ready(self, db: Adapter) -> Adapter:
@@ -342,12 +377,39 @@ class SourceSuite:
         with ready.transaction() as t:
             t.insert("a", {"id": 21, "n": "one"})
             t.insert("b", {"id": 21})
-        assert operations(connector, connector.capture()) == {"a": {"c": 1, "t": 1, "r": 7}, "b": {"c": 1}}
+        assert operations(connector, connector.capture()) == {"a": {"c": 2, "t": 1, "r": 7}, "b": {"c": 1}}
         equal(connector, ready)
         with ready.transaction() as t:
             t.update("a", {"id": 21}, {"n": "two"})
         assert operations(connector, connector.capture()) == {"a": {"u": 1}}
         equal(connector, ready)
+
+    def test_what_happens_before_a_table_is_read_again_is_captured(
+        self, db: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Row events and statements, each once and under the structure of its place; the read follows where it was made. Some of
+        the runs in between die."""
+        random, journal = Random(7), Journal()
+        told = cases(["kind", *db.rewrites()], random, self.STORIES)
+        stories = [Story(db, journal, f"s{n}_", random) for n in range(len(told))]
+        listed = {"table_include_list": rf"{re.escape(db.namespace)}\.s\d+_.*", "batch_max_rows": 50}
+        connector = db.connector(tmp_path, **listed)
+        first = connector.capture().batches[-1]
+        going = [story.tell(*case) for story, case in zip(stories, told, strict=True)]
+        while going:
+            some = set(random.sample(range(len(going)), random.randint(1, len(going))))
+            going = [g for n, g in enumerate(going) if n not in some or next(g, self) is not self]
+            with monkeypatch.context() as patch:
+                dies_at_commit(patch, random.randint(1, 12))
+                with contextlib.suppress(_Dies):
+                    connector.capture()
+        connector.capture()
+        compare(connector, journal, first)
+        equal(connector, db, *(t for story in stories for t in story.tables if not t.startswith("out_")))
+        consistent(connector)
+        with capsys.disabled():
+            events = sum(map(len, journal.events.values()))
+            print(f" [{len(told)} cases, {events} events, {len(journal.changes)} statements]", end="")
 
     def test_a_table_emptied(self, ready: Adapter, tmp_path: Path) -> None:
         connector = started(ready, tmp_path)

@@ -57,6 +57,10 @@ class MemoryAdapter(Adapter):
     def rename_table(self, old: str, new: str) -> None:
         self._db.rename_tables((self._name(old), self._name(new)))
 
+    def swap_tables(self, a: str, b: str) -> bool:
+        self._db.rename_tables((self._name(a), self._name(b)), (self._name(b), self._name(a)))
+        return True
+
     def drop_table(self, table: str) -> None:
         self._db.drop_table(self._name(table))
 

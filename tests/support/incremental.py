@@ -24,6 +24,7 @@ from typing import Any, Final
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.manifest import Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.schema import TableChange, TableSchema
+from airflow_provider_cdc.core.schema_history import rewrite_reason
 from tests.support.replay import Illegal, _alter, _items
 
 Row = dict[str, Any]
@@ -100,8 +101,9 @@ class Checker:
             for seq, item in _items(changelog, manifest):
                 self._number(seq, f"in batch {manifest.batch}")
                 if isinstance(item, SchemaChangeRecord):
+                    self._rename(item, manifest)
                     for change in item.changes:
-                        self._change(change, manifest)
+                        self._change(change, item, manifest)
                 else:
                     topic = str(item["topic"])
                     schema = manifest.schemas[topic][str(item["schema_version"])]
@@ -209,14 +211,26 @@ class Checker:
             earlier = dict.fromkeys(lacking)
         return dict(after) | {name: (earlier or {}).get(name, NOT_KNOWN) for name in lacking}
 
-    def _change(self, change: TableChange, manifest: Manifest) -> None:
+    def _rename(self, record: SchemaChangeRecord, manifest: Manifest) -> None:
+        """Keys go with their tables, all at once: names may be swapped."""
+        prefix = manifest.config.get("topic.prefix", manifest.connector)
+        renamed = [(c.previous_id, c.id) for c in record.changes if c.previous_id not in (None, c.id)]
+        moved = [self.tables.pop(f"{prefix}.{old}", None) for old, _ in renamed]
+        for (_, new), keys in zip(renamed, moved, strict=True):
+            self.tables.pop(f"{prefix}.{new}", None)
+            if keys is not None and f"{prefix}.{new}" in manifest.schemas:
+                self.tables[f"{prefix}.{new}"] = keys
+
+    def _change(self, change: TableChange, record: SchemaChangeRecord, manifest: Manifest) -> None:
         """What a schema change does to the rows that are there; where it does not say, nothing is known of them any more."""
         topic = next((t for t in manifest.schemas if t.endswith(f".{change.id}")), None)
         keys = self.tables.get(topic or "")
         if topic is None or keys is None or change.table is None:
             return  # a dropped table that comes again begins with a truncate
         old, keys.schema = keys.schema, manifest.schemas[topic][str(change.table.version)]
-        if not change.exact:
+        renamed = change.previous_id not in (None, change.id)
+        said = change.model_copy(update={"exact": change.exact or renamed})
+        if not record.snapshot and rewrite_reason(old, said):
             keys.known.clear()
             keys.emptied = None
             self._whole.discard(topic)

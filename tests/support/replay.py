@@ -3,6 +3,9 @@
 A create must meet an absent key, an update and a delete must find exactly the row that their ``before`` says, sequence numbers
 must be dense. Whoever loses, repeats, reorders or garbles an event is found at that event, not at the end.
 
+A table goes on under its new name. After a statement that changes rows without saying how, a row is what its next event says it was,
+until the table is emptied and read again.
+
 A value that an event leaves out (``unavailable``) stays as it was, also where the row gets another key; what a create or a read
 leaves out is NULL.
 """
@@ -21,6 +24,7 @@ import pyarrow.parquet as pq
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.manifest import Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.schema import TableChange, TableSchema
+from airflow_provider_cdc.core.schema_history import rewrite_reason
 
 Row = dict[str, Any]
 
@@ -40,6 +44,12 @@ class Table:
     """Keys of which there was an event."""
     stale: set[tuple[Any, ...]] = field(default_factory=set)
     """Keys of which there may have been events in a gap."""
+    rewritten: bool = False
+    """A statement has changed rows since the table was last read, and nobody knows how."""
+
+    def doubt(self) -> None:
+        """Any row may be another one now."""
+        self.stale, self.seen, self.rewritten = set(self.rows), set(), True
 
     def all(self) -> list[Row]:
         """The rows, in the order of their values."""
@@ -57,7 +67,7 @@ class Replay:
     """
 
     def __init__(self, changelog: ChangeLog, connector: str, *, partial: bool = False) -> None:
-        self._changelog, self._connector, self.partial = changelog, connector, partial
+        self._changelog, self._connector, self.partial, self._prefix = changelog, connector, partial, connector
         self.tables: dict[str, Table] = {}
         self.seq = 0
         self.batch = 0
@@ -69,6 +79,7 @@ class Replay:
     def advance(self) -> Replay:
         """Replay the batches that were not yet."""
         for manifest in self._changelog.manifests(self._connector, after=self.batch):
+            self._prefix = manifest.config.get("topic.prefix", self._connector)
             if manifest.first_seq != self.seq + 1:
                 raise Illegal(f"batch {manifest.batch} begins at seq {manifest.first_seq} after {self.seq}")
             for seq, item in _items(self._changelog, manifest):
@@ -77,8 +88,9 @@ class Replay:
                 self._next(item)
                 self.seq = seq
                 if isinstance(item, SchemaChangeRecord):
+                    self._rename(item, manifest)
                     for change in item.changes:
-                        self._change(change, manifest)
+                        self._change(change, item, manifest)
                 else:
                     self._event(item, manifest)
             if self.seq != manifest.last_seq:
@@ -117,6 +129,7 @@ class Replay:
             table.seen.clear()
             table.stale.clear()
             table.bag.clear()
+            table.rewritten = False
         elif not schema.key:
             self._bag(table, event, before, after)
         else:
@@ -130,7 +143,7 @@ class Replay:
             there = None
         if op == "r" and event["source"]["snapshot"] == "incremental":
             self._chunk_row(table, event, key, there, after)
-        elif op in ("u", "d") and there is None and self.partial and key not in table.seen:
+        elif op in ("u", "d") and there is None and (self.partial or table.rewritten) and key not in table.seen:
             there = before  # of a row from before the connector
         table.seen.add(key)
         if (op == "c" and there is not None) or (
@@ -179,9 +192,9 @@ class Replay:
     def _bag(self, table: Table, event: Row, before: Row | None, after: Row | None) -> None:
         if before is not None:
             image = tuple(_plain(before[n]) for n in table.schema.names)
-            if table.bag[image] <= 0:
+            if table.bag[image] <= 0 and not table.rewritten:
                 raise Illegal(f"{event['op']} of a row that is not in {event['topic']}: {before}")
-            table.bag[image] -= 1
+            table.bag[image] = max(table.bag[image] - 1, 0)
         if after is not None:
             table.bag[tuple(_plain(after[n]) for n in table.schema.names)] += 1
 
@@ -192,13 +205,38 @@ class Replay:
         if images != expected[event["op"]]:
             raise Illegal(f"{event['op']} with images {images} at {event['seq']}")
 
-    def _change(self, change: TableChange, manifest: Manifest) -> None:
+    def _rename(self, record: SchemaChangeRecord, manifest: Manifest) -> None:
+        """Rows go with their tables, all at once: names may be swapped. What is not captured under its new name is out of sight."""
+        renamed = [c for c in record.changes if c.previous_id not in (None, c.id)]
+        moved = [(self._topic(c.previous_id), self._topic(c.id)) for c in renamed]
+        rows = [self.tables.pop(old, None) for old, _ in moved]
+        for (_, new), table in zip(moved, rows, strict=True):
+            self.tables.pop(new, None)
+            if table is not None and new in manifest.schemas:
+                self.tables[new] = table
+
+    def _topic(self, table: Any) -> str:
+        known = next((t for t in self.tables if t.endswith(f".{table}")), None)
+        return known or f"{self._prefix}.{table}"
+
+    def _change(self, change: TableChange, record: SchemaChangeRecord, manifest: Manifest) -> None:
         """What a schema change does to the rows that are there, as a target would do it."""
         topic = next((t for t in manifest.schemas if t.endswith(f".{change.id}")), None)
-        if topic is None or change.table is None or topic not in self.tables:
+        if topic is None or change.table is None:
+            return
+        if topic not in self.tables:
+            if change.type == "CREATE" and change.exact:
+                return
+            self.tables[topic] = Table(
+                manifest.schemas[topic][str(change.table.version)], rewritten=not record.snapshot
+            )
             return
         table = self.tables[topic]
         old = table.schema
+        renamed = change.previous_id not in (None, change.id)
+        said = change.model_copy(update={"exact": change.exact or renamed})
+        if not record.snapshot and rewrite_reason(old, said):
+            table.doubt()
         table.schema = manifest.schemas[topic][str(change.table.version)]
         for row in table.rows.values():
             _alter(row, old, table.schema, change)
