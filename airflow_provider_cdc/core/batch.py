@@ -16,9 +16,10 @@ from typing import Any
 
 from airflow_provider_cdc.core.envelope import EventBatch
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, ConfigError
-from airflow_provider_cdc.core.manifest import FORMAT, Answer, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.events import LeftOut
+from airflow_provider_cdc.core.manifest import FORMAT, Answer, LeftOutRecord, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.notifications import Notification, NotificationChannel
-from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.position import Offset, Position
 from airflow_provider_cdc.core.schema import TableSchema
 from airflow_provider_cdc.core.seams import BatchWriter, ChangeLog, Lease, StateStore, StoredOffset
 from airflow_provider_cdc.core.signals import Fate
@@ -70,7 +71,8 @@ class Batcher:
         self._error: BaseException | None = None
         self._schemas: dict[str, dict[str, TableSchema]] = {}
         self._changes: list[SchemaChangeRecord] = []
-        self._marked: tuple[int, int, Counter[str]] = (self.seq, 0, Counter())
+        self._left_out: dict[tuple[str, str], LeftOutRecord] = {}
+        self._marked: tuple[int, int, Counter[str], dict[tuple[str, str], LeftOutRecord]] = self._state()
 
     @property
     def offset(self) -> Offset:
@@ -79,8 +81,8 @@ class Batcher:
 
     @property
     def empty(self) -> bool:
-        """No event and no schema change waits to be committed."""
-        return not self.counts and not self._changes
+        """No event, no schema change and no word of what is left out waits to be committed."""
+        return not self.counts and not self._changes and not self._left_out
 
     @property
     def bytes(self) -> int:
@@ -107,6 +109,20 @@ class Batcher:
             self._schemas.setdefault(topic, {})[str(schema.version)] = schema
         self.seq = record.seq
 
+    def leave_out(self, left: LeftOut, start: dict[str, Any], end: Position) -> None:
+        """Remember row events that the batch does not have.
+
+        :param start: and ``end``: where in the log they are
+        """
+        log.warning(
+            "%d row events of %s up to %s are left out, before the table is read again: %s.", left.events, left.table, end, left.reason
+        )  # fmt: skip
+        known = self._left_out.get((str(left.table), left.reason))
+        self._left_out[str(left.table), left.reason] = LeftOutRecord(
+            table=str(left.table), start=known.start if known else start, end=end.to_json(),
+            events=left.events + (known.events if known else 0), reason=left.reason,
+        )  # fmt: skip
+
     def tell(self, notification: Notification) -> None:
         """Have something told with the next commit."""
         self._notifications.append(notification)
@@ -119,13 +135,17 @@ class Batcher:
         """What was added so far stays if :meth:`rollback` is called."""
         if self._writer is not None:
             self._writer.mark()
-        self._marked = (self.seq, self.rows, self.counts.copy())
+        self._marked = self._state()
+
+    def _state(self) -> tuple[int, int, Counter[str], dict[tuple[str, str], LeftOutRecord]]:
+        return self.seq, self.rows, self.counts.copy(), dict(self._left_out)
 
     def rollback(self) -> None:
         """Take back the events added since :meth:`mark`."""
         if self._writer is not None:
             self._writer.rollback()
-        self.seq, self.rows, self.counts = self._marked[0], self._marked[1], self._marked[2].copy()
+        self.seq, self.rows = self._marked[:2]
+        self.counts, self._left_out = self._marked[2].copy(), dict(self._marked[3])
 
     def commit(self, offset: Offset) -> None:
         """Make the batch exist and move the offset to ``offset``, whose ``seq`` and ``batch`` are filled in here.
@@ -175,6 +195,7 @@ class Batcher:
             schema_changes=self._changes,
             sanitized=self.sanitized,
             source_fields=self._source_fields if self._changes else {},
+            left_out=list(self._left_out.values()),
             notifications=self._notifications,
             answers=self._answers,
         )
@@ -225,7 +246,8 @@ class Batcher:
     def _clear(self) -> None:
         self._schemas, self._changes = {}, []
         self.counts, self.rows = Counter(), 0
-        self._marked = (self.seq, 0, Counter())
+        self._left_out = {}
+        self._marked = self._state()
 
     def _adopt(self, stored: StoredOffset) -> StoredOffset:
         """Bring the offset up to date with batches that exist, but whose run died before it wrote the offset."""

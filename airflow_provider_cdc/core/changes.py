@@ -53,7 +53,8 @@ class SchemaChanges:
                 emptied.append(change.id)
             if self._must_reread(before[change.id], versioned, item):
                 reread.append(change.id)
-        if applied:
+        reread += [table for table in item.untold if run.tables.captured(table)]
+        if applied or item.untold:
             self._record(item, applied, selected)
             run.incremental.changed(applied)
             self._carry(applied)

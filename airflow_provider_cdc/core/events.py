@@ -81,6 +81,19 @@ class Transactions:
         return len(self.id)
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Row events of a table that is to be read again, of a stretch of the log where nobody can tell its structure.
+
+    :param events: how many
+    :param reason: what is not known
+    """
+
+    table: TableId
+    events: int
+    reason: str
+
+
 @dataclass(slots=True)
 class LogBlock:
     """A stretch of the log.
@@ -91,12 +104,14 @@ class LogBlock:
 
     :param position: where a reader continues that has everything up to the end of the last complete transaction
     :param open: the last transaction goes on in the next block
+    :param left_out: what the stretch holds besides, and cannot be decoded
     """
 
     rows: list[RowBlock]
     transactions: Transactions
     position: Position
     open: bool = False
+    left_out: list[LeftOut] = field(default_factory=list)
 
     @property
     def row_count(self) -> int:
@@ -117,6 +132,7 @@ class SchemaChange:
 
     :param ddl: the statement as the log has it
     :param database: the default database it ran in
+    :param untold: tables that are there after it, whose structure nobody can tell before their first row: they are read again
     :param position: the place after it
     :param source: the source's own fields of the ``source`` block
     :param open: rows of the same transaction follow (``CREATE TABLE … SELECT``)
@@ -129,6 +145,7 @@ class SchemaChange:
     ts_us: int
     source: dict[str, object] = field(default_factory=dict)
     open: bool = False
+    untold: list[TableId] = field(default_factory=list)
 
 
 @dataclass(slots=True)

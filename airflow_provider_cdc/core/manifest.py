@@ -62,6 +62,24 @@ class SchemaChangeRecord(_Model):
     captured_us: int = 0
 
 
+class LeftOutRecord(_Model):
+    """Row events that the log holds and the batch does not: of a table that is read again after them, at a place where nobody can tell
+    its structure.
+
+    :param table: ``namespace.name``
+    :param start: after this position
+    :param end: up to this one
+    :param events: how many
+    :param reason: what is not known
+    """
+
+    table: str
+    start: dict[str, Any]
+    end: dict[str, Any]
+    events: int
+    reason: str
+
+
 class Answer(_Model):
     """What has become of a signal."""
 
@@ -80,6 +98,7 @@ class Manifest(_Model):
     :param sanitized: topics have no character that a topic of Kafka cannot have; earlier releases left such characters in
     :param source_fields: the source's own fields of the ``source`` block → Arrow type, with ``!`` where required; with schema
         changes only, as files of events have them by themselves
+    :param left_out: row events that could not be decoded, of tables that are read again
     :param notifications: what the connector has told since the last batch
     :param answers: what has become of signals since then
     """
@@ -101,6 +120,7 @@ class Manifest(_Model):
     schema_changes: list[SchemaChangeRecord] = Field(default_factory=list)
     sanitized: bool = False
     source_fields: dict[str, str] = Field(default_factory=dict)
+    left_out: list[LeftOutRecord] = Field(default_factory=list)
     notifications: list[Notification] = Field(default_factory=list)
     answers: list[Answer] = Field(default_factory=list)
 

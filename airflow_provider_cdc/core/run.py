@@ -98,7 +98,9 @@ class Run:
         self.history = SchemaHistory.replay(self.metrics.history.recover(list(parts.store.schema_history(parts.name))))
         named = self.config.signal_data_collection
         self.signals: TableId | None = None if named is None else self.source.signal_table(named)
-        self.tables = CapturedTables(self.filters, self.history, self.signals)
+        self.tables = CapturedTables(
+            self.filters, self.history, self.signals, lambda: self.offset.snapshot.streamed
+        )  # fmt: skip
         self.envelope = Envelope(self.config, self.filters, self.source.connector, self.source.source_fields)
         self.envelope.hidden = self.signals
         self.envelope.topics = self._topics()
@@ -376,6 +378,8 @@ class Run:
         batches, seq = self.envelope.encode(block, self.batcher.seq)
         for batch in batches:
             self.batcher.add(batch)
+        for left in block.left_out:
+            self.batcher.leave_out(left, self.offset.position or {}, block.position)
         self.metrics.streaming.events(batches)
         self.batcher.seq = seq
         if not block.open:

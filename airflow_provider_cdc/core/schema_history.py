@@ -7,7 +7,7 @@ ahead of the offset or behind it (Debezium MySQL connector, "Schema history topi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
@@ -97,11 +97,18 @@ class CapturedTables:
     """What the log reader may decode now; see :class:`~airflow_provider_cdc.core.source.Tables`.
 
     :param signals: the signal table, which is read whatever the filters say
+    :param again: names of tables that are going to be read whole
     :ivar waiting: tables that are captured, but whose rows at this place of the log are already part of a snapshot, or will be
     """
 
-    def __init__(self, filters: Filters, history: SchemaHistory, signals: TableId | None = None) -> None:
-        self._filters, self._history, self._signals = filters, history, signals
+    def __init__(
+        self,
+        filters: Filters,
+        history: SchemaHistory,
+        signals: TableId | None = None,
+        again: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        self._filters, self._history, self._signals, self._again = filters, history, signals, again
         self.waiting: frozenset[str] = frozenset()
 
     def get(self, table: TableId) -> TableSchema | None:
@@ -110,6 +117,9 @@ class CapturedTables:
     def captured(self, table: TableId) -> bool:
         wanted = self._filters.table(table) or table == self._signals
         return wanted and str(table) not in self.waiting
+
+    def read_again(self, table: TableId) -> bool:
+        return str(table) in self._again()
 
     def known(self) -> list[TableId]:
         return self._history.tables

@@ -58,6 +58,10 @@ class Tables(Protocol):
     def captured(self, table: TableId) -> bool:
         """Whether rows of this table are wanted now."""
 
+    def read_again(self, table: TableId) -> bool:
+        """Whether the table is going to be read whole: rows before that which nobody can decode are told
+        (:class:`~airflow_provider_cdc.core.events.LeftOut`), and are no error."""
+
     def known(self) -> list[TableId]:
         """All tables that have a schema now."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from airflow_provider_cdc.sources.mysql import resultset, wire
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_server import purge_log
+from tests.support.story import Table
 from tests.support.workload import source_rows
 
 KINDS = {INT: "INT", LONG: "BIGINT", TEXT: "VARCHAR(200)"}
@@ -60,6 +61,50 @@ class MySqlAdapter(Adapter):
 
     def rename_table(self, old: str, new: str) -> None:
         self._db.sql(f"RENAME TABLE {old} TO {new}")
+
+    def swap_tables(self, a: str, b: str) -> bool:
+        self._db.sql(f"RENAME TABLE {a} TO swapping, {b} TO {a}, swapping TO {b}")
+        return True
+
+    def create_like(self, table: str, other: str) -> bool:
+        self._db.sql(f"CREATE TABLE {table} LIKE {other}")
+        return True
+
+    def rewrites(self) -> dict[str, Callable[[str, Table, str], str]]:
+        return {
+            "latin1": self._latin1, "convert": self._convert, "computed": self._computed,
+            "altered and renamed": self._altered_and_renamed,
+        }  # fmt: skip
+
+    def _latin1(self, table: str, model: Table, name: str) -> str:
+        old = next((n for n, k in model.columns.items() if k == TEXT), None)
+        if old is None:
+            return self._convert(table, model, name)
+        self._db.sql(f"ALTER TABLE {table} CHANGE {old} {name} VARCHAR(40) CHARACTER SET latin1")
+        model.columns = {name if n == old else n: k for n, k in model.columns.items()}
+        for row in model.rows.values():
+            row[name] = row.pop(old)
+        return table
+
+    def _convert(self, table: str, model: Table, name: str) -> str:
+        self._db.sql(f"ALTER TABLE {table} CONVERT TO CHARACTER SET latin1, ADD {name} INT")
+        return self._added(table, model, name, lambda row: None)
+
+    def _computed(self, table: str, model: Table, name: str) -> str:
+        self._db.sql(f"ALTER TABLE {table} ADD {name} INT DEFAULT (id + 1)")
+        return self._added(table, model, name, lambda row: row["id"] + 1)
+
+    def _altered_and_renamed(self, table: str, model: Table, name: str) -> str:
+        self._db.sql(f"ALTER TABLE {table} ADD c_{name} INT DEFAULT 5, RENAME TO {name}")
+        self._added(table, model, f"c_{name}", lambda row: 5)
+        return name
+
+    @staticmethod
+    def _added(table: str, model: Table, name: str, value: Callable[[Row], Any]) -> str:
+        model.columns[name] = INT
+        for row in model.rows.values():
+            row[name] = value(row)
+        return table
 
     def drop_table(self, table: str) -> None:
         self._db.sql(f"DROP TABLE {table}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,6 +18,7 @@ from dev.servers import Oracle
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
 from tests.support.connectors import Connector
 from tests.support.oracle_real import RealOracle
+from tests.support.story import Table
 
 KINDS = {INT: "NUMBER(9)", LONG: "NUMBER(18)", TEXT: "VARCHAR2(200)"}
 _numbers = itertools.count(1)
@@ -50,6 +51,7 @@ class OracleAdapter(Adapter):
     """
 
     kind: ClassVar[str] = "oracle"
+    changes_kinds = False
 
     def __init__(
         self, server: Oracle | RealOracle, stack: ExitStack, *, traceable: bool = False, **properties: Any
@@ -140,6 +142,17 @@ class OracleAdapter(Adapter):
     def small_fetches(self) -> Iterator[dict[str, Any]]:
         with patch.object(reading, "_FIRST_ROWS", 4):
             yield {}
+
+    def rewrites(self) -> dict[str, Callable[[str, Table, str], str]]:
+        return {"computed": self._computed}
+
+    def _computed(self, table: str, model: Table, name: str) -> str:
+        self.sql(f'ALTER TABLE "{table}" ADD ("{name}" NUMBER(9) DEFAULT TO_NUMBER(TO_CHAR(SYSDATE, \'YYYY\')))')
+        made = dict(self.sql(f'SELECT "id", "{name}" FROM "{table}"'))
+        model.columns[name] = INT
+        for id_, row in model.rows.items():
+            row[name] = made[id_]
+        return table
 
     def signals(self) -> str:
         self.sql(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SchemaCo
 from airflow_provider_cdc.core.events import (
     READ,
     Heartbeat,
+    LeftOut,
     LogBlock,
     LogItem,
     Rollback,
@@ -32,6 +34,8 @@ from airflow_provider_cdc.sources.memory.chunks import MemoryChunks, condition
 from airflow_provider_cdc.sources.memory.config import MemoryConfig
 from airflow_provider_cdc.sources.memory.database import DATABASES, Entry, MemoryDatabase, Row, RowChange
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
+
+_UNKNOWN = "a structure that is not known, and the table has another one now"
 
 
 class MemorySource(Source):
@@ -126,6 +130,16 @@ class MemorySource(Source):
                 yield Rollback()
             yield from self._rows(entry, at, tables, entry.rollback_of, len(entry.rows), closed=True)
 
+    @staticmethod
+    def _left_out(rows: list[tuple[int, RowChange]], tables: Tables) -> dict[TableId, LeftOut]:
+        """Rows whose structure nobody knows; see :meth:`_unknown`, which has asked the catalogue."""
+        counts: Counter[TableId] = Counter()
+        for _, change in rows:
+            known = tables.get(change.table.id)
+            if known is None or not _alike(known, change.table):
+                counts[change.table.id] += 1
+        return {table: LeftOut(table, n, _UNKNOWN) for table, n in counts.items()}
+
     def _unknown(self, entry: Entry, at: int, tables: Tables) -> Iterator[SchemaChange]:
         """Structures that the consumer does not have, or has otherwise than the rows are: the catalogue may know them."""
         logged = {c.table.id: c.table for c in entry.rows if tables.captured(c.table.id)}
@@ -135,8 +149,10 @@ class MemorySource(Source):
                 continue
             present = self.discover().get(table)
             if present is None or not _alike(present, schema):
+                if tables.read_again(table):
+                    continue
                 raise SchemaConflict(
-                    f"Rows of {table} were written under a structure that is not known, and the table has another one now.",
+                    f"Rows of {table} were written under {_UNKNOWN}.",
                     where=f"entry {at}",
                     safe="Everything before this transaction is captured; no row was decoded under a guess.",
                     remedy="read the table again: snapshot.mode=always for one run",
@@ -151,8 +167,11 @@ class MemorySource(Source):
             end = min(start + step, hi)
             last = closed and end == hi
             rows = [(i, c) for i, c in enumerate(entry.rows[start:end], start) if tables.captured(c.table.id)]
+            left_out = self._left_out(rows, tables)
+            rows = [(i, c) for i, c in rows if c.table.id not in left_out]
             yield LogBlock(
                 rows=[self._block(group, rows, entry, at, tables) for group in _group(rows)],
+                left_out=list(left_out.values()),
                 transactions=Transactions(pa.array([f"tx-{at}"]), np.array([entry.ts_us])),
                 position=MemoryPosition(at + 1 if last else at),
                 open=not last,

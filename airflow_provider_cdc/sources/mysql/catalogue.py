@@ -14,8 +14,7 @@ from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.mysql import ddl
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.converters import converted
-from airflow_provider_cdc.sources.mysql.tables import SYSTEM_DATABASES
-from airflow_provider_cdc.sources.mysql.types import BLOBS, ColumnType, make_column
+from airflow_provider_cdc.sources.mysql.types import BLOBS, SYSTEM_DATABASES, ColumnType, make_column
 
 _TABLES = """
 SELECT t.table_schema, t.table_name, t.table_collation, t.table_rows, t.table_type, t.table_comment

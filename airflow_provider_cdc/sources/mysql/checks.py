@@ -15,7 +15,7 @@ from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig, 
 from airflow_provider_cdc.sources.mysql.connect import Server, encryption, scalar
 from airflow_provider_cdc.sources.mysql.logged import Logged
 from airflow_provider_cdc.sources.mysql.signal_checks import signal_findings
-from airflow_provider_cdc.sources.mysql.tables import SYSTEM_DATABASES
+from airflow_provider_cdc.sources.mysql.types import SYSTEM_DATABASES
 
 _REPLICATION_CLIENT = {"REPLICATION CLIENT", "BINLOG MONITOR"}
 _REPLICATION_SLAVE = {"REPLICATION SLAVE", "REPLICATION REPLICA"}

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.events import LogBlock, LogItem
+from airflow_provider_cdc.core.events import LeftOut, LogBlock, LogItem, RowBlock
 from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.assemble import add_gtid_numbers, decode, transaction_columns
@@ -110,7 +110,12 @@ class HandingOver:
         if s.config.include_query:
             found.routed.queries = self._queries()
         rows = decode(found.routed, s.maps.layouts, found.lo, hi, found.first, columns, s.scratch)
-        return LogBlock(rows, columns.transactions, s.position)
+        if not s.maps.left_out:
+            return LogBlock(rows, columns.transactions, s.position)
+        why = [s.maps.why_left_out(block.table) for block in rows]
+        left = [LeftOut(r.table.id, len(r), text) for r, text in zip(rows, why, strict=True) if text is not None]
+        rows = renumbered([r for r, text in zip(rows, why, strict=True) if text is None])
+        return LogBlock(rows, columns.transactions, s.position, left_out=left)
 
     def _leave_out_void(self, hi: int) -> None:
         """Rows of the first transaction that are known to be rolled back; they come when a transaction is read again."""
@@ -150,3 +155,9 @@ class HandingOver:
         last = np.zeros(len(kinds), np.int32)
         last[found] = 1
         return texts, (np.cumsum(last) - 1).astype(np.int32)
+
+
+def renumbered(rows: list[RowBlock]) -> list[RowBlock]:
+    """Rows of a block of which some are gone, in their order."""
+    left = np.sort(np.concatenate([r.order for r in rows])) if rows else np.zeros(0, np.int64)
+    return [replace(r, order=np.searchsorted(left, r.order)) for r in rows]

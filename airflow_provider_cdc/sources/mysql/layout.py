@@ -103,10 +103,11 @@ def build_layout(
         raise Mismatch(f"the log and the known structure disagree on whether {', '.join(differ)} may be null")
     rows, stores, finishers, minimum = [], [], [], (len(schema.columns) + 7) // 8
     slots = [0, 0, 0]
-    collations = _collations(table_map)
+    collations = collations_of(table_map)
     for i, column in enumerate(schema.columns):
         where = f"{schema.id}.{column.name}"
         _verify(table_map, i, column, ColumnType.of(column))
+        _verify_bytes(column, ColumnType.of(column), charsets.get(collations.get(i, 0)))
         codec = _codec(collations.get(i, 0), ColumnType.of(column), where, charsets) if i in collations else "binary"
         kind, x, y, finisher, size = _column(table_map, i, column, where, config, codec)
         store = _STORE.get(kind, k.STORE_FIXED)
@@ -121,7 +122,7 @@ def build_layout(
 _Read = tuple[int, int, int, Finisher, int]  # kind, a, b, finisher, least number of bytes
 
 
-def _collations(m: b.TableMap) -> dict[int, int]:
+def collations_of(m: b.TableMap) -> dict[int, int]:
     """Column → number of its collation, for columns that have one."""
     texts = [i for i, t in enumerate(m.types) if t in b.TEXTUAL or (m.mariadb and t == b.T_GEOMETRY)]
     members = [i for i, t in enumerate(m.types) if t in (b.T_ENUM, b.T_SET)]
@@ -194,6 +195,16 @@ def _verify(m: b.TableMap, i: int, column: Column, declared: ColumnType) -> None
         )
 
 
+def _verify_bytes(column: Column, declared: ColumnType, charset: str | None) -> None:
+    """What the log has as bytes is no text, and the other way round."""
+    if charset is not None and (
+        (declared.base in TEXTS and charset == "binary") or (declared.base in BLOBS and charset != "binary")
+    ):
+        raise Mismatch(
+            f"column {column.name} is declared {declared.base}, but is of the character set {charset} in the log"
+        )
+
+
 def _decimal(precision: int, scale: int, column: Column) -> _Read:
     size = sum((n // 9) * 4 + (0, 1, 1, 2, 2, 3, 3, 4, 4)[n % 9] for n in (precision - scale, scale))
     if precision <= 18:
@@ -207,12 +218,16 @@ def _length_width(wire: int, meta: int) -> int:
     """Bytes of the length that precedes a variable value."""
     if wire in (b.T_BLOB, b.T_JSON, b.T_GEOMETRY, b.T_VECTOR, b.T_BLOB_COMPRESSED):
         return meta
-    if wire == b.T_STRING:
-        high, low = meta >> 8, meta & 0xFF
-        # the two highest bits of lengths above 255 hide in the type byte, inverted
-        length = low | (((high & 0x30) ^ 0x30) << 4) if high & 0x30 != 0x30 else low
-        return 2 if length > 255 else 1
-    return 2 if meta > 255 else 1
+    return 2 if string_length(wire, meta) > 255 else 1
+
+
+def string_length(wire: int, meta: int) -> int:
+    """Most bytes of a value of a column of characters, other than the large ones."""
+    if wire != b.T_STRING:
+        return meta
+    high, low = meta >> 8, meta & 0xFF
+    # the two highest bits of lengths above 255 hide in the type byte, inverted
+    return low | (((high & 0x30) ^ 0x30) << 4) if high & 0x30 != 0x30 else low
 
 
 def _codec(collation: int, declared: ColumnType, where: str, charsets: Mapping[int, str]) -> str:

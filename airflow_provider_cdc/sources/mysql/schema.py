@@ -19,18 +19,22 @@ from airflow_provider_cdc.sources.mysql import ddl
 from airflow_provider_cdc.sources.mysql.alter import Alter, charset_of
 from airflow_provider_cdc.sources.mysql.catalogue import captured_column, row_key, system_versioned
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.tables import SYSTEM_DATABASES
-from airflow_provider_cdc.sources.mysql.types import ColumnType
+from airflow_provider_cdc.sources.mysql.types import SYSTEM_DATABASES, ColumnType
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Found:
-    """What a statement means for captured tables."""
+    """What a statement means for captured tables.
+
+    :param untold: tables that are there now, with a structure that neither the statement nor the catalogue tells any more: the log
+        has it with their first row
+    """
 
     changes: list[TableChange] = field(default_factory=list)
     truncated: list[TableId] = field(default_factory=list)
+    untold: list[TableId] = field(default_factory=list)
 
 
 class SchemaReader:
@@ -81,7 +85,7 @@ class SchemaReader:
                 self._unknown(statement, query, where, found)
             case _:
                 pass
-        return found if found.changes or found.truncated else None
+        return found if found.changes or found.truncated or found.untold else None
 
     def concerns(self, query: b.Query) -> bool:
         """Whether a statement that changes rows may change rows of captured tables: their names appear in it."""
@@ -120,6 +124,8 @@ class SchemaReader:
             schema = self._created(table, s)
         if schema is not None:
             found.changes.append(TableChange(type="CREATE", id=table, table=schema))
+        else:
+            found.untold.append(table)
 
     def _created(self, table: TableId, s: ddl.CreateTable) -> TableSchema:
         charset = charset_of(s.charset, s.collation) or self._charset(table.namespace)
@@ -154,8 +160,11 @@ class SchemaReader:
                     found.changes.append(
                         TableChange(type="ALTER", id=new, previous_id=origin, table=present, exact=False)
                     )
-        for origin in {o for o, _ in moved.values()} - set(moved):
-            self._drop(origin, found)
+                else:
+                    found.untold.append(new)
+        for new, (origin, _) in moved.items():
+            if origin not in moved and not self._captured(new):
+                self._drop(origin, found)
 
     def _keys_changed(self, table: TableId, found: Found) -> None:
         """The row key may be another one now. Which keys there were is not kept: the catalogue is asked."""
@@ -168,13 +177,14 @@ class SchemaReader:
             found.changes.append(TableChange(type="ALTER", id=table, table=schema))
 
     def _unknown(self, s: ddl.Unknown, query: b.Query, where: str, found: Found) -> None:
-        """A statement that is not understood: the catalogue says what has become of the tables, and they are read again."""
+        """A statement that is not understood: the catalogue says what has become of the tables, and they are read again. A table that
+        it does not have may have gone with this statement or with a later one: it is kept until it is read, or the log says more."""
         named = [self._id(n, query) for n in s.tables]
         tables = [t for t in named or self._tables.known() if self._captured(t)]
         for table in tables:
             present, known = self._catalogue(table), self._tables.get(table)
             if present is None:
-                self._drop(table, found)
+                self._inexact(table, found)
             elif named or known is None or not known.same_structure(present):
                 kind: Literal["CREATE", "ALTER"] = "CREATE" if known is None else "ALTER"
                 found.changes.append(TableChange(type=kind, id=table, table=present, exact=False))
@@ -196,6 +206,7 @@ class SchemaReader:
         new = self._id(renamed, query) if renamed is not None else table
         if renamed is not None and new != table:
             self._rename(((s.table, renamed),), query, found)
+            self._altered_too(table, s, query, found)
             return
         for action in s.actions:
             if isinstance(action, ddl.PartitionData):
@@ -207,20 +218,39 @@ class SchemaReader:
             return
         if any(isinstance(a, ddl.SystemVersioning) for a in s.actions):
             raise system_versioned(table, where)
+        found.changes.append(self._altered(known, s, query, table))
+
+    def _altered(self, known: TableSchema, s: ddl.AlterTable, query: b.Query, now: TableId) -> TableChange:
+        """What the actions do to a table, but for its name.
+
+        :param now: what it is called after them
+        """
         altered = Alter(
             known,
             s,
-            lambda c, charset, not_null: self._column(table, c, charset, not_null=not_null),
-            lambda: self._charset(table.namespace),
+            lambda c, charset, not_null: self._column(known.id, c, charset, not_null=not_null),
+            lambda: self._charset(known.id.namespace),
             query.strict,
             self._config.include_schema_comments,
         ).apply()
         change = altered.change
         if altered.keys_unknown and change.table is not None:
-            present = self._catalogue(table)
+            present = self._catalogue(now)
             if present is not None and present.names == change.table.names:
                 change = change.model_copy(update={"table": change.table.model_copy(update={"key": present.key})})
-        found.changes.append(change)
+        return change
+
+    def _altered_too(self, table: TableId, s: ddl.AlterTable, query: b.Query, found: Found) -> None:
+        """A statement that gives a table another name may change its columns as well."""
+        known = self._tables.get(table)
+        for i, change in enumerate(found.changes):
+            if known is not None and change.previous_id == table and change.table is not None:
+                altered = self._altered(known, s, query, change.id)
+                assert altered.table is not None
+                update = {
+                    "table": altered.table.model_copy(update={"id": change.id}), "renamed": altered.renamed, "added": altered.added
+                }  # fmt: skip
+                found.changes[i] = change.model_copy(update=update)
 
     def _inexact(self, table: TableId, found: Found) -> None:
         known = self._tables.get(table)

@@ -93,8 +93,10 @@ class Statements:
         if change.truncated:
             gtid = source["gtid"]
             yield Truncate(change.truncated, position, ts_us, str(gtid) if gtid else None, source)
-        if change.changes:
-            yield SchemaChange(query.sql, query.database, change.changes, position, ts_us, source, open=found.open)
+        if change.changes or change.untold:
+            yield SchemaChange(
+                query.sql, query.database, change.changes, position, ts_us, source, open=found.open, untold=change.untold
+            )  # fmt: skip
         s.maps.forget()
 
     def _refuse_rows(self, i: int, query: b.Query, kind: str) -> None:

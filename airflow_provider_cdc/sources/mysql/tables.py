@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -14,15 +15,18 @@ from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.layout import Layout, Mismatch, build_layout
+from airflow_provider_cdc.sources.mysql.mapped import any_structure, mapped_structure
+from airflow_provider_cdc.sources.mysql.types import SYSTEM_DATABASES
 
-SYSTEM_DATABASES = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
+log = logging.getLogger(__name__)
 
 
 class TableMaps:
     """The table maps seen so far, as the ``route`` kernel looks them up.
 
     A map that is new, or not the same as before, is put together with the table's schema. If the two do not fit, the
-    catalogue is asked; if that does not fit either, reading stops: rows are never decoded under a guess.
+    catalogue is asked; if that does not fit either, the map itself tells the structure; and if that leaves something open, reading
+    stops: rows are never decoded under a guess.
 
     :param catalogue: reads a table's present structure from the server
     :param charsets: collation number → character set
@@ -40,6 +44,7 @@ class TableMaps:
         self._config, self._tables, self._catalogue, self._charsets = config, tables, catalogue, charsets
         self._mariadb = mariadb
         self.layouts: list[Layout] = []
+        self.left_out: list[tuple[TableSchema, str]] = []
         self.ids = np.full(k.SLOTS, -1, np.int64)
         self.places = np.zeros((k.SLOTS, 2), np.int64)
         self.numbers = np.full(k.SLOTS, k.NOT_WANTED, np.int32)
@@ -52,6 +57,7 @@ class TableMaps:
         """Structures have changed: look at every map again."""
         self.ids[:] = -1
         self.layouts.clear()
+        self.left_out.clear()
         self._filled = 0
         self._bodies.clear()
         self._built.clear()
@@ -67,9 +73,9 @@ class TableMaps:
     def learn(self, body: bytes, where: str) -> TableSchema | None:
         """Take in a new table map.
 
-        :return: the table's structure as the catalogue has it, if the known one did not fit and this one does; the caller
-            has it applied and calls again
-        :raises SchemaConflict: neither fits
+        :return: the table's structure as the catalogue or the map has it, if the known one did not fit; the caller has it applied
+            and calls again
+        :raises SchemaConflict: neither fits, and the map leaves something open
         """
         table_map = b.parse_table_map(body, mariadb=self._mariadb)
         number = self._built.get(body[8:])
@@ -103,6 +109,18 @@ class TableMaps:
                 return present
             except Mismatch as e:
                 problem += f"; against the catalogue: {e}"
+        try:
+            known = [other for other in (schema, present) if other is not None]
+            logged = mapped_structure(table_map, table, known, self._config, self._charsets)
+            self._build(table_map, logged)
+            log.warning("The structure of %s at %s is taken from the log itself: %s.", table, where, problem)
+            return logged
+        except Mismatch as e:
+            problem += f"; by itself: {e}"
+        if self._tables.read_again(table):
+            layout = self._build(*any_structure(table_map, table, self._config, self._charsets))
+            self.left_out.append((layout.schema, f"their structure is not known: {problem}"))
+            return layout
         raise SchemaConflict(
             f"Rows of {table} were written under a structure that is not known: {problem}.",
             where=where,
@@ -127,6 +145,10 @@ class TableMaps:
             return None
         key = tuple(schema.names[i] for i in table_map.primary_key)
         return None if key == schema.key else schema.model_copy(update={"key": key})
+
+    def why_left_out(self, schema: TableSchema) -> str | None:
+        """Why rows under a structure are counted only; ``None`` when they are captured."""
+        return next((why for other, why in self.left_out if other is schema), None)
 
     def _place(self, table_id: int, body: bytes, number: int) -> None:
         if self._filled + len(body) > len(self.bytes):

@@ -23,6 +23,8 @@ SPATIAL = {
     "geomcollection",
 }  # fmt: skip
 MAX_DECIMAL_DIGITS = 38
+SYSTEM_DATABASES = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
+"""Databases of the server's own, which are never captured."""
 
 _JDBC = {
     "tinyint": 5, "smallint": 5, "mediumint": 4, "int": 4, "bigint": -5, "decimal": 3, "float": 6, "double": 8, "bit": -7,

@@ -86,6 +86,14 @@ class Structures:
         self._refused[number] = error
         return number
 
+    def table(self, number: int) -> TableId:
+        """The table of a number."""
+        return self._ids[number]
+
+    def read_again(self, number: int) -> bool:
+        """Whether a table is going to be read whole."""
+        return self._tables.read_again(self._ids[number])
+
     def check(self, numbers: Iterable[int]) -> None:
         """:raises SchemaConflict: among them are rows of which nobody knows the table"""
         for number in numbers:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import SchemaConflict, SourceLogDamaged
-from airflow_provider_cdc.core.events import Heartbeat, LogBlock, LogItem, RowBlock, SchemaChange, Transactions
+from airflow_provider_cdc.core.events import Heartbeat, LeftOut, LogBlock, LogItem, RowBlock, SchemaChange, Transactions
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.oracle import special
@@ -41,6 +41,7 @@ from airflow_provider_cdc.sources.oracle.undo import remaining
 log = logging.getLogger(__name__)
 
 BLOCK_ROWS = 32_768
+_NOT_TOLD = "the log does not tell their structure, and the database has no such table any more"
 
 Int64s = npt.NDArray[np.int64]
 
@@ -283,8 +284,9 @@ class Taker:
         missing, gone = self._structures.missing(numbers, str(self.position))
         for change in missing:
             yield self._structure_change(change)
+        left_out = [LeftOut(self._structures.table(n), _count(rows, n), _NOT_TOLD) for n in gone]
         if gone:
-            rows = rows.filter(pa.array(~np.isin(rows.column("table").to_numpy(), gone))).combine_chunks()
+            rows = _of_others(rows, gone)
             numbers = sorted(set(numbers) - set(gone))
         try:
             blocks, transactions = self._assembled(rows, commits)
@@ -293,16 +295,31 @@ class Taker:
             otherwise = [] if restored is not None else self._structures.otherwise(numbers)
             if restored is not None:
                 rows = restored
-            elif not otherwise:
-                raise
-            else:
+            elif otherwise:
                 log.warning("%s The dictionary was read again.", e)
+            elif not any(self._structures.read_again(n) for n in numbers):
+                raise
             for change in otherwise:
                 yield self._structure_change(change)
+            rows, undecoded = self._decodable(rows, commits, numbers)
+            left_out += undecoded
             blocks, transactions = self._assembled(rows, commits)
         self.position = position
         self.counters.gave(time.monotonic() - self._began)
-        yield LogBlock(blocks, transactions, position, open_)
+        yield LogBlock(blocks, transactions, position, open_, left_out)
+
+    def _decodable(self, rows: pa.Table, commits: list[Commit], numbers: list[int]) -> tuple[pa.Table, list[LeftOut]]:
+        """The rows without those of tables that are read again and that no known structure fits."""
+        left_out = []
+        for number in numbers:
+            if not self._structures.read_again(number):
+                continue
+            try:
+                self._assembled(rows.filter(pc.equal(rows.column("table"), number)).combine_chunks(), commits)
+            except SchemaConflict as e:
+                left_out.append(LeftOut(self._structures.table(number), _count(rows, number), e.what))
+                rows = _of_others(rows, [number])
+        return rows, left_out
 
     def _assembled(self, rows: pa.Table, commits: list[Commit]) -> tuple[list[RowBlock], Transactions]:
         began = time.monotonic()
@@ -338,6 +355,16 @@ class Taker:
 
     def _structure_change(self, change: TableChange) -> SchemaChange:
         return SchemaChange("", self._catalog, [change], self.position, int(time.time() * 1e6))
+
+
+def _count(rows: pa.Table, number: int) -> int:
+    """Changes of one table: not the pieces of their long values."""
+    mine = rows.column("table").to_numpy() == number
+    return int((mine & (rows.column("code").to_numpy() <= LAST_CHANGE)).sum())
+
+
+def _of_others(rows: pa.Table, numbers: list[int]) -> pa.Table:
+    return rows.filter(pa.array(~np.isin(rows.column("table").to_numpy(), numbers))).combine_chunks()
 
 
 def _among(values: Int64s, wanted: Int64s) -> npt.NDArray[np.bool_]:

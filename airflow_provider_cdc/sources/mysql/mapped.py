@@ -1,0 +1,186 @@
+"""A table's structure as the row metadata of the log tells it, where neither the DDL nor the catalogue does any more.
+
+The log names a row's columns and tells their types, signs, character sets and members, and the primary key (``binlog_row_metadata=FULL``).
+It does not tell defaults and display widths, which are taken from structures that are known if their columns are alike, nor
+MariaDB's types that are stored as another one: what such a column is, is not guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql.catalogue import captured_column
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.layout import Mismatch, collations_of, string_length
+from airflow_provider_cdc.sources.mysql.types import BLOBS, SPATIAL, TEXTS, ColumnType
+
+_INTEGERS = {
+    b.T_TINY: "tinyint",
+    b.T_SHORT: "smallint",
+    b.T_INT24: "mediumint",
+    b.T_LONG: "int",
+    b.T_LONGLONG: "bigint",
+}
+_SIMPLE = {
+    b.T_FLOAT: "float", b.T_DOUBLE: "double", b.T_DATE: "date", b.T_NEWDATE: "date", b.T_YEAR: "year", b.T_JSON: "json",
+    b.T_VECTOR: "vector", b.T_GEOMETRY: "geometry", b.T_DATETIME: "datetime", b.T_TIMESTAMP: "timestamp", b.T_TIME: "time",
+}  # fmt: skip
+_FRACTIONAL = {b.T_DATETIME2: "datetime", b.T_TIMESTAMP2: "timestamp", b.T_TIME2: "time"}
+_LOBS = {1: "tiny", 2: "", 3: "medium", 4: "long"}
+_BYTES = {
+    "utf8mb4": 4, "utf8mb3": 3, "utf16": 4, "utf16le": 4, "utf32": 4, "ucs2": 2, "latin1": 1, "ascii": 1, "latin2": 1, "latin5": 1,
+    "latin7": 1, "cp1250": 1, "cp1251": 1, "cp1256": 1, "cp1257": 1, "cp850": 1, "cp852": 1, "cp866": 1, "koi8r": 1, "koi8u": 1,
+    "greek": 1, "hebrew": 1, "tis620": 1, "hp8": 1, "macroman": 1, "macce": 1,
+}  # fmt: skip
+"""Most bytes of a character, by which a length in the log counts."""
+
+
+def mapped_structure(
+    m: b.TableMap, table: TableId, known: Iterable[TableSchema], config: MySqlConfig, charsets: Mapping[int, str]
+) -> TableSchema:
+    """What a table map says.
+
+    :param known: structures of this table at other moments, the likeliest first
+    :param charsets: collation number → character set
+    :raises Mismatch: it leaves open what a column is
+    """
+    if m.names is None or (m.unsigned is None and any(t in _INTEGERS for t in m.types)):
+        raise Mismatch("the log does not tell the columns: binlog_row_metadata was not FULL when the rows were written")
+    others: list[TableSchema] = list(known)
+    found: list[tuple[int, tuple[Column, ...]]] = []
+    for variant in _signs(m):
+        made = [_column(variant, i, table, others, config, charsets) for i in range(len(m.names))]
+        found.append((sum(alike for _, alike in made), tuple(column for column, _ in made)))
+    if len(found) == 2 and found[0][0] == found[1][0] and found[0][1] != found[1][1]:
+        raise Mismatch("the log leaves open which columns are unsigned, as it has a YEAR")
+    columns = max(found, key=lambda f: f[0])[1]
+    charset = others[0].charset if others else None
+    return TableSchema(id=table, columns=columns, key=_key(m, columns, others), charset=charset)
+
+
+def any_structure(
+    m: b.TableMap, table: TableId, config: MySqlConfig, charsets: Mapping[int, str]
+) -> tuple[b.TableMap, TableSchema]:
+    """A structure under which rows can be told apart and counted, whatever their values mean; with the map to read them by.
+
+    :raises Mismatch: not even that
+    """
+    named = replace(
+        m, names=m.names or [f"column{i}" for i in range(len(m.types))], unsigned=m.unsigned or [False] * len(m.types)
+    )
+    assert named.names is not None
+    numbers = {*named.collations.numbers.values(), named.collations.default, named.member_collations.default}
+    binary = dict.fromkeys({*numbers, *named.member_collations.numbers.values()}, "binary") | dict(charsets)
+    made = [
+        captured_column(table, name, _types(named, i, binary)[0], config, nullable=m.nullable[i])
+        for i, name in enumerate(named.names)
+    ]
+    return named, TableSchema(id=table, columns=tuple(made))
+
+
+def _signs(m: b.TableMap) -> Iterator[b.TableMap]:
+    """MySQL counts YEAR among the columns that have a sign or not, from some 8.0 on: both readings."""
+    yield m
+    if m.unsigned_with_years is not None and m.unsigned_with_years != m.unsigned:
+        yield replace(m, unsigned=m.unsigned_with_years)
+
+
+def _column(
+    m: b.TableMap, i: int, table: TableId, known: list[TableSchema], config: MySqlConfig, charsets: Mapping[int, str]
+) -> tuple[Column, bool]:
+    """A column, and whether it was known."""
+    assert m.names is not None
+    name, types = m.names[i], _types(m, i, charsets)
+    same = (c for schema in known for c in schema.columns if c.name == name)
+    like = next((c for c in same if any(_alike(ColumnType.of(c), t) for t in types)), None)
+    if like is not None:
+        return like.model_copy(update={"nullable": m.nullable[i]}), True
+    if len(types) > 1:
+        raise Mismatch(f"the log leaves open whether column {name} is {' or '.join(t.base for t in types)}")
+    return captured_column(table, name, types[0], config, nullable=m.nullable[i]), False
+
+
+def _types(m: b.TableMap, i: int, charsets: Mapping[int, str]) -> list[ColumnType]:
+    """What column ``i`` may be declared as."""
+    wire, meta = m.types[i], m.meta[i]
+    if wire in _INTEGERS:
+        return [ColumnType(_INTEGERS[wire], unsigned=bool(m.unsigned and m.unsigned[i]))]
+    if wire in _FRACTIONAL:
+        return [ColumnType(_FRACTIONAL[wire], meta or None)]
+    if wire in _SIMPLE:
+        return [ColumnType(_SIMPLE[wire])]
+    if wire == b.T_NEWDECIMAL:
+        return [ColumnType("decimal", meta >> 8, meta & 0xFF)]
+    if wire == b.T_BIT:
+        return [ColumnType("bit", (meta >> 8) * 8 + (meta & 0xFF))]
+    charset = charsets.get(collations_of(m).get(i, 0))
+    assert m.names is not None
+    if charset is None:
+        raise Mismatch(f"the log does not tell the character set of column {m.names[i]}")
+    if wire in (b.T_ENUM, b.T_SET):
+        base, codec = "enum" if wire == b.T_ENUM else "set", "utf-8"
+        values = tuple(value.decode(codec) for value in m.values.get(i, ()))
+        return [ColumnType(base, charset=charset, values=values)]
+    return _strings(m, i, charset)
+
+
+def _strings(m: b.TableMap, i: int, charset: str) -> list[ColumnType]:
+    wire, meta, binary = m.types[i], m.meta[i], charset == "binary"
+    if wire in (b.T_BLOB, b.T_BLOB_COMPRESSED):
+        return [ColumnType(_LOBS[meta] + "blob")] if binary else [ColumnType(_LOBS[meta] + "text", charset=charset)]
+    assert m.names is not None
+    if wire not in (b.T_STRING, b.T_VARCHAR, b.T_VAR_STRING, b.T_VARCHAR_COMPRESSED):
+        raise Mismatch(f"column {m.names[i]} has type {wire} in the log, which cannot be read")
+    length, fixed = string_length(wire, meta), wire == b.T_STRING
+    if not binary:
+        width = _BYTES.get(charset)
+        return [ColumnType("char" if fixed else "varchar", length // width if width else None, charset=charset)]
+    types = [ColumnType("binary" if fixed else "varbinary", length)]
+    if m.mariadb and fixed and length == 16:
+        types += [ColumnType("uuid"), ColumnType("inet6")]
+    elif m.mariadb and fixed and length == 4:
+        types += [ColumnType("inet4")]
+    elif m.mariadb and not fixed and length % 4 == 0:
+        types += [ColumnType("vector", length // 4)]
+    return types
+
+
+def _alike(known: ColumnType, logged: ColumnType) -> bool:
+    """Whether a declared type is what the log tells; it does not tell everything."""
+    if known.base in SPATIAL and logged.base in SPATIAL:
+        return True
+    if known.base == "json" and logged.base == "longtext":  # as MariaDB stores it
+        return True
+    if known.base != logged.base:
+        return False
+    match logged.base:
+        case "decimal":
+            return known.digits == logged.digits
+        case "datetime" | "timestamp" | "time":
+            return known.fraction == logged.fraction
+        case "bit":
+            return (known.length or 1) == logged.length
+        case "enum" | "set":
+            return known.values == logged.values
+        case "binary" | "varbinary":
+            return (known.length or 1) == logged.length
+    if logged.base in TEXTS:
+        same = _name(known.charset) in (None, _name(logged.charset))
+        return same and (logged.length is None or known.length in (None, logged.length))
+    return logged.base in BLOBS or known.unsigned == logged.unsigned
+
+
+def _name(charset: str | None) -> str | None:
+    return "utf8mb3" if charset == "utf8" else charset
+
+
+def _key(m: b.TableMap, columns: tuple[Column, ...], known: list[TableSchema]) -> tuple[str, ...]:
+    """The primary key in the log, or else the row key of a structure that may still have it: the log does not tell unique keys."""
+    assert m.names is not None
+    if m.primary_key is not None:
+        return tuple(m.names[i] for i in m.primary_key)
+    able = {c.name for c in columns if not c.nullable}
+    return next((schema.key for schema in known if schema.key and set(schema.key) <= able), ())
