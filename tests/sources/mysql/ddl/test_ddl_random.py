@@ -186,6 +186,21 @@ def words(draw: st.DrawFn, text: str) -> str:
     return draw(gap()).join(pieces)
 
 
+OTHER_WORDS: list[tuple[str, str, dict[str, Any]]] = [
+    ("INT1", "tinyint", {}), ("MIDDLEINT UNSIGNED", "mediumint", {"unsigned": True}), ("BOOLEAN", "tinyint", {"length": 1}),
+    ("FLOAT(30)", "double", {}), ("FLOAT(7,3)", "float", {"length": 7, "scale": 3}), ("FLOAT4", "float", {}), ("FLOAT8", "double", {}),
+    ("REAL", "double", {}), ("NUMBER(7,3)", "decimal", {"length": 7, "scale": 3}), ("DEC", "decimal", {"length": 10, "scale": 0}),
+    ("NCHAR VARYING(4)", "varchar", {"length": 4, "charset": "utf8mb3"}), ("NVARCHAR(4)", "varchar", {"length": 4, "charset": "utf8mb3"}),
+    ("NATIONAL CHARACTER(4)", "char", {"length": 4, "charset": "utf8mb3"}), ("CHAR(4) BYTE", "binary", {"length": 4}),
+    ("TEXT(50)", "text", {"length": 50}), ("LONG CHARSET latin1", "mediumtext", {"charset": "latin1"}), ("LONG", "mediumtext", {}),
+    ("LONG CHARACTER SET latin1", "mediumtext", {"charset": "latin1"}), ("LONG CHAR VARYING", "mediumtext", {}), ("CLOB", "longtext", {}),
+    ("LONG VARBINARY", "mediumblob", {}), ("BLOB(300)", "blob", {}), ("BLOB(70000)", "mediumblob", {}), ("UUID", "uuid", {}),
+    ("INET4", "inet4", {}), ("INET6", "inet6", {}), ("VECTOR(3)", "vector", {"length": 3}), ("YEAR(4)", "year", {"length": 4}),
+    ("POINT", "point", {}), ("SET ('a', 'b')", "set", {"values": ("a", "b")}), ("TEXT BYTE", "blob", {}),
+]  # fmt: skip
+"""Words for types with what they mean before the character set of the table is known."""
+
+
 @st.composite
 def sized(draw: st.DrawFn) -> tuple[str, str, dict[str, Any]]:
     """A type's text, its canonical name and its fields."""
@@ -250,6 +265,7 @@ def sized(draw: st.DrawFn) -> tuple[str, str, dict[str, Any]]:
                         ("JSON", "json", {}),
                         ("GEOMCOLLECTION", "geometrycollection", {}),
                         ("LONGBLOB", "longblob", {}),
+                        *OTHER_WORDS,
                     ]
                 )
             )
