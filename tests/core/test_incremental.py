@@ -312,14 +312,16 @@ def test_a_run_that_ends_early_is_followed_by_one_that_goes_on_behind_the_last_r
 ) -> None:
     connector = partial(db, tmp_path, **form)
     number = snapshot(connector, "shop.a", "shop.b")
-    read = MemoryChunks.read
+    read, count = MemoryChunks.read, [0]
 
     def slow(self: MemoryChunks, *args: Any) -> Any:
-        time.sleep(0.02)
+        count[0] += 1
+        if count[0] == 4:  # the run ends meanwhile
+            time.sleep(8)
         return read(self, *args)
 
     monkeypatch.setattr(MemoryChunks, "read", slow)
-    connector.capture(run_for_s=0.3)
+    connector.capture(run_for_s=6)
     state = connector.store.load("test").offset
     assert state is not None
     first = state.incremental.scans[0]
