@@ -27,7 +27,7 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.core.manifest import Manifest
 from airflow_provider_cdc.core.schema import TableId
 from spark_jobs.pending import Pending, collect
-from spark_jobs.session import open_changelog, session
+from spark_jobs.session import open_changelog, own_session, session
 from spark_jobs.table import bring_up, one_batch_at_a_time
 from spark_jobs.targets import load_target
 from spark_jobs.targets.base import NEVER, Conflict, Marker
@@ -169,7 +169,7 @@ class ApplyChanges:
         if found is None:
             return
         location = self._place(topic, found.schema.id)
-        target = self._target(self._spark.newSession(), location)
+        target = self._target(own_session(self._spark), location)
         app = f"cdc:{self._connector}:{topic}"
         marker = target.marker(app) if target.exists() else NEVER
         if marker == NEVER and manifests[0].batch > 1:

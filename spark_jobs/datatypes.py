@@ -8,9 +8,11 @@ of the change log they are numbers.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 _SIMPLE = {
     "bool": "boolean",
@@ -33,6 +35,25 @@ _SIMPLE = {
 _INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 """Integers and the decimal digits that they need."""
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_OBJECTS: dict[str, T.DataType] = {
+    "boolean": T.BooleanType(),
+    "tinyint": T.ByteType(),
+    "smallint": T.ShortType(),
+    "int": T.IntegerType(),
+    "bigint": T.LongType(),
+    "float": T.FloatType(),
+    "double": T.DoubleType(),
+    "string": T.StringType(),
+    "binary": T.BinaryType(),
+    "date": T.DateType(),
+    "timestamp_ntz": T.TimestampNTZType(),
+    "timestamp": T.TimestampType(),
+    "array<float>": T.ArrayType(T.FloatType()),
+    "array<string>": T.ArrayType(T.StringType()),
+    "struct<wkb:binary,srid:int>": T.StructType(
+        [T.StructField("wkb", T.BinaryType()), T.StructField("srid", T.IntegerType())]
+    ),
+}
 
 
 def spark_type(text: str) -> str:
@@ -55,6 +76,23 @@ def file_type(text: str) -> str:
     'bigint'
     """
     return "bigint" if text.startswith("timestamp[ns") else spark_type(text)
+
+
+def structure(types: Mapping[str, str | T.DataType]) -> T.StructType:
+    """Names and Spark types, without a text in which a name would have to be quoted.
+
+    >>> structure({"it's `odd`": "int"}).simpleString()
+    "struct<it's `odd`:int>"
+    """
+    return T.StructType([T.StructField(name, _object(type_)) for name, type_ in types.items()])
+
+
+def _object(type_: str | T.DataType) -> T.DataType:
+    if isinstance(type_, T.DataType):
+        return type_
+    if found := _DECIMAL.fullmatch(type_):
+        return T.DecimalType(int(found[1]), int(found[2]))
+    return _OBJECTS[type_]
 
 
 def from_file(value: Expression, type_: str) -> Expression:
@@ -107,13 +145,21 @@ def common(a: str, b: str) -> str | None:
     return a if holds(a, b) else b if holds(b, a) else None
 
 
+def filled(text: str | None, type_: str) -> Expression:
+    """The value that a column's fill stands for (:class:`spark_jobs.targets.base.Evolution`)."""
+    return F.lit(text).cast(type_)
+
+
 def quoted(name: str) -> str:
-    """A name as SQL takes it."""
+    """A name as SQL and ``functions.col`` take it."""
     escaped = name.replace("`", "``")
     return f"`{escaped}`"
 
 
 def literal(text: str) -> str:
-    """A text as SQL takes it."""
+    """A text as SQL takes it, for the few statements that there is no other way to say.
+
+    Sessions must not put values into SQL texts (:data:`spark_jobs.session.PINNED`): no quoting keeps ``${env:…}`` as it is.
+    """
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

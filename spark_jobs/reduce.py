@@ -7,21 +7,36 @@ from functools import reduce
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.schema import Column, TableSchema
-from spark_jobs.datatypes import constant, file_type, from_file, quoted, spark_type
-from spark_jobs.last import FROM, KEPT, UNKNOWN, last_per_key
+from spark_jobs.datatypes import constant, file_type, filled, from_file, quoted, spark_type, structure
+from spark_jobs.last import FROM, KEPT, OP, OURS, SEQ, UNKNOWN, last_per_key
 from spark_jobs.pending import Origin, Pending, lineage
+
+NUMBER = f"{OURS}n"
+"""How often a row image comes (positive) or goes (negative)."""
+_COPY = f"{OURS}copy"
 
 
 def final_types(schema: TableSchema) -> dict[str, str]:
-    """Column → Spark type, in the table's order."""
+    """Column → Spark type, in the table's order.
+
+    :raises TargetError: a column has a name that only columns of ours have
+    """
+    if ours := [c.name for c in schema.columns if c.name.lower().startswith(OURS)]:
+        raise TargetError(
+            f"Columns whose names begin with {OURS} cannot be applied: the job calls columns of its own so.",
+            where=f"{schema.id}: {', '.join(ours)}",
+            safe="The table was not changed; the change log keeps the batches.",
+            remedy="leave the column out with column.exclude.list, or rename it at the source",
+        )
     return {c.name: spark_type(c.type) for c in schema.columns}
 
 
 def last_truncate(spark: SparkSession, pending: Pending) -> int:
-    """Sequence number of the last ``t`` event, 0 if there is none."""
+    """Number of the last ``t`` event, 0 if there is none."""
     files = [path for path, file in pending.files if "t" in file.counts]
     if not files:
         return 0
@@ -41,7 +56,7 @@ def key_changed(pending: Pending, after: int) -> bool:
 
 def contents(spark: SparkSession, pending: Pending, cut: int) -> DataFrame:
     """The table that the events after ``cut`` make out of nothing. Values that they leave out are NULL, and named in
-    ``__unknown``, which is there if events leave any out."""
+    :data:`UNKNOWN`, which is there if events leave any out."""
     names = list(map(quoted, pending.schema.names))
     if not pending.schema.key or key_changed(pending, cut):
         changes = differences(spark, pending, cut)
@@ -56,28 +71,27 @@ def contents(spark: SparkSession, pending: Pending, cut: int) -> DataFrame:
     last = rows if only_reads else last_per_key(rows, pending.schema.key, left_out)
     if left_out:
         unknown = F.col(KEPT) if only_reads else F.concat(KEPT, UNKNOWN)
-        return last.where("__op <> 'd'").select(*names, unknown.alias(UNKNOWN))
-    return last.where("__op <> 'd'").select(*names)
+        return last.where(F.col(OP) != "d").select(*names, unknown.alias(UNKNOWN))
+    return last.where(F.col(OP) != "d").select(*names)
 
 
 def nothing(spark: SparkSession, pending: Pending) -> DataFrame:
     """No reduced row."""
-    columns = ", ".join(f"{quoted(name)} {type_}" for name, type_ in final_types(pending.schema).items())
-    return spark.createDataFrame([], f"__op string, {columns}")
+    return spark.createDataFrame([], structure({OP: "string", **final_types(pending.schema)}))
 
 
 def events(spark: SparkSession, pending: Pending, after: int) -> DataFrame | None:
-    """Events after a sequence number: ``seq``, ``__op``, and the row with its final columns.
+    """Events after a number: :data:`SEQ`, :data:`OP`, and the row with its final columns.
 
-    The row of a delete is the image before it. Where events leave values out (:func:`sparse`), ``__kept`` names those columns;
-    where events that change keys do, ``__from`` is the key before. ``None`` when there is no file with such events.
+    The row of a delete is the image before it. Where events leave values out (:func:`sparse`), :data:`KEPT` names those columns;
+    where events that change keys do, :data:`FROM` is the key before. ``None`` when there is no file with such events.
     """
     kept = bool(sparse(pending, after))
     moved = kept and _moves(spark, pending, after)
     parts = []
     for version in _versions(pending, after):
         rows = _read(spark, pending, version, _files(pending, version, after), kept=kept, moved=moved)
-        parts.append(rows.where(f"seq > {after}") if after else rows)
+        parts.append(rows.where(F.col(SEQ) > after) if after else rows)
     return reduce(DataFrame.unionAll, parts) if parts else None
 
 
@@ -100,7 +114,8 @@ def _moves(spark: SparkSession, pending: Pending, after: int) -> bool:
         files = [path for path in _files(pending, version, after) if path in lacking]
         key = _struct([pending.schemas[version].column(name) for name in pending.schemas[version].key])
         if files:
-            found = spark.read.schema(f"previous_key {key}, unavailable array<string>").parquet(*files)
+            wanted = structure({"previous_key": key, "unavailable": "array<string>"})
+            found = spark.read.schema(wanted).parquet(*files)
             if found.where("previous_key IS NOT NULL AND size(unavailable) > 0").head(1):
                 return True
     return False
@@ -121,7 +136,7 @@ def _read(
     then, now = pending.schemas[version], pending.schema
     raw = spark.read.schema(_file_schema(then)).parquet(*files).where("op <> 't'")
     origins = lineage(pending, version)
-    selected = [F.col("seq"), F.col("op").alias("__op")]
+    selected = [F.col("seq").alias(SEQ), F.col("op").alias(OP)]
     for column in now.columns:
         selected.append(_value(then, origins[column.name], column).cast(spark_type(column.type)).alias(column.name))
     if kept:
@@ -152,22 +167,24 @@ def _previous(then: TableSchema, now: TableSchema, origins: dict[str, Origin]) -
     return F.when(F.col("previous_key").isNotNull(), F.struct(*parts))
 
 
-def _file_schema(schema: TableSchema) -> str:
+def _file_schema(schema: TableSchema) -> T.StructType:
     """What to read of a file. Spark reads by name, so columns that the file does not have come as NULL."""
     image = _struct(list(schema.columns))
-    both = _struct([schema.column(k) for k in schema.key])
-    keys = f", key {both}, previous_key {both}" if schema.key else ""
-    return f"seq bigint, op string, before {image}, after {image}, unavailable array<string>{keys}"
+    key = _struct([schema.column(k) for k in schema.key])
+    keys = {"key": key, "previous_key": key} if schema.key else {}
+    return structure(
+        {"seq": "bigint", "op": "string", "before": image, "after": image, "unavailable": "array<string>", **keys}
+    )
 
 
-def _struct(columns: list[Column]) -> str:
-    return "struct<" + ", ".join(f"{quoted(c.name)}: {file_type(c.type)}" for c in columns) + ">"
+def _struct(columns: list[Column]) -> T.StructType:
+    return structure({c.name: file_type(c.type) for c in columns})
 
 
 def _value(then: TableSchema, origin: Origin, column: Column) -> Expression:
     """A column of the row: from the image that the operation leaves, or from the key if images leave it out."""
     if origin.column is None:
-        return F.lit(constant(origin.fill, column.type))
+        return filled(constant(origin.fill, column.type), spark_type(column.type))
     name, type_ = quoted(origin.column), then.column(origin.column).type
     value = F.when(F.col("op") == "d", F.col(f"before.{name}")).otherwise(F.col(f"after.{name}"))
     if origin.column in then.key:
@@ -176,7 +193,7 @@ def _value(then: TableSchema, origin: Origin, column: Column) -> Expression:
 
 
 def differences(spark: SparkSession, pending: Pending, after: int) -> DataFrame | None:
-    """Each row image that comes (``__n`` = 1) or goes (-1), with the final columns: for tables whose rows have no key.
+    """Each row image that comes (:data:`NUMBER` = 1) or goes (-1), with the final columns: for tables whose rows have no key.
 
     :raises TargetError: updates leave values out, so that the row they change cannot be found
     """
@@ -197,7 +214,7 @@ def differences(spark: SparkSession, pending: Pending, after: int) -> DataFrame 
         origins, then = lineage(pending, version), pending.schemas[version]
         for image, sign in (("before", -1), ("after", 1)):
             columns = [_image_value(image, then, origins[c.name], c) for c in pending.schema.columns]
-            parts.append(raw.where(f"{image} IS NOT NULL").select(*columns, F.lit(sign).alias("__n")))
+            parts.append(raw.where(f"{image} IS NOT NULL").select(*columns, F.lit(sign).alias(NUMBER)))
     return reduce(DataFrame.unionAll, parts) if parts else None
 
 
@@ -218,19 +235,20 @@ def _left_out_of_changes(spark: SparkSession, pending: Pending, after: int) -> l
 
 def _image_value(image: str, then: TableSchema, origin: Origin, column: Column) -> Expression:
     if origin.column is None:
-        value = F.lit(constant(origin.fill, column.type))
+        value = filled(constant(origin.fill, column.type), spark_type(column.type))
     else:
         value = from_file(F.col(f"{image}.{quoted(origin.column)}"), then.column(origin.column).type)
     return value.cast(spark_type(column.type)).alias(column.name)
 
 
 def repeated(rows: DataFrame, columns: list[str]) -> DataFrame:
-    """Equal rows put together (``__n`` summed up), then each as often as it is there."""
-    summed = rows.groupBy(*map(quoted, columns)).agg(F.sum("__n").alias("__n"))
-    checked = summed.withColumn("__n", F.expr(f"CASE WHEN __n < 0 THEN raise_error('{ABSENT}') ELSE __n END"))
+    """Equal rows put together (:data:`NUMBER` summed up), then each as often as it is there."""
+    summed = rows.groupBy(*map(quoted, columns)).agg(F.sum(NUMBER).alias(NUMBER))
+    number = F.col(NUMBER)
+    checked = summed.withColumn(NUMBER, F.when(number < 0, F.raise_error(F.lit(ABSENT))).otherwise(number))
     return (
-        checked.where("__n <> 0")
-        .withColumn("__i", F.explode(F.sequence(F.lit(1), F.col("__n"))))
+        checked.where(number != 0)
+        .withColumn(_COPY, F.explode(F.sequence(F.lit(1), number)))
         .select(*map(quoted, columns))
     )
 

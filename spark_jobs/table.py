@@ -9,6 +9,8 @@ at a time, so that the marker alone decides.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce as reduce_all
+from operator import and_
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -16,8 +18,8 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from spark_jobs import reduce
-from spark_jobs.datatypes import constant, literal, quoted, spark_type
-from spark_jobs.last import KEPT, ORIGIN, UNKNOWN, inherited, last_per_key
+from spark_jobs.datatypes import constant, filled, quoted
+from spark_jobs.last import KEPT, OP, ORIGIN, UNKNOWN, inherited, last_per_key
 from spark_jobs.pending import Pending, base_version, lineage
 from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Target
 
@@ -70,40 +72,40 @@ def _by_key(target: Target, pending: Pending, marker: Marker) -> None:
         target.replace(_rewritten(there, rows, key, types), marker)
 
 
-def _filled(there: DataFrame, types: dict[str, str], fills: Mapping[str, str]) -> DataFrame:
+def _filled(there: DataFrame, types: dict[str, str], fills: Mapping[str, str | None]) -> DataFrame:
     """The table's rows as they are when the fills are made."""
-    return there.select(*[F.expr(fills.get(c, quoted(c))).alias(c) for c in types])
+    return there.select(*[filled(fills[c], t).alias(c) if c in fills else F.col(quoted(c)) for c, t in types.items()])
 
 
 def _rewritten(there: DataFrame, rows: DataFrame, key: tuple[str, ...], types: dict[str, str]) -> DataFrame:
     """The whole table after a merge."""
-    same = " AND ".join(f"t.{quoted(c)} <=> s.{quoted(c)}" for c in key)
-    kept = KEPT in rows.columns
+    same = reduce_all(and_, [F.col(f"t.{quoted(c)}").eqNullSafe(F.col(f"s.{quoted(c)}")) for c in key])
+    kept, op = KEPT in rows.columns, F.col(f"s.{OP}")
     columns = []
     for name in there.columns:
+        old = F.col(f"t.{quoted(name)}")
         if name not in types:
-            columns.append(F.col(f"t.{quoted(name)}").alias(name))
+            columns.append(old.alias(name))
             continue
-        stays = "s.__op IS NULL"
+        stays = op.isNull()
         if kept:
-            stays += f" OR array_contains(s.{KEPT}, {literal(name)})"
-        value = f"CASE WHEN {stays} THEN t.{quoted(name)} ELSE s.{quoted(name)} END"
-        columns.append(F.expr(value).alias(name))
-    joined = there.alias("t").join(rows.alias("s"), F.expr(same), "full_outer")
-    return joined.where("s.__op IS NULL OR s.__op <> 'd'").select(*columns)
+            stays |= F.array_contains(f"s.{KEPT}", F.lit(name))
+        columns.append(F.when(stays, old).otherwise(F.col(f"s.{quoted(name)}")).alias(name))
+    joined = there.alias("t").join(rows.alias("s"), same, "full_outer")
+    return joined.where(op.isNull() | (op != "d")).select(*columns)
 
 
 def _by_number(target: Target, pending: Pending, marker: Marker) -> None:
     """Without a key a table is a bag of rows: equal ones come and go by number."""
     changes, names = reduce.differences(target.spark, pending, 0), list(pending.schema.names)
     if changes is None:
-        changes = reduce.nothing(target.spark, pending).select(*map(quoted, names)).withColumn("__n", F.lit(1))
+        changes = reduce.nothing(target.spark, pending).select(*map(quoted, names)).withColumn(reduce.NUMBER, F.lit(1))
     if not pending.changes and set(pending.counts()) <= {"c", "r"}:
-        target.append(changes.drop("__n"), marker)
+        target.append(changes.drop(reduce.NUMBER), marker)
         return
     there = _present(target, pending, _present_version(target, pending, marker.app)).select(*map(quoted, names))
     try:
-        target.replace(reduce.repeated(there.withColumn("__n", F.lit(1)).unionAll(changes), names), marker)
+        target.replace(reduce.repeated(there.withColumn(reduce.NUMBER, F.lit(1)).unionAll(changes), names), marker)
     except PySparkException as e:
         if reduce.ABSENT not in str(e):
             raise
@@ -143,16 +145,12 @@ def _evolution(pending: Pending, app: str, start: int, until: int) -> Evolution:
     return Evolution(app, until, types, tuple((str(o), n) for o, n in renamed), _fills(pending, until))
 
 
-def _fills(pending: Pending, until: int) -> dict[str, str]:
+def _fills(pending: Pending, until: int) -> dict[str, str | None]:
     return {
-        name: "NULL" if origin.fill is None else _literal(origin.fill, pending.schemas[until].column(name).type)
+        name: constant(origin.fill, pending.schemas[until].column(name).type)
         for name, origin in lineage(pending, base_version(pending), until).items()
         if origin.column is None
     }
-
-
-def _literal(fill: str, type_: str) -> str:
-    return f"CAST({literal(str(constant(fill, type_)))} AS {spark_type(type_)})"
 
 
 def _present(target: Target, pending: Pending, start: int) -> DataFrame:
@@ -163,7 +161,7 @@ def _present(target: Target, pending: Pending, start: int) -> DataFrame:
     origins, fills = lineage(pending, start), _fills(pending, pending.version)
     columns = []
     for name, type_ in types.items():
-        value = F.expr(fills[name]) if name in fills else F.col(quoted(str(origins[name].column)))
+        value = filled(fills[name], type_) if name in fills else F.col(quoted(str(origins[name].column)))
         columns.append(value.cast(type_).alias(name))
     taken = {str(o.column).lower() for name, o in origins.items() if name not in fills} | {c.lower() for c in types}
     columns += [F.col(quoted(c)) for c in rows.columns if c.lower() not in taken]

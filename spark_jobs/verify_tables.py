@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -32,14 +33,17 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from spark_jobs import reduce
 from spark_jobs.apply_changes import place
 from spark_jobs.datatypes import common, quoted
-from spark_jobs.last import UNKNOWN
+from spark_jobs.last import OURS, UNKNOWN
 from spark_jobs.pending import Pending, collect
-from spark_jobs.session import open_changelog, session
+from spark_jobs.session import open_changelog, own_session, session
 from spark_jobs.targets import load_target
 
 log = logging.getLogger("spark_jobs.verify_tables")
 
 EXAMPLES = 5
+_SOURCE, _TARGET = f"{OURS}source", f"{OURS}target"
+"""How many rows of a key each side has."""
+_A, _B, _COLUMNS = f"{OURS}a", f"{OURS}b", f"{OURS}columns"
 
 
 @dataclasses.dataclass(slots=True)
@@ -156,7 +160,7 @@ class VerifyTables:
         return Verified(self._connector, position, tables, round(time.monotonic() - began, 3))
 
     def _table(self, pending: Pending) -> Compared:
-        began, spark = time.monotonic(), self._spark.newSession()
+        began, spark = time.monotonic(), own_session(self._spark)
         location = place(self._location, self._tables_of, pending.topic, pending.schema.id)
         result = Compared(pending.topic, location)
         expected = reduce.contents(spark, pending, reduce.last_truncate(spark, pending))
@@ -189,7 +193,7 @@ class VerifyTables:
         if UNKNOWN in expected.columns:
             per_column = expected.select(F.explode(UNKNOWN).alias("c")).groupBy("c").count().collect()
             result.unknown = {row["c"]: row["count"] for row in sorted(per_column)}
-        both = _side(expected, types, "__source").unionAll(_side(found, types, "__target"))
+        both = _side(expected, types, _SOURCE).unionAll(_side(found, types, _TARGET))
         key = pending.schema.key or tuple(types)
         # without a key, what tells a row is its values
         shown = key if pending.schema.key or self._values else ()
@@ -197,8 +201,8 @@ class VerifyTables:
 
 
 def _side(rows: DataFrame, types: dict[str, str], side: str) -> DataFrame:
-    """Rows of one side, as ``__source`` and ``__target`` count them."""
-    flags = [F.lit(1 if name == side else 0).alias(name) for name in ("__source", "__target")]
+    """Rows of one side, as ``_SOURCE`` and ``_TARGET`` count them."""
+    flags = [F.lit(1 if name == side else 0).alias(name) for name in (_SOURCE, _TARGET)]
     unknown = F.col(UNKNOWN) if UNKNOWN in rows.columns else F.array().cast("array<string>").alias(UNKNOWN)
     return rows.select(*[F.col(quoted(c)).cast(t).alias(c) for c, t in types.items()], *flags, unknown)
 
@@ -209,60 +213,64 @@ def _by_key(both: DataFrame, key: tuple[str, ...], types: dict[str, str]) -> Dat
     Without a key all columns are the key: then none can differ.
     """
     others = [c for c in types if c not in key]
-    image = f"struct({', '.join(map(quoted, others))})" if others else "struct(1)"
+    image = F.struct(*map(quoted, others)) if others else F.struct(F.lit(1))
+
+    def of(side: str, value: Expression) -> Expression:
+        return F.any_value(F.when(F.col(side) == 1, value), ignoreNulls=True)
+
     grouped = both.groupBy(*map(quoted, key)).agg(
-        F.sum("__source").alias("__source"),
-        F.sum("__target").alias("__target"),
-        F.expr(f"any_value({image}) FILTER (WHERE __source = 1)").alias("__a"),
-        F.expr(f"any_value({image}) FILTER (WHERE __target = 1)").alias("__b"),
-        F.expr(f"any_value({UNKNOWN}) FILTER (WHERE __source = 1)").alias(UNKNOWN),
+        F.sum(_SOURCE).alias(_SOURCE),
+        F.sum(_TARGET).alias(_TARGET),
+        of(_SOURCE, image).alias(_A),
+        of(_TARGET, image).alias(_B),
+        of(_SOURCE, F.col(UNKNOWN)).alias(UNKNOWN),
     )
     different = [
         F.when(
-            ~F.col(f"__a.{quoted(c)}").eqNullSafe(F.col(f"__b.{quoted(c)}")) & ~F.array_contains(UNKNOWN, c), F.lit(c)
+            ~F.col(f"{_A}.{quoted(c)}").eqNullSafe(F.col(f"{_B}.{quoted(c)}")) & ~F.array_contains(UNKNOWN, F.lit(c)),
+            F.lit(c),
         )
         for c in others
     ]
-    shared = (F.col("__source") > 0) & (F.col("__target") > 0)
+    shared = (F.col(_SOURCE) > 0) & (F.col(_TARGET) > 0)
     names = F.array_compact(F.array(*different)) if different else F.array().cast("array<string>")
-    return grouped.withColumn("__columns", F.when(shared, names).otherwise(F.array().cast("array<string>")))
+    return grouped.withColumn(_COLUMNS, F.when(shared, names).otherwise(F.array().cast("array<string>")))
 
 
 def _count(result: Compared, grouped: DataFrame, columns: list[str], key: tuple[str, ...], *, values: bool) -> None:
+    source, target = F.col(_SOURCE), F.col(_TARGET)
+    zero = F.lit(0)
     totals = grouped.agg(
-        F.sum("__source").alias("source"),
-        F.sum("__target").alias("target"),
-        F.expr("sum(greatest(__source - __target, 0))").alias("missing"),
-        F.expr("sum(greatest(__target - __source, 0))").alias("surplus"),
-        F.expr("count_if(size(__columns) > 0)").alias("different"),
-        *[_differs(c) for c in columns],
+        F.sum(source).alias("source"),
+        F.sum(target).alias("target"),
+        F.sum(F.greatest(source - target, zero)).alias("missing"),
+        F.sum(F.greatest(target - source, zero)).alias("surplus"),
+        F.count_if(F.size(_COLUMNS) > 0).alias("different"),
+        *[F.count_if(F.array_contains(_COLUMNS, F.lit(c))) for c in columns],
     ).first()
     assert totals is not None
-    for name in ("source", "target", "missing", "surplus", "different"):
-        setattr(result, name, totals[name] or 0)
-    result.differing = {c: n for c, n in zip(columns, totals[5:], strict=True) if n}
+    counts = ("source", "target", "missing", "surplus", "different")
+    for at, name in enumerate(counts):
+        setattr(result, name, totals[at] or 0)
+    result.differing = {c: n for c, n in zip(columns, totals[len(counts) :], strict=True) if n}
     if not result.equal:
-        wrong = grouped.where("__source <> __target OR size(__columns) > 0")
+        wrong = grouped.where((source != target) | (F.size(_COLUMNS) > 0))
         result.examples = [_example(row, key, values=values) for row in wrong.take(EXAMPLES)]
-
-
-def _differs(column: str) -> Any:
-    return F.count_if(F.array_contains("__columns", column))
 
 
 def _example(row: Row, key: tuple[str, ...], *, values: bool) -> dict[str, Any]:
     example: dict[str, Any] = {"key": {name: str(row[name]) for name in key}}
-    if row["__source"] > row["__target"]:
+    if row[_SOURCE] > row[_TARGET]:
         example["what"] = "missing"
-    elif row["__source"] < row["__target"]:
+    elif row[_SOURCE] < row[_TARGET]:
         example["what"] = "surplus"
     else:
         example["what"] = "different"
-    if row["__columns"]:
-        example["columns"] = list(row["__columns"])
+    if row[_COLUMNS]:
+        example["columns"] = list(row[_COLUMNS])
         if values:
-            example["source"] = {c: str(row["__a"][c]) for c in row["__columns"]}
-            example["target"] = {c: str(row["__b"][c]) for c in row["__columns"]}
+            example["source"] = {c: str(row[_A][c]) for c in row[_COLUMNS]}
+            example["target"] = {c: str(row[_B][c]) for c in row[_COLUMNS]}
     return example
 
 

@@ -36,30 +36,32 @@ class Evolution:
     :param version: of the table schema that the columns are brought to
     :param types: final columns and their Spark types, in order
     :param renamed: (old, new) names
-    :param fills: final column → SQL literal that rows which are already there get in it
+    :param fills: final column → what rows that are already there get in it: a text that a cast to the column's type
+        understands, or ``None`` for NULL
     """
 
     app: str
     version: int
     types: Mapping[str, str]
     renamed: tuple[tuple[str, str], ...] = ()
-    fills: Mapping[str, str] = field(default_factory=dict)
+    fills: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
     """Rows that are upserted and deleted by key.
 
-    :param rows: one row per key, with the final columns, ``__op``, and ``__kept`` where some columns keep the table's value
+    :param rows: one row per key, with the final columns, :data:`spark_jobs.last.OP`, and :data:`spark_jobs.last.KEPT` where some
+        columns keep the table's value
     :param nullable: key columns that may be NULL; NULL equals NULL then
-    :param fills: columns that all other rows get a literal in
+    :param fills: columns that all other rows get a value in, as of :class:`Evolution`
     """
 
     rows: DataFrame
     key: tuple[str, ...]
     nullable: frozenset[str]
     types: Mapping[str, str]
-    fills: Mapping[str, str] = field(default_factory=dict)
+    fills: Mapping[str, str | None] = field(default_factory=dict)
 
 
 class Target(abc.ABC):
@@ -104,7 +106,7 @@ class Target(abc.ABC):
         """
 
     @abc.abstractmethod
-    def evolve(self, evolution: Evolution) -> dict[str, str]:
+    def evolve(self, evolution: Evolution) -> dict[str, str | None]:
         """Bring the columns in order. Running it again, or after it was killed half way, changes nothing.
 
         :return: the fills that are still to be made, by the merge

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import and_
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import TargetError
-from spark_jobs.datatypes import holds, literal, quoted
-from spark_jobs.last import KEPT
+from spark_jobs.datatypes import filled, holds, literal, quoted
+from spark_jobs.last import KEPT, OP
 from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Target
 
 _TXN = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
@@ -97,7 +100,7 @@ class DeltaTarget(Target):
             name.lower() not in there or _fits(there[name.lower()], evolution.types[name]) for name in evolution.fills
         )
 
-    def evolve(self, evolution: Evolution) -> dict[str, str]:
+    def evolve(self, evolution: Evolution) -> dict[str, str | None]:
         with _conflicts(*_CONFLICTS, *_COLUMN_CONFLICTS):
             there = self.columns()
             statements = list(self._statements(evolution, {name.lower(): type_ for name, type_ in there.items()}))
@@ -109,7 +112,7 @@ class DeltaTarget(Target):
         return {
             name: value
             for name, value in evolution.fills.items()
-            if value != "NULL" or (name.lower() in known and self._has_values(name))
+            if value is not None or (name.lower() in known and self._has_values(name))
         }
 
     def _statements(self, evolution: Evolution, there: dict[str, str]) -> Iterator[str]:
@@ -149,7 +152,7 @@ class DeltaTarget(Target):
         )
 
     def _has_values(self, name: str) -> bool:
-        return bool(self.rows().where(f"{quoted(name)} IS NOT NULL").head(1))
+        return bool(self.rows().where(F.col(quoted(name)).isNotNull()).head(1))
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -159,29 +162,37 @@ class DeltaTarget(Target):
             writer.options(**_PROPERTIES).save(self.location)
 
     def merge(self, merge: Merge, marker: Marker) -> None:
-        merge.rows.createOrReplaceTempView("cdc_rows")
         with _conflicts(), self._transaction(marker):
-            self.spark.sql(self._merge_sql(merge))
+            self._builder(merge).execute()
 
-    def _merge_sql(self, merge: Merge) -> str:
-        on = " AND ".join(f"t.{quoted(c)} {'<=>' if c in merge.nullable else '='} s.{quoted(c)}" for c in merge.key)
+    def _builder(self, merge: Merge) -> Any:
+        """Delta's own builder: names and values go to it as they are, in no text that somebody has to read again."""
+
+        def there(column: str) -> Expression:
+            return F.col(f"t.{quoted(column)}")
+
+        def new(column: str) -> Expression:
+            return F.col(f"s.{quoted(column)}")
+
+        op = F.col(f"s.{OP}")
+        same = [there(c).eqNullSafe(new(c)) if c in merge.nullable else there(c) == new(c) for c in merge.key]
         kept = set(merge.types) - set(merge.key) if KEPT in merge.rows.columns else set()
-        sets = ", ".join(
-            f"t.{quoted(c)} = {_kept(c, merge.fills) if c in kept else f's.{quoted(c)}'}" for c in merge.types
-        )
-        names = ", ".join(map(quoted, merge.types))
-        values = ", ".join(f"s.{quoted(c)}" for c in merge.types)
-        sql = (
-            f"MERGE INTO {self._name} t USING cdc_rows s ON {on} "
-            "WHEN MATCHED AND s.__op = 'd' THEN DELETE "
-            f"WHEN MATCHED THEN UPDATE SET {sets} "
-            f"WHEN NOT MATCHED AND s.__op <> 'd' THEN INSERT ({names}) VALUES ({values})"
-        )
+        sets = {c: _kept(c, merge) if c in kept else new(c) for c in merge.types}
+        table = self._jvm.io.delta.tables.DeltaTable.forPath(self.spark._jsparkSession, self.location)
+        builder = table.alias("t").merge(merge.rows.alias("s")._jdf, _java(reduce(and_, same)))
+        builder = builder.whenMatched(_java(op == "d")).delete()
+        builder = builder.whenMatched().update(self._assignments(sets))
+        builder = builder.whenNotMatched(_java(op != "d")).insert(self._assignments({c: new(c) for c in merge.types}))
         if merge.fills:
-            sql += " WHEN NOT MATCHED BY SOURCE THEN UPDATE SET " + ", ".join(
-                f"t.{quoted(c)} = {value}" for c, value in merge.fills.items()
-            )
-        return sql
+            fills = {c: filled(value, merge.types[c]) for c, value in merge.fills.items()}
+            builder = builder.whenNotMatchedBySource().update(self._assignments(fills))
+        return builder
+
+    def _assignments(self, values: Mapping[str, Expression]) -> Any:
+        found = self._jvm.java.util.LinkedHashMap()
+        for name, value in values.items():
+            found.put(quoted(name), _java(value))
+        return found
 
     def append(self, rows: DataFrame, marker: Marker) -> None:
         there = {name.lower(): type_ for name, type_ in self.columns().items()}
@@ -194,14 +205,17 @@ class DeltaTarget(Target):
     def replace(self, rows: DataFrame, marker: Marker) -> None:
         writer = self._writer(rows, marker, "overwrite")
         if self.columns() != _columns(rows):
-            partitions = self.spark.sql(f"DESCRIBE DETAIL {self._name}").select("partitionColumns").first()
-            kept = [name for name in (partitions[0] if partitions else []) if name in rows.columns]
+            partitions = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(
+                self._log().unsafeVolatileSnapshot().metadata().partitionColumns()
+            )
+            kept = [name for name in partitions if name in rows.columns]
             writer = writer.option("overwriteSchema", "true").partitionBy(*kept)
         with _conflicts():
             writer.save(self.location)
 
     def _writer(self, rows: DataFrame, marker: Marker, mode: str) -> DataFrameWriter:
-        writer = rows.write.format("delta").mode(mode)
+        # the option wins over a cluster's default, under which Delta replaces only the partitions that have rows
+        writer = rows.write.format("delta").mode(mode).option("partitionOverwriteMode", "static")
         return writer.option("txnAppId", marker.app).option("txnVersion", marker.batch)
 
     @contextlib.contextmanager
@@ -232,11 +246,16 @@ def _properties(evolution: Evolution) -> str:
     return ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
 
 
-def _kept(column: str, fills: Mapping[str, str]) -> str:
+def _kept(column: str, merge: Merge) -> Expression:
     """The table's value where no event told one: what the fill makes of it, if there is one."""
     name = quoted(column)
-    there = fills.get(column, f"t.{name}")
-    return f"CASE WHEN array_contains(s.{KEPT}, {literal(column)}) THEN {there} ELSE s.{name} END"
+    fills = merge.fills
+    there = filled(fills[column], merge.types[column]) if column in fills else F.col(f"t.{name}")
+    return F.when(F.array_contains(f"s.{KEPT}", F.lit(column)), there).otherwise(F.col(f"s.{name}"))
+
+
+def _java(expression: Expression) -> Any:
+    return expression._jc
 
 
 def _columns(rows: DataFrame) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """One Spark session for all tests of this folder."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.lake import Database, Lake, start_spark
+from tests.spark.lake import SECRET, Database, Lake, start_spark
 from tests.support.connectors import memory_connector
 
 
@@ -16,6 +17,12 @@ def spark() -> Iterator[SparkSession]:
     spark = start_spark()
     yield spark
     spark.stop()
+
+
+@pytest.fixture
+def secret(spark: SparkSession) -> str:
+    """What the environment of the driver hides."""
+    return os.environ[SECRET]
 
 
 @pytest.fixture

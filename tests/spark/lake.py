@@ -22,10 +22,13 @@ from spark_jobs.targets.base import Target
 from tests.support.connectors import Connector
 
 Row = dict[str, Any]
+SECRET = "CDC_TEST_SECRET"
+"""Environment variable of the driver whose value must never be seen; Spark would put it wherever ``${env:CDC_TEST_SECRET}`` is."""
 
 
 def start_spark() -> SparkSession:
     """A small session with the Delta jars."""
+    os.environ.setdefault(SECRET, f"secret-{os.getpid()}")  # the JVM has it from its beginning
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it has something to say even after the tests have ended
     return session(
         "tests",

@@ -30,14 +30,14 @@ def test_of_each_key_the_event_with_the_highest_number_is_left(spark: SparkSessi
     r = random.Random(seed)
     events: list[Row] = [
         {
-            "seq": seq, "__op": r.choice("ccuuud"), "a": r.randrange(4), "b": r.choice("xyz"),
+            last.SEQ: seq, last.OP: r.choice("ccuuud"), "a": r.randrange(4), "b": r.choice("xyz"),
             "v": r.choice([None, r.randrange(100)]), "w": r.choice([None, "", "text"]),
         }
         for seq in r.sample(range(10_000), 300)
     ]  # fmt: skip
     final: dict[Any, Row] = {}
-    for event in sorted(events, key=lambda e: e["seq"]):
-        final[event["a"], event["b"]] = {k: v for k, v in event.items() if k != "seq"}
+    for event in sorted(events, key=lambda e: e[last.SEQ]):
+        final[event["a"], event["b"]] = {k: v for k, v in event.items() if k != last.SEQ}
     frame = spark.createDataFrame(pa.Table.from_pylist(events))
     assert _rows(last.last_per_key(frame, ("a", "b"))) == sorted(final.values(), key=repr)
 
@@ -59,7 +59,7 @@ class _Model:
         shown = {c: values[c] if c in told else None for c in self.COLUMNS}
         from_ = None if previous is None else {"k": previous}
         seq = len(self.events) + 1
-        self.events.append({"seq": seq, "__op": op, "k": k, **shown, "__kept": lacking, "__from": from_})
+        self.events.append({last.SEQ: seq, last.OP: op, "k": k, **shown, last.KEPT: lacking, last.FROM: from_})
         self.touched.add(k)
 
     def step(self) -> None:
@@ -94,12 +94,12 @@ class _Model:
 
     def frame(self, spark: SparkSession) -> Any:
         schema = pa.schema(
-            [("seq", pa.int64()), ("__op", pa.string()), ("k", pa.int64()), ("v", pa.int64()), ("w", pa.string()),
-             ("__kept", pa.list_(pa.string())), ("__from", pa.struct([("k", pa.int64())]))]
+            [(last.SEQ, pa.int64()), (last.OP, pa.string()), ("k", pa.int64()), ("v", pa.int64()), ("w", pa.string()),
+             (last.KEPT, pa.list_(pa.string())), (last.FROM, pa.struct([("k", pa.int64())]))]
         )  # fmt: skip
         shuffled = self.r.sample(self.events, len(self.events))
         frame = spark.createDataFrame(pa.Table.from_pylist(shuffled, schema=schema))
-        return frame if self.moves else frame.drop("__from")
+        return frame if self.moves else frame.drop(last.FROM)
 
 
 @pytest.mark.parametrize("moves", [False, True])
@@ -117,8 +117,8 @@ def test_a_value_left_out_is_that_of_the_same_row_before(spark: SparkSession, se
     assert {row["k"] for row in found} == model.touched
     for row in found:
         old = merged.pop(row["k"], None)
-        if row["__op"] != "d":
-            kept = {c: old[c] if old is not None else None for c in row["__kept"]}
+        if row[last.OP] != "d":
+            kept = {c: old[c] if old is not None else None for c in row[last.KEPT]}
             merged[row["k"]] = {c: row[c] for c in ("k", *model.COLUMNS)} | kept
     assert merged == model.rows
 
@@ -129,8 +129,8 @@ def test_a_row_may_change_its_key_any_number_of_times(spark: SparkSession) -> No
         model.move(1 if old == 100 else old, old + 1, {"v": 7}, ("v",) if old == 120 else ())
     rows = last.last_per_key(model.frame(spark), ("k",), model.COLUMNS)
     there = spark.createDataFrame(pa.Table.from_pylist(list(model.table.values())))
-    (row,) = [r for r in _rows(last.inherited(rows, there, ("k",), model.COLUMNS)) if r["__op"] != "d"]
-    assert (row["k"], row["v"], row["w"], row["__kept"]) == (140, 7, "table 1", [])
+    (row,) = [r for r in _rows(last.inherited(rows, there, ("k",), model.COLUMNS)) if r[last.OP] != "d"]
+    assert (row["k"], row["v"], row["w"], row[last.KEPT]) == (140, 7, "table 1", [])
 
 
 # -- through the whole job --------------------------------------------------------------------------------------------
