@@ -11,12 +11,11 @@ from pyspark.sql import types as T
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.schema import Column, TableSchema
+from spark_jobs.bags import NUMBER
 from spark_jobs.datatypes import constant, file_type, filled, from_file, quoted, spark_type, structure
 from spark_jobs.last import FROM, KEPT, OP, OURS, SEQ, UNKNOWN, last_per_key
 from spark_jobs.pending import Origin, Pending, lineage
 
-NUMBER = f"{OURS}n"
-"""How often a row image comes (positive) or goes (negative)."""
 _COPY = f"{OURS}copy"
 
 
@@ -115,7 +114,7 @@ def _moves(spark: SparkSession, pending: Pending, after: int) -> bool:
         key = _struct([pending.schemas[version].column(name) for name in pending.schemas[version].key])
         if files:
             wanted = structure({"previous_key": key, "unavailable": "array<string>"})
-            found = spark.read.schema(wanted).parquet(*files)
+            found = _opened(spark, wanted, files)
             if found.where("previous_key IS NOT NULL AND size(unavailable) > 0").head(1):
                 return True
     return False
@@ -134,7 +133,7 @@ def _read(
 ) -> DataFrame:
     """Events of one schema version."""
     then, now = pending.schemas[version], pending.schema
-    raw = spark.read.schema(_file_schema(then)).parquet(*files).where("op <> 't'")
+    raw = _opened(spark, _file_schema(then), files).where("op <> 't'")
     origins = lineage(pending, version)
     selected = [F.col("seq").alias(SEQ), F.col("op").alias(OP)]
     for column in now.columns:
@@ -144,6 +143,24 @@ def _read(
     if moved:
         selected.append(_previous(then, now, origins).alias(FROM))
     return raw.select(*selected)
+
+
+_UNKNOWN_VARIABLE = f"${{{OURS}none}}"
+
+
+def _opened(spark: SparkSession, schema: T.StructType, files: list[str]) -> DataFrame:
+    """Files of the change log by a schema.
+
+    Parquet's reader gets the schema as a setting of Hadoop, which puts variables into settings: a column called ``${user.home}``
+    would be looked for by another name, and be NULL. Hadoop gives up at the first variable that it does not know, so one stands in
+    front of all names.
+    """
+    if "${" not in schema.json():
+        return spark.read.schema(schema).parquet(*files)
+    first = T.StructType([T.StructField(_UNKNOWN_VARIABLE, T.BooleanType()), *schema.fields])
+    # no file has it; it has to be asked for to be in front
+    found = spark.read.schema(first).parquet(*files).where(F.col(quoted(_UNKNOWN_VARIABLE)).isNull())
+    return found.select(*map(quoted, schema.names))
 
 
 def _left_out(now: TableSchema, origins: dict[str, Origin]) -> Expression:
@@ -193,7 +210,7 @@ def _value(then: TableSchema, origin: Origin, column: Column) -> Expression:
 
 
 def differences(spark: SparkSession, pending: Pending, after: int) -> DataFrame | None:
-    """Each row image that comes (:data:`NUMBER` = 1) or goes (-1), with the final columns: for tables whose rows have no key.
+    """Each row image that comes (:data:`NUMBER` = 1) or goes (-1), with the final columns and its event's number: for tables whose rows have no key.
 
     :raises TargetError: updates leave values out, so that the row they change cannot be found
     """
@@ -209,12 +226,14 @@ def differences(spark: SparkSession, pending: Pending, after: int) -> DataFrame 
     parts = []
     for version in _versions(pending, after):
         files = _files(pending, version, after)
-        raw = spark.read.schema(_file_schema(pending.schemas[version])).parquet(*files)
+        raw = _opened(spark, _file_schema(pending.schemas[version]), files)
         raw = raw.where(f"seq > {after} AND op <> 't'")
         origins, then = lineage(pending, version), pending.schemas[version]
         for image, sign in (("before", -1), ("after", 1)):
             columns = [_image_value(image, then, origins[c.name], c) for c in pending.schema.columns]
-            parts.append(raw.where(f"{image} IS NOT NULL").select(*columns, F.lit(sign).alias(NUMBER)))
+            parts.append(
+                raw.where(f"{image} IS NOT NULL").select(*columns, F.lit(sign).alias(NUMBER), F.col("seq").alias(SEQ))
+            )
     return reduce(DataFrame.unionAll, parts) if parts else None
 
 

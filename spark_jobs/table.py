@@ -18,9 +18,10 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from spark_jobs import reduce
+from spark_jobs.bags import NUMBER, followed
 from spark_jobs.datatypes import constant, filled, quoted
-from spark_jobs.last import KEPT, OP, ORIGIN, UNKNOWN, inherited, last_per_key
-from spark_jobs.pending import Pending, base_version, lineage
+from spark_jobs.last import KEPT, OP, ORIGIN, SEQ, UNKNOWN, inherited, last_per_key
+from spark_jobs.pending import Origin, Pending, base_version, lineage
 from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Target
 
 
@@ -69,7 +70,7 @@ def _by_key(target: Target, pending: Pending, marker: Marker) -> None:
         there = _present(target, pending, start)
         if ORIGIN in rows.columns:
             rows = inherited(rows, there, key, sparse)
-        target.replace(_rewritten(there, rows, key, types), marker)
+        target.replace(rewritten(there, rows, key, types), marker)
 
 
 def _filled(there: DataFrame, types: dict[str, str], fills: Mapping[str, str | None]) -> DataFrame:
@@ -77,7 +78,7 @@ def _filled(there: DataFrame, types: dict[str, str], fills: Mapping[str, str | N
     return there.select(*[filled(fills[c], t).alias(c) if c in fills else F.col(quoted(c)) for c, t in types.items()])
 
 
-def _rewritten(there: DataFrame, rows: DataFrame, key: tuple[str, ...], types: dict[str, str]) -> DataFrame:
+def rewritten(there: DataFrame, rows: DataFrame, key: tuple[str, ...], types: dict[str, str]) -> DataFrame:
     """The whole table after a merge."""
     same = reduce_all(and_, [F.col(f"t.{quoted(c)}").eqNullSafe(F.col(f"s.{quoted(c)}")) for c in key])
     kept, op = KEPT in rows.columns, F.col(f"s.{OP}")
@@ -99,22 +100,34 @@ def _by_number(target: Target, pending: Pending, marker: Marker) -> None:
     """Without a key a table is a bag of rows: equal ones come and go by number."""
     changes, names = reduce.differences(target.spark, pending, 0), list(pending.schema.names)
     if changes is None:
-        changes = reduce.nothing(target.spark, pending).select(*map(quoted, names)).withColumn(reduce.NUMBER, F.lit(1))
+        nothing = reduce.nothing(target.spark, pending).select(*map(quoted, names))
+        changes = nothing.withColumn(NUMBER, F.lit(1)).withColumn(SEQ, F.lit(0).cast("bigint"))
     if not pending.changes and set(pending.counts()) <= {"c", "r"}:
-        target.append(changes.drop(reduce.NUMBER), marker)
+        target.append(changes.drop(NUMBER, SEQ), marker)
         return
-    there = _present(target, pending, _present_version(target, pending, marker.app)).select(*map(quoted, names))
+    there = _present(target, pending, _present_version(target, pending, marker.app))
+    if set(there.columns) > set(names):
+        rows, lacks = followed(there, changes, names)
+        if lacks.head(1):
+            raise _absent(target, pending)
+        target.replace(rows, marker)
+        return
     try:
-        target.replace(reduce.repeated(there.withColumn(reduce.NUMBER, F.lit(1)).unionAll(changes), names), marker)
+        whole = there.withColumn(NUMBER, F.lit(1)).unionByName(changes.drop(SEQ))
+        target.replace(reduce.repeated(whole, names), marker)
     except PySparkException as e:
         if reduce.ABSENT not in str(e):
             raise
-        raise ChangeLogDamaged(
-            "The change log removes a row that the table does not have: they do not belong together.",
-            where=f"{target.location}, batches {pending.first} to {pending.last}",
-            safe="The table was not changed.",
-            remedy="drop the target table and run the apply again: it is built again from the change log",
-        ) from e
+        raise _absent(target, pending) from e
+
+
+def _absent(target: Target, pending: Pending) -> ChangeLogDamaged:
+    return ChangeLogDamaged(
+        "The change log removes a row that the table does not have: they do not belong together.",
+        where=f"{target.location}, batches {pending.first} to {pending.last}",
+        safe="The table was not changed.",
+        remedy="drop the target table and run the apply again: it is built again from the change log",
+    )
 
 
 # -- columns ----------------------------------------------------------------------------------------------------------
@@ -156,9 +169,10 @@ def _fills(pending: Pending, until: int) -> dict[str, str | None]:
 def _present(target: Target, pending: Pending, start: int) -> DataFrame:
     """The table's rows with the final columns, then those that the source has dropped."""
     types, rows = reduce.final_types(pending.schema), target.rows()
-    if not pending.changes:
-        return rows.select(*[F.col(quoted(c)).cast(t).alias(c) for c, t in types.items()])
-    origins, fills = lineage(pending, start), _fills(pending, pending.version)
+    if pending.changes:
+        origins, fills = lineage(pending, start), _fills(pending, pending.version)
+    else:
+        origins, fills = {name: Origin(column=name) for name in types}, {}
     columns = []
     for name, type_ in types.items():
         value = filled(fills[name], type_) if name in fills else F.col(quoted(str(origins[name].column)))
