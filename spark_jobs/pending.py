@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from airflow_provider_cdc.core.manifest import DataFile, Manifest
-from airflow_provider_cdc.core.schema import TableChange, TableSchema
+from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 
 
 @dataclass(slots=True)
@@ -57,30 +57,76 @@ class Pending:
         return total
 
 
-def collect(changelog: ChangeLog, manifests: Iterable[Manifest]) -> dict[str, Pending]:
-    """Everything that some batches hold, by topic."""
+class Batches:
+    """Batches in a row, by topic. They are looked at once, for all tables and markers.
+
+    :param manifests: ascending, without gaps; at least one
+    """
+
+    def __init__(self, changelog: ChangeLog, manifests: Sequence[Manifest]) -> None:
+        self.first, self.last = manifests[0].batch, manifests[-1].batch
+        self.position = manifests[-1].offset_after.position or {}
+        self._parts: dict[str, list[Pending]] = {}
+        self.dropped: set[str] = set()
+        """Full names of tables that the source has dropped, and not made again."""
+        for manifest in manifests:
+            for topic, part in _by_topic(changelog, manifest).items():
+                self._parts.setdefault(topic, []).append(part)
+                self.dropped -= {schema.id.full_name for schema in part.schemas.values()}
+            for change in (change for record in manifest.schema_changes for change in record.changes):
+                act = self.dropped.add if change.type == "DROP" else self.dropped.discard
+                act(change.id.full_name)
+
+    @property
+    def topics(self) -> set[str]:
+        return set(self._parts)
+
+    def table(self, topic: str) -> TableId | None:
+        """Which table a topic is of, by the newest batch that has anything of it."""
+        return self._parts[topic][-1].schema.id if topic in self._parts else None
+
+    def each(self, topic: str, after: int = 0) -> list[Pending]:
+        """What each batch after ``after`` holds of a topic."""
+        return [part for part in self._parts.get(topic, ()) if part.last > after]
+
+    def of(self, topic: str, after: int = 0) -> Pending | None:
+        """What the batches after ``after`` hold of a topic together."""
+        parts = self.each(topic, after)
+        return joined(parts, self.last, self.position) if parts else None
+
+
+def joined(parts: Sequence[Pending], last: int, position: dict[str, object]) -> Pending:
+    """Several batches' parts of one topic as one."""
+    whole = Pending(parts[0].topic, first=parts[0].first, last=last, position=position)
+    for part in parts:
+        whole.files += part.files
+        whole.schemas |= part.schemas
+        whole.changes |= part.changes
+    return whole
+
+
+def _by_topic(changelog: ChangeLog, manifest: Manifest) -> dict[str, Pending]:
+    position = manifest.offset_after.position or {}
     found: dict[str, Pending] = {}
-    for manifest in manifests:
-        topics = {f.topic for f in manifest.files} | set(manifest.schemas)
-        for topic in topics:
-            pending = found.setdefault(topic, Pending(topic, first=manifest.batch))
-            for version, schema in manifest.schemas.get(topic, {}).items():
-                pending.schemas[int(version)] = schema
-        for file in manifest.files:
-            found[file.topic].files.append((changelog.uri(manifest.connector, file), file))
-        for record in manifest.schema_changes:
-            for change in record.changes:
-                topic = next((t for t, v in manifest.schemas.items() if change.table and _same_table(v, change)), "")
-                if topic and change.table is not None:
-                    found[topic].changes[change.table.version] = change
-        for pending in found.values():
-            pending.last, pending.position = manifest.batch, manifest.offset_after.position or {}
+    structures: dict[tuple[TableId, int], str] = {}
+    for topic in sorted({f.topic for f in manifest.files} | set(manifest.schemas)):
+        found[topic] = Pending(topic, first=manifest.batch, last=manifest.batch, position=position)
+        for version, schema in manifest.schemas.get(topic, {}).items():
+            found[topic].schemas[int(version)] = schema
+            structures[schema.id, schema.version] = topic
+    for file in manifest.files:
+        found[file.topic].files.append((changelog.uri(manifest.connector, file), file))
+    for record in manifest.schema_changes:
+        for change in record.changes:
+            if change.table is not None and (change.id, change.table.version) in structures:
+                found[structures[change.id, change.table.version]].changes[change.table.version] = change
     return found
 
 
-def _same_table(versions: dict[str, TableSchema], change: TableChange) -> bool:
-    assert change.table is not None
-    return any(schema.id == change.id and schema.version == change.table.version for schema in versions.values())
+def collect(changelog: ChangeLog, manifests: Sequence[Manifest]) -> dict[str, Pending]:
+    """Everything that some batches hold, by topic."""
+    batches = Batches(changelog, manifests) if manifests else None
+    return {topic: found for topic in batches.topics if (found := batches.of(topic))} if batches else {}
 
 
 @dataclass(frozen=True, slots=True)

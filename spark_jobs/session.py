@@ -111,7 +111,8 @@ def own_session(spark: SparkSession) -> SparkSession:
 def pinned(spark: SparkSession) -> SparkSession:
     """The session, with what the jobs rely on. A new session has the cluster's defaults, whatever the one that made it has."""
     for key, value in PINNED.items():
-        spark.conf.set(key, value)
+        if spark.conf.get(key, None) != value:  # some are set with a warning
+            spark.conf.set(key, value)
     for key in UNSET:
         spark.conf.unset(key)
     return spark

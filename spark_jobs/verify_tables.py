@@ -144,7 +144,9 @@ class VerifyTables:
         self._target, self._threads = load_target(target), threads
 
     def run(self) -> Verified:
-        """:raises ConfigError: the reference is empty"""
+        """:raises ConfigError: the reference is empty
+        :raises ChangeLogDamaged: a file of it is not what its manifest says
+        """
         began = time.monotonic()
         manifests = list(self._changelog.manifests(self._connector))
         topics = collect(self._changelog, manifests)
@@ -163,6 +165,8 @@ class VerifyTables:
         began, spark = time.monotonic(), own_session(self._spark)
         location = place(self._location, self._tables_of, pending.topic, pending.schema.id)
         result = Compared(pending.topic, location)
+        for _, file in pending.files:
+            self._changelog.check(self._connector, file)
         expected = reduce.contents(spark, pending, reduce.last_truncate(spark, pending))
         target = self._target(spark, location)
         if not target.exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,9 @@ from airflow_provider_cdc.changelog.writer import ParquetBatchWriter
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict
 from airflow_provider_cdc.core.manifest import FORMAT, DataFile, Manifest
 from airflow_provider_cdc.core.seams import BatchWriter
+
+_BLOCK = 4 << 20
+"""Bytes of a file that are read at once for its checksum."""
 
 
 def batch_name(batch: int) -> str:
@@ -131,6 +135,31 @@ class ChangeLog:
             raise _damaged(path, f"has {opened.tell()} bytes instead of {file.bytes}")
         opened.seek(0)
         return opened
+
+    def check(self, connector: str, file: DataFile, *, crc: bool = False) -> None:
+        """Compare a data file with its manifest: its size and its number of rows.
+
+        :param crc: its checksum too, for which all of it is read
+        :raises ChangeLogDamaged: it is another file
+        """
+        import pyarrow.parquet as pq
+        from pyarrow import ArrowInvalid
+
+        path = self.storage.path(connector, file.path)
+        with self.open(connector, file) as opened:
+            try:
+                rows = pq.read_metadata(opened).num_rows
+            except (ArrowInvalid, OSError) as e:
+                raise _damaged(path, f"is no Parquet file: {e}") from e
+            if rows != file.rows:
+                raise _damaged(path, f"has {rows} rows instead of {file.rows}")
+            if crc:
+                opened.seek(0)
+                found = 0
+                while block := opened.read(_BLOCK):
+                    found = zlib.crc32(block, found)
+                if found != file.crc32:
+                    raise _damaged(path, f"has the checksum {found:08x} instead of {file.crc32:08x}")
 
     def _manifest_path(self, connector: str, batch: int) -> str:
         return self.storage.path(connector, "manifests", f"{batch_name(batch)}.json")

@@ -34,7 +34,7 @@ class Storage:
     def __init__(self, url: str, options: dict[str, Any] | None = None) -> None:
         import fsspec
 
-        self.url = url.rstrip("/")
+        self.url, self._options = url.rstrip("/"), dict(options or {})
         try:
             self._fs, root = fsspec.core.url_to_fs(self.url, **(options or {}))
         except (ImportError, ValueError) as e:
@@ -84,6 +84,16 @@ class Storage:
         told += [getattr(self._fs, name, None) for name in ("_location", "account_host", "account_name")]
         return next((str(address) for address in told if address), "")
 
+    def elsewhere(self, url: str) -> tuple[Any, str]:
+        """Another place: its filesystem, and its path there. It is opened with the options of this one where it is on the same
+        kind of store."""
+        import fsspec
+
+        here = {self._fs.protocol} if isinstance(self._fs.protocol, str) else set(self._fs.protocol)
+        options = self._options if fsspec.utils.get_protocol(url) in here else {}
+        files, path = fsspec.core.url_to_fs(url, **options)
+        return files, str(path)
+
     def create(self, path: str, data: bytes, *, scratch: str | None = None) -> None:
         """Write a file that must not exist, all of it or nothing.
 
@@ -125,16 +135,23 @@ class Storage:
             raise
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write a file, over an older one if there is one."""
+        """Write a file, over an older one if there is one. Who reads it finds the old or the new one, whole."""
         with self._errors(path):
             if not self.local:
                 self._fs.pipe_file(path, data)
                 return
             os.makedirs(os.path.dirname(path), exist_ok=True)
             temporary = f"{path}.{uuid.uuid4().hex}.tmp"
-            with open(temporary, "wb") as f:
-                f.write(data)
-            os.replace(temporary, path)
+            try:
+                with open(temporary, "wb") as f:
+                    f.write(data)
+                    f.flush()
+                    os.fsync(f.fileno())
+                os.replace(temporary, path)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary)
+            _sync_folder(os.path.dirname(path))
 
     def open(self, path: str) -> DurableFile:
         """Begin a new file; it is durable once closed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -164,13 +163,8 @@ def _figure(value: Any) -> str:
 
 
 def applied(changelog: ChangeLog, connector: str) -> list[dict[str, Any]]:
-    """What the last apply of each target reported: ``target``, ``last_batch``, ``failed``, ``lagging``."""
-    storage = changelog.storage
-    folder = storage.path(connector, "applied")
-    reports = []
-    for name in storage.list(folder):
-        data = storage.read(storage.path(connector, "applied", name)) if name.endswith(".json") else None
-        if data is not None:
-            report = json.loads(data)
-            reports.append({k: report.get(k) for k in ("target", "last_batch", "failed", "lagging", "seconds")})
-    return reports
+    """What the last apply to each target reported: ``target``, ``location``, ``last_batch``, ``failed``, ``lagging``, ``seconds``."""
+    from airflow_provider_cdc.changelog.applied import AppliedReports
+
+    shown = ("target", "location", "last_batch", "failed", "lagging", "seconds")
+    return [{k: report[k] for k in shown} for report in AppliedReports(changelog.storage, connector).all()]

@@ -69,12 +69,14 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
     :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}`` (templated)
     :param target: table format
     :param threads: tables worked on at the same time
+    :param adopt: topics whose tables are taken over though somebody else made them; their rows are replaced (templated)
+    :param check_crc: compare the checksum of each file of the change log too, not only its size and number of rows
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     """
 
     template_fields: Sequence[str] = (
-        *SparkSubmitOperator.template_fields, "changelog", "changelog_options", "storage_conn_id", "location",
+        *SparkSubmitOperator.template_fields, "changelog", "changelog_options", "storage_conn_id", "location", "adopt",
     )  # fmt: skip
     template_fields_renderers: ClassVar[dict[str, str]] = {"changelog_options": "json", "conf": "json"}
     operator_extra_links = (BatchLink(),)
@@ -87,6 +89,8 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         location: str,
         target: str = "delta",
         threads: int = 4,
+        adopt: Sequence[str] = (),
+        check_crc: bool = False,
         conn_id: str = "spark_default",
         storage_conn_id: str | None = None,
         **kwargs: Any,
@@ -99,6 +103,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         super().__init__(conn_id=conn_id, **kwargs)
         self._take(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
         self.location, self.target, self.threads = location, target, threads
+        self.adopt, self.check_crc = list(adopt), check_crc
         self.batch: int | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
@@ -110,6 +115,11 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
     def _run(self, context: Context) -> dict[str, Any]:
         from airflow.sdk.exceptions import AirflowException
 
+        if (report := self._nothing_new()) is not None:
+            self.log.info(
+                "Nothing to apply: every table of %s stands at the last batch. Spark is not started.", self.connector
+            )
+            return self._announce(context, report)
         self._complete()
         before = self._read_report()
         try:
@@ -147,7 +157,8 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         self.application = job_path()
         self.application_args = [
             "--changelog", self.changelog, "--connector", self.connector, "--location", self.location,
-            "--target", self.target, "--threads", str(self.threads),
+            "--target", self.target, "--threads", str(self.threads), *(f"--adopt={topic}" for topic in self.adopt),
+            *(["--check-crc"] if self.check_crc else []),
         ]  # fmt: skip
         configured = any(key in (self.conf or {}) for key in ("spark.jars", "spark.jars.packages"))
         if not (self.jars or self.packages or configured):
@@ -185,11 +196,19 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
 
     # -- the report ---------------------------------------------------------------------------------------------------
 
+    def _nothing_new(self) -> dict[str, Any] | None:
+        """The last job's report, if there is nothing to do after it."""
+        from spark_jobs.standing import nothing_new
+
+        if self.adopt:
+            return None
+        return nothing_new(self.access.changelog(), self.connector, self.target, self.location)
+
     def _read_report(self) -> dict[str, Any] | None:
         """What the last job wrote beside the change log."""
-        storage = self.access.changelog().storage
-        data = storage.read(storage.path(self.connector, "applied", f"{self.target}.json"))
-        return None if data is None else dict(json.loads(data))
+        from airflow_provider_cdc.changelog.applied import AppliedReports
+
+        return AppliedReports(self.access.changelog().storage, self.connector).read(self.target, self.location)
 
     def _remember(self, context: Context, report: dict[str, Any]) -> None:
         """Keep what a run that fails has applied, so that the next try of the task announces it too."""

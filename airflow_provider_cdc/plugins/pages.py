@@ -162,11 +162,11 @@ def _targets(batch: int, reports: list[dict[str, Any]], trouble: str | None) -> 
         failed = [f"{topic}: {text}" for topic, text in sorted((r["failed"] or {}).items())]
         lines.append(
             (
-                r["target"], r["last_batch"], _behind(behind),
+                r["target"], r["location"], r["last_batch"], _behind(behind),
                 Raw(f"<span class=bad>{escape(chr(10).join(failed))}</span>"),
             )
         )  # fmt: skip
-    return table(("target", "applied up to batch", "", "failed tables"), lines)
+    return table(("target", "location", "applied up to batch", "", "failed tables"), lines)
 
 
 def _listed(value: Any) -> str:

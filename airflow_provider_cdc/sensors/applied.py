@@ -22,18 +22,23 @@ class AppliedSensor(StateSensor):
     Returns ``{"batch", "applied", "target"}``: the batch that was waited for and the one that the target stands at.
 
     :param target: kind of target, as of ``ApplyChangesOperator`` (templated)
+    :param location: which target, where there are several of a kind, as of ``ApplyChangesOperator`` (templated); without it, all of
+        them have to be that far
     :param topic: only the table of this topic has to be that far (templated); without it, every table
     :param batch: number of a batch (templated)
     :param seq: a sequence number (templated)
     :param position: a place in the source's log, as a JSON object or its text (templated)
     """
 
-    template_fields: Sequence[str] = (*StateFields.STATE_FIELDS, "target", "topic", "batch", "seq", "position")
+    template_fields: Sequence[str] = (
+        *StateFields.STATE_FIELDS, "target", "location", "topic", "batch", "seq", "position",
+    )  # fmt: skip
 
     def __init__(
         self,
         *,
         target: str = "delta",
+        location: str | None = None,
         topic: str | None = None,
         batch: int | str | None = None,
         seq: int | str | None = None,
@@ -41,7 +46,8 @@ class AppliedSensor(StateSensor):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.target, self.topic, self.batch, self.seq, self.position = target, topic, batch, seq, position
+        self.target, self.location = target, location
+        self.topic, self.batch, self.seq, self.position = topic, batch, seq, position
 
     def trigger(self) -> AppliedTrigger:
         points: dict[str, Any] = {
@@ -56,6 +62,7 @@ class AppliedSensor(StateSensor):
         return AppliedTrigger(
             self.connector,
             target=self.target,
+            location=self.location or None,
             topic=self.topic or None,
             state_conn_id=self.state_conn_id,
             poll_interval=self.poll_interval,

@@ -20,6 +20,7 @@ class AppliedTrigger(StateTrigger):
     ``{"batch", "applied", "target"}``: the batch that was waited for and the one that the target stands at.
 
     :param target: kind of target, as of ``ApplyChangesOperator``
+    :param location: which target, where there are several of a kind, as of ``ApplyChangesOperator``; without it, all of them
     :param topic: only the table of this topic counts; without it, all tables do
     :param batch: number of a batch
     :param seq: a sequence number: the batch is the one that holds it
@@ -31,6 +32,7 @@ class AppliedTrigger(StateTrigger):
         connector: str,
         *,
         target: str = "delta",
+        location: str | None = None,
         topic: str | None = None,
         batch: int | None = None,
         seq: int | None = None,
@@ -38,10 +40,11 @@ class AppliedTrigger(StateTrigger):
         **common: Any,
     ) -> None:
         super().__init__(connector, **common)
-        self.target, self.topic, self.batch, self.seq, self.position = target, topic, batch, seq, position
+        self.target, self.location = target, location
+        self.topic, self.batch, self.seq, self.position = topic, batch, seq, position
 
     def arguments(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("target", "topic", "batch", "seq", "position")}
+        return {name: getattr(self, name) for name in ("target", "location", "topic", "batch", "seq", "position")}
 
     def ask(self, store: StateStore) -> Found:
         rows = store.connectors(self.connector)
@@ -58,9 +61,14 @@ class AppliedTrigger(StateTrigger):
             reports = overview.applied(access.changelog(), self.connector)
         except OSError as e:
             raise StorageUnavailable(f"The change log of {self.connector} cannot be read: {e}") from e
-        report = next((r for r in reports if r["target"] == self.target), None)
+        reports = [r for r in reports if r["target"] == self.target and self.location in (None, r["location"])]
+        # of several targets the one that is furthest behind counts
+        report = min(reports, key=self._stands, default=None)
         stands = 0 if report is None else self._stands(report)
-        text = f"Target {self.target} of {self.connector} has applied batch {stands}; waited for is {self.batch}."
+        where = f" at {report['location']}" if report is not None and len(reports) > 1 else ""
+        text = (
+            f"Target {self.target}{where} of {self.connector} has applied batch {stands}; waited for is {self.batch}."
+        )
         failed = "" if report is None else self._failed(report)
         if stands >= self.batch:
             return Found(text, "applied", {"batch": self.batch, "applied": stands, "target": self.target})

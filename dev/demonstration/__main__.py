@@ -120,16 +120,18 @@ class Demo:
 
     def applied(self, end: dict[str, Any]) -> bool:
         """Whether everything that the source had committed up to ``end`` is in the tables."""
+        from airflow_provider_cdc.changelog.applied import AppliedReports
+        from airflow_provider_cdc.changelog.log import ChangeLog
         from airflow_provider_cdc.runtime import open_source
 
         with self._store() as store:
             stored = store.load(self.kit.connector).offset
-        report = self.changelog / self.kit.connector / "applied" / "delta.json"
-        if stored is None or stored.position is None or not report.exists():
+        reports = AppliedReports(ChangeLog(str(self.changelog)).storage, self.kit.connector).all()
+        if stored is None or stored.position is None or not reports:
             return False
         with open_source(self._reference(), self.kit.secrets()) as source:
             read = source.parse_position(stored.position).reached(source.parse_position(end))
-        return read and json.loads(report.read_text())["last_batch"] == stored.batch
+        return read and all(report["last_batch"] == stored.batch for report in reports)
 
     def events(self) -> dict[str, int]:
         """Topic → events captured."""

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from spark_jobs.targets.base import Target
 
-TARGETS = {"delta": "spark_jobs.targets.delta:DeltaTarget"}
+TARGETS = {"delta": "spark_jobs.targets.delta:DeltaTarget", "memory": "spark_jobs.targets.memory:MemoryTarget"}
 """Kind, as jobs spell it → class."""
+
+
+STAMPS = {"delta": "spark_jobs.targets.delta_log:stamp"}
+"""Kind → a function that tells without Spark whether a table has changed; see :func:`load_stamp`."""
+
+
+def load_stamp(kind: str) -> Callable[[Any, str], str] | None:
+    """A function of a filesystem (fsspec) and a folder that gives a text, which is another one whenever the table there has
+    changed, and empty when there is none. Kinds of targets need not have one."""
+    if kind not in STAMPS:
+        return None
+    module, _, name = STAMPS[kind].partition(":")
+    return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
 
 
 def load_target(kind: str) -> type[Target]:

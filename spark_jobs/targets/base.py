@@ -17,15 +17,43 @@ class Conflict(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose rows a table holds. The table itself says so, from its first commit on; nobody else writes to it."""
+
+    connector: str
+    topic: str
+
+    @property
+    def app(self) -> str:
+        """By which name its batches are counted.
+
+        >>> Owner("shop", "shop.inventory.orders").app
+        'cdc:shop:shop.inventory.orders'
+        """
+        # it is a session setting at times, and Spark looks for variables in the values of settings too, whoever forbids it
+        return f"{APPS}{self.connector}:{self.topic}".replace("${", "$%7B")
+
+    def __str__(self) -> str:
+        return f"connector {self.connector}, topic {self.topic}"
+
+
+APPS = "cdc:"
+"""What the names begin with by which batches are counted."""
+
+
+@dataclass(frozen=True, slots=True)
 class Marker:
     """Which batch a table stands at. It is written in the same commit as the data.
 
-    :param app: says whose batches are counted: connector and topic
     :param batch: the last batch that is applied
     """
 
-    app: str
+    owner: Owner
     batch: int
+
+    @property
+    def app(self) -> str:
+        return self.owner.app
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +104,32 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def exists(self) -> bool:
-        """Whether there is a table."""
+        """Whether there is a table. What is asked after that is answered by what was there then, or later."""
 
     @abc.abstractmethod
+    def strange(self, owner: Owner) -> str:
+        """What lies at the location though there is no table; empty if nothing does, or only what a killed :meth:`create` of this
+        owner left behind."""
+
+    @abc.abstractmethod
+    def owner(self) -> Owner | None:
+        """Who the table says it belongs to; ``None`` if it does not say."""
+
+    @abc.abstractmethod
+    def claim(self, owner: Owner) -> None:
+        """Have an existing table say that it belongs to somebody. Its rows stay as they are."""
+
+    @abc.abstractmethod
+    def markers(self) -> dict[str, int]:
+        """:attr:`Owner.app` → the last batch applied, of everybody who ever applied one."""
+
     def marker(self, app: str) -> int:
         """The last batch applied, :data:`NEVER` if none."""
+        return self.markers().get(app, NEVER)
+
+    @abc.abstractmethod
+    def set_back(self, app: str) -> str:
+        """How rows were brought back to what they were before the marker, though the marker is there; empty if they were not."""
 
     @abc.abstractmethod
     def rows(self) -> DataFrame:
@@ -114,7 +163,7 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def create(self, rows: DataFrame, marker: Marker) -> None:
-        """Create the table with these rows, in one commit with the marker.
+        """Create the table with these rows, in one commit with the marker and its owner.
 
         :raises Conflict: it exists by now
         """

@@ -9,6 +9,7 @@ which schema version that is on its way to, so that the next run finds its way a
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from operator import and_
@@ -23,7 +24,7 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import filled, holds, literal, quoted
 from spark_jobs.last import KEPT, OP
-from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Target
+from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Owner, Target
 
 _TXN = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _CONFLICTS = (
@@ -38,6 +39,10 @@ _CONFLICTS = (
 _COLUMN_CONFLICTS = ("FIELD_ALREADY_EXISTS", "UNRESOLVED_COLUMN", "FIELD_NOT_FOUND")
 """What ``ALTER TABLE`` says when another run has made the same change a moment before."""
 _VERSION = "cdc.columns"
+# only properties with this beginning can be given with the rows of the first commit
+_OWNER = "delta.cdc.connector", "delta.cdc.topic"
+_CREATING = "_cdc_creating"
+"""File that says for whom a table is being made, until it is."""
 _NTZ = "delta.feature.timestampNtz"
 _PROPERTIES = {
     # renaming, dropping and odd names of columns without rewriting files
@@ -58,11 +63,55 @@ class DeltaTarget(Target):
         return f"delta.{quoted(self.location)}"
 
     def exists(self) -> bool:
-        return bool(self._log().tableExists())
+        return bool(self._log(fresh=True).tableExists())
 
-    def marker(self, app: str) -> int:
-        option = self._jvm.scala.Option.empty()
-        return int(self._log().startTransaction(option, option).txnVersion(app))
+    def strange(self, owner: Owner) -> str:
+        folder, files = self._files()
+        if not files.exists(folder):
+            return ""
+        names = [status.getPath().getName() for status in files.listStatus(folder)]
+        if not names or (_CREATING in names and self._creating() == owner.app):
+            return ""
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        return f"there is {', '.join(sorted(names)[:3])}{more}"
+
+    def owner(self) -> Owner | None:
+        found = self._configuration()
+        return Owner(*(found[name] for name in _OWNER)) if all(name in found for name in _OWNER) else None
+
+    def claim(self, owner: Owner) -> None:
+        there = self._configuration()
+        wanted = {**_owned(owner), **{k: v for k, v in _PROPERTIES.items() if there.get(k) != v}}
+        with _conflicts():
+            self._alter(f"SET TBLPROPERTIES ({_listed(wanted)})")
+
+    def markers(self) -> dict[str, int]:
+        found = self._java.asJava(self._log().unsafeVolatileSnapshot().transactions())
+        return {str(app): int(found[app]) for app in found}
+
+    def set_back(self, app: str) -> str:
+        """Delta's RESTORE brings back files and columns, and leaves transaction identifiers as they are."""
+        log, back = self._log(fresh=True), ""
+        oldest = newest = int(log.unsafeVolatileSnapshot().version())
+        for version in range(newest, -1, -1):
+            actions = self._actions(log, version)
+            if any(a["txn"]["appId"] == app for a in actions if "txn" in a):
+                return back if oldest < version else ""
+            for done in (a["commitInfo"] for a in actions if "commitInfo" in a):
+                if done.get("operation") == "RESTORE":
+                    back = f"RESTORE in version {version}"
+                    to = done["operationParameters"].get("version")  # of a RESTORE by time there is none
+                    oldest = min(oldest, -1 if to is None else int(to))
+            if not actions:
+                break  # older ones are cleaned up
+        return back
+
+    def _actions(self, log: Any, version: int) -> list[dict[str, Any]]:
+        """What a version of the table changed; nothing if its log is not kept any more."""
+        path = self._jvm.org.apache.hadoop.fs.Path(log.logPath(), f"{version:020d}.json")
+        if not self._files()[1].exists(path):
+            return []
+        return [json.loads(line) for line in self._java.asJava(log.store().read(path, log.newDeltaHadoopConf()))]
 
     def rows(self) -> DataFrame:
         return self.spark.read.format("delta").load(self.location)
@@ -76,8 +125,7 @@ class DeltaTarget(Target):
     # -- columns ------------------------------------------------------------------------------------------------------
 
     def version(self, app: str) -> int:
-        found = self._log().unsafeVolatileSnapshot().metadata().configuration().get(_VERSION)
-        version, _, owner = str(found.get()).partition(" ") if found.isDefined() else ("0", "", "")
+        version, _, owner = self._configuration().get(_VERSION, "0").partition(" ")
         return int(version) if owner == app else 0
 
     def can_evolve(self, evolution: Evolution) -> bool:
@@ -105,7 +153,7 @@ class DeltaTarget(Target):
             there = self.columns()
             statements = list(self._statements(evolution, {name.lower(): type_ for name, type_ in there.items()}))
             if statements:
-                self._alter(f"SET TBLPROPERTIES ('{_VERSION}' = {literal(f'{evolution.version} {evolution.app}')})")
+                self._alter(f"SET TBLPROPERTIES ({_listed({_VERSION: f'{evolution.version} {evolution.app}'})})")
             for statement in statements:
                 self._alter(statement)
         known = {name.lower() for name in there} | {new for _, new in _renames(evolution)}
@@ -158,8 +206,11 @@ class DeltaTarget(Target):
 
     def create(self, rows: DataFrame, marker: Marker) -> None:
         writer = self._writer(rows, marker, "errorifexists")
+        folder, files = self._files()
+        self._write(_CREATING, marker.app)
         with _conflicts():
-            writer.options(**_PROPERTIES).save(self.location)
+            writer.options(**_PROPERTIES, **_owned(marker.owner)).save(self.location)
+        files.delete(self._jvm.org.apache.hadoop.fs.Path(folder, _CREATING), False)
 
     def merge(self, merge: Merge, marker: Marker) -> None:
         with _conflicts(), self._transaction(marker):
@@ -205,9 +256,7 @@ class DeltaTarget(Target):
     def replace(self, rows: DataFrame, marker: Marker) -> None:
         writer = self._writer(rows, marker, "overwrite")
         if self.columns() != _columns(rows):
-            partitions = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(
-                self._log().unsafeVolatileSnapshot().metadata().partitionColumns()
-            )
+            partitions = self._java.asJava(self._log().unsafeVolatileSnapshot().metadata().partitionColumns())
             kept = [name for name in partitions if name in rows.columns]
             writer = writer.option("overwriteSchema", "true").partitionBy(*kept)
         with _conflicts():
@@ -233,16 +282,55 @@ class DeltaTarget(Target):
     def _jvm(self) -> Any:
         return self.spark._jvm
 
-    def _log(self) -> Any:
+    @property
+    def _java(self) -> Any:
+        """Makes Java's collections of Scala's."""
+        return self._jvm.scala.jdk.javaapi.CollectionConverters
+
+    def _configuration(self) -> dict[str, str]:
+        """The table's properties."""
+        found = self._java.asJava(self._log().unsafeVolatileSnapshot().metadata().configuration())
+        return {str(name): str(found[name]) for name in found}
+
+    def _files(self) -> tuple[Any, Any]:
+        """The table's folder and its filesystem, in Hadoop's words."""
+        folder = self._jvm.org.apache.hadoop.fs.Path(self.location)
+        return folder, folder.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf())
+
+    def _write(self, name: str, text: str) -> None:
+        folder, files = self._files()
+        stream = files.create(self._jvm.org.apache.hadoop.fs.Path(folder, name), True)
+        stream.write(bytearray(text.encode()))
+        stream.close()
+
+    def _creating(self) -> str:
+        """For whom a table was being made."""
+        folder, files = self._files()
+        path = self._jvm.org.apache.hadoop.fs.Path(folder, _CREATING)
+        stream = files.open(path)
+        try:
+            return bytes(stream.readNBytes(10_000)).decode()
+        finally:
+            stream.close()
+
+    def _log(self, *, fresh: bool = False) -> Any:
+        """Delta's own view of the table.
+
+        :param fresh: look for commits of others first, which costs a listing
+        """
+        # threads of Python have no active session, without which Delta cannot read its own log
+        self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self.spark._jsparkSession)
         log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self.location)
-        log.update(False, self._jvm.scala.Option.empty(), self._jvm.scala.Option.empty())
+        if fresh:
+            log.update(False, self._jvm.scala.Option.empty(), self._jvm.scala.Option.empty())
         return log
 
 
-def _properties(evolution: Evolution) -> str:
-    properties = {_VERSION: f"{evolution.version} {evolution.app}"}
-    if "timestamp_ntz" in evolution.types.values():
-        properties[_NTZ] = _PROPERTIES[_NTZ]
+def _owned(owner: Owner) -> dict[str, str]:
+    return dict(zip(_OWNER, (owner.connector, owner.topic), strict=True))
+
+
+def _listed(properties: Mapping[str, str]) -> str:
     return ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
 
 

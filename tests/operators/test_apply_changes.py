@@ -15,18 +15,23 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, alias, asset, job_path, merged
 from airflow_provider_cdc.runtime import ConnectorDefinition
+from spark_jobs.standing import stamp
 from tests.support.face import TaskState, connect, context
+from tests.support.manifests import manifest
 
+LOCATION = "/lake/{database}/{table}"
 SUBMIT = """#!{python}
 import json, os, pathlib, sys
 folder = pathlib.Path({folder!r})
 (folder / "call.json").write_text(json.dumps({{"arguments": sys.argv[1:], "environment": dict(os.environ)}}))
 report = folder / "next_report.json"
 if report.exists():
-    place = folder / "changelog" / "shop" / "applied" / "delta.json"
+    place = pathlib.Path({place!r})
     place.parent.mkdir(parents=True, exist_ok=True)
     report.rename(place)
 print("the job speaks")
@@ -41,7 +46,9 @@ class Spark:
         self.folder = folder
         program = folder / "bin" / "spark-submit"
         program.parent.mkdir()
-        program.write_text(SUBMIT.format(python=sys.executable, folder=str(folder)))
+        reports = AppliedReports(Storage(f"{folder}/changelog"), "shop")
+        place = reports.path("delta", LOCATION)
+        program.write_text(SUBMIT.format(python=sys.executable, folder=str(folder), place=place))
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
         connect(monkeypatch, "spark_default", conn_type="spark", host="local[1]")
@@ -76,6 +83,7 @@ def table(topic: str, **rows: int) -> dict[str, Any]:
 
 def report(*tables: dict[str, Any], last_batch: int = 4, **failed: str) -> dict[str, Any]:
     return {"connector": "shop", "target": "delta", "last_batch": last_batch, "tables": list(tables)} | {
+        "location": LOCATION,
         "failed": failed,
         "seconds": 1.5,
         "lagging": {},
@@ -87,7 +95,7 @@ def apply(folder: Path, **more: Any) -> ApplyChangesOperator:
     return ApplyChangesOperator(
         task_id="apply",
         definition=definition,
-        location="/lake/{database}/{table}",
+        location=more.pop("location", LOCATION),
         **{"jars": "/jars/delta.jar", **more},
     )
 
@@ -185,6 +193,46 @@ def test_a_job_that_wrote_no_report_is_no_success(tmp_path: Path, spark: Spark) 
     spark.will()
     with pytest.raises(AirflowException, match="wrote no report"):
         apply(tmp_path).execute(context())
+
+
+def test_where_every_table_stands_at_the_last_batch_no_job_is_submitted(tmp_path: Path, spark: Spark) -> None:
+    """The tables are two commits of a Delta log; what makes real ones is at work in ``tests/spark/test_standing.py``."""
+    location = f"{tmp_path}/lake/{{table}}"
+    operator = apply(tmp_path, location=location)
+    changelog = operator.access.changelog()
+    for batch in (1, 2):
+        changelog.commit(manifest(batch, connector="shop"))
+    commit = tmp_path / "lake" / "orders" / "_delta_log" / f"{7:020d}.json"
+    commit.parent.mkdir(parents=True)
+    commit.write_text('{"commitInfo": {"txnId": "a"}}')
+    stands = {"location": f"{tmp_path}/lake/orders", "batch": 1}
+    stands["stamp"] = stamp(changelog, "delta", stands["location"])
+    stood = {**report(table("shop.orders", c=1), last_batch=2), "location": location, "stands": {"shop.orders": stands}}
+    AppliedReports(changelog.storage, "shop").write(stood)
+    given = context()
+    assert operator.execute(given)["last_batch"] == 2
+    assert events(given) == {}
+    assert not (tmp_path / "call.json").exists()
+    # another commit, a batch, an older copy: each is looked at by Spark
+    spark.will()
+    commit.write_text('{"commitInfo": {"txnId": "b"}}')
+    operator.execute(context())
+    assert (tmp_path / "call.json").exists()
+
+
+def test_a_report_that_cannot_be_read_is_none(tmp_path: Path, spark: Spark) -> None:
+    spark.will(report(table("shop.a", c=1)))
+    apply(tmp_path).execute(context())
+    path = Path(AppliedReports(apply(tmp_path).access.changelog().storage, "shop").path("delta", LOCATION))
+    path.write_text(path.read_text()[:-20])
+    spark.will(report(table("shop.a", c=2)))
+    assert apply(tmp_path).execute(context())["topics"] == {"shop.a": 2}
+
+
+def test_a_table_to_be_adopted_is_named_to_the_job(tmp_path: Path, spark: Spark) -> None:
+    spark.will(report())
+    apply(tmp_path, adopt=["shop.a"], check_crc=True).execute(context())
+    assert spark.arguments[-2:] == ["--adopt=shop.a", "--check-crc"]
 
 
 def test_storage_secrets_reach_the_job_by_its_environment_and_nothing_else(

@@ -81,7 +81,16 @@ def test_a_connector_shows_its_batches_and_how_far_targets_are(shop: Shop) -> No
     capture(shop)
     shop.order(1)
     capture(shop)
-    reports = [{"target": "delta", "last_batch": 1, "failed": {"shop.t": "column <x>"}, "lagging": {}, "seconds": 1}]
+    reports = [
+        {
+            "target": "delta",
+            "location": "/lake",
+            "last_batch": 1,
+            "failed": {"shop.t": "column <x>"},
+            "lagging": {},
+            "seconds": 1,
+        }
+    ]
     seen = Text(pages.connector("/cdc", row(shop), shop.store.batches("shop"), reports, None))
     for word in ("1 batch behind", "shop.t: column <x>", "entry 2", "memory.database"):
         assert word in seen.text

@@ -59,7 +59,8 @@ def test_a_repeated_run_changes_nothing(lake: Lake) -> None:
     lake.follow()
     at = lake.version("s.orders")
     assert lake.follow().tables == []
-    (Path(lake.connector.changelog.storage.root) / "test/applied/delta.json").unlink()  # the shortcut is lost
+    for report in (Path(lake.connector.changelog.storage.root) / "test/applied").iterdir():
+        report.unlink()  # the shortcut is lost
     assert lake.apply().tables == []
     assert lake.version("s.orders") == at
     lake.check()

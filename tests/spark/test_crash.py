@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.targets.base import Conflict
+from spark_jobs.pending import Batches
+from spark_jobs.targets.base import Conflict, Owner
 from spark_jobs.targets.delta import DeltaTarget
 from tests.spark.lake import Database, Lake, run_child
 from tests.spark.points import Points
@@ -157,8 +158,9 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
     prepared.target = Points.at(DeltaTarget, overtaken)
     for number, table in enumerate(("bag", "keyed", "new", "rewritten")):
         meanwhile.clear()
-        manifests = list(prepared.connector.changelog.manifests("test"))
-        prepared.job()._group(f"p.s.{table}", manifests, [])
+        batches = Batches(prepared.connector.changelog, list(prepared.connector.changelog.manifests("test")))
+        owner, where = Owner("test", f"p.s.{table}"), prepared.path(f"s.{table}")
+        prepared.job()._group(owner, where, [batches], [])
         assert meanwhile
         _equal(prepared)
         prepared.connector.database.truncate("s.new")

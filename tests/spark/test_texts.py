@@ -28,8 +28,8 @@ from tests.support.connectors import Connector, mysql_connector
 
 pytestmark = pytest.mark.spark
 TEXTS = (
-    f"${{env:{SECRET}}}", "${system:user.home}", "${spark.app.id}", "$${spark:x}", "'", "''", '"', "`", "``", "\\", "\\\\'", "\n",
-    "\r\n", "\t", "\x01", "\x1b[31m", "\x7f", ";-- x", "/* x */", "*/", "{table}", "{0}", "%s", "%(a)s", "%", "*", "[a-c]", "a.b",
+    f"${{env:{SECRET}}}", f"${{env.{SECRET}}}", "${user.home}", "${java.version}", "${fs.defaultFS}", "${system:user.home}", "${spark.app.id}",
+    "$${spark:x}", "'", "''", '"', "`", "``", "\\", "\\\\'", "\n", "\r\n", "\t", "\x01", "\x1b[31m", "\x7f", ";-- x", "/* x */", "*/", "{table}", "{0}", "%s", "%(a)s", "%", "*", "[a-c]", "a.b",
     "..", " x", "#", "?", ":a", "&&", "(", ",", "=", "<b>", "é", "日本", "\u2028", "__op", "seq", "before", "t", "s",
 )  # fmt: skip
 TABLES = 3
@@ -72,12 +72,16 @@ class Shelves:
 
     def create(self) -> None:
         for name, share in zip(self.names, self.shares, strict=True):
-            self.cases += len(share)  # in the table's name
+            self.cases += sum(text in name for text in share)
             key = _id(self._case(_name(share[0])))
-            columns = [f"{key} VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY COMMENT {_text(share[0])}"]
+            columns = [
+                f"{key} VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY COMMENT {_text(share[0])}"
+            ]
             for text in share[1:]:
                 default, comment = _text(self._case(text)), _text(self._case(text))
-                columns.append(f"{_id(self._case(_name(text)))} VARCHAR(100) NOT NULL DEFAULT {default} COMMENT {comment}")
+                columns.append(
+                    f"{_id(self._case(_name(text)))} VARCHAR(100) NOT NULL DEFAULT {default} COMMENT {comment}"
+                )
             columns.append("n INT")
             self.run(
                 f"CREATE TABLE {_id(name)} ({', '.join(columns)}) CHARACTER SET utf8mb4 COMMENT {_text(self._case(share[0]))}",
@@ -89,7 +93,10 @@ class Shelves:
         for name, share in zip(self.names, self.shares, strict=True):
             key, first = _id(_name(share[0])), _id(_name(share[1]))
             self.run(
-                *[f"UPDATE {_id(name)} SET {first} = {_text(self._case(t))}, n = 2 WHERE {key} = {_text(t)}" for t in TEXTS],
+                *[
+                    f"UPDATE {_id(name)} SET {first} = {_text(self._case(t))}, n = 2 WHERE {key} = {_text(t)}"
+                    for t in TEXTS
+                ],
                 f"DELETE FROM {_id(name)} WHERE {key} = {_text(TEXTS[0])}",
                 f"UPDATE {_id(name)} SET {key} = {_text('moved' + TEXTS[1])} WHERE {key} = {_text(TEXTS[1])}",
                 f"INSERT INTO {_id(name)} ({key}) VALUES ({_text(self._case('new' + TEXTS[0]))})",
@@ -113,14 +120,14 @@ class Shelves:
             return [tuple(d[0] for d in cursor.description), *sorted(cursor.fetchall(), key=repr)]
 
 
-def _everything(folder: Path) -> Iterator[str]:
+def _everything(folder: Path) -> Iterator[tuple[Path, str]]:
     """All that was written, values of Parquet files included."""
     for path in folder.rglob("*"):
-        yield path.name
+        yield path, path.name
         if path.suffix == ".parquet":
-            yield json.dumps(pq.read_table(path).to_pylist(), default=str)
+            yield path, json.dumps(pq.read_table(path).to_pylist(), default=str)
         elif path.is_file():
-            yield path.read_bytes().decode("utf-8", "replace")
+            yield path, path.read_bytes().decode("utf-8", "replace")
 
 
 def _arrives(server: Any, kind: str, folder: Path, spark: SparkSession, secret: str) -> None:
@@ -148,7 +155,7 @@ def _arrives(server: Any, kind: str, folder: Path, spark: SparkSession, secret: 
         verified = VerifyTables(spark, reference.changelog, reference.name, location=location, values=True).run()
         assert verified.equal, verified.text()
         _finds(spark, shelves, reference, location)
-    assert all(secret not in text for text in _everything(folder))
+    assert [str(path) for path, text in _everything(folder) if secret in text] == []
     assert shelves.cases > 500
     print(f"{shelves.cases} texts in names, defaults, comments and values on {kind}")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
-from pathlib import Path
 from typing import Any
 
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.log import ChangeLog
 from tests.support.face import Shop
 
 
@@ -29,9 +30,13 @@ async def first(trigger: Any, *, within: float = 20) -> Any:
         await events.aclose()
 
 
-def report(shop: Shop, last: int, lagging: dict[str, int] | None = None, failed: dict[str, str] | None = None) -> None:
+def report(
+    shop: Shop,
+    last: int,
+    lagging: dict[str, int] | None = None,
+    failed: dict[str, str] | None = None,
+    location: str = "/lake",
+) -> None:
     """What ``spark_jobs.apply_changes`` writes beside the change log at the end of a run; a stand-in for it."""
-    folder = Path(shop.definition.changelog) / "shop" / "applied"
-    folder.mkdir(parents=True, exist_ok=True)
     document = {"target": "delta", "last_batch": last, "lagging": lagging or {}, "failed": failed or {}, "seconds": 1}
-    (folder / "delta.json").write_text(json.dumps(document))
+    AppliedReports(ChangeLog(shop.definition.changelog).storage, "shop").write({**document, "location": location})

@@ -81,3 +81,14 @@ def test_a_table_that_lags_holds_up_those_who_wait_for_all_tables_or_for_it(shop
 
 def test_a_connector_that_has_not_run_is_waited_for(shop: Shop) -> None:
     assert "has captured nothing yet" in AppliedTrigger("other").ask(shop.store).text
+
+
+def test_of_several_targets_the_one_that_is_furthest_behind_counts_unless_one_is_named(shop: Shop) -> None:
+    report(shop, 3, location="/lake/a")
+    report(shop, 1, location="/lake/b")
+    found = ask(shop, batch=2)
+    assert found.event is None
+    assert "Target delta at /lake/b" in found.text
+    assert ask(shop, batch=2, location="/lake/a").event["applied"] == 3
+    report(shop, 2, location="/lake/b")
+    assert ask(shop, batch=2).event["applied"] == 2

@@ -1,0 +1,80 @@
+"""Reports of apply runs: beside the change log, one for each target, which is a kind of table and a location.
+
+They are for people, for sensors and for the next run, which looks first where the tables need not be looked at. How far a table is
+only the table knows. A report that cannot be read is as good as none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import Any
+
+import orjson
+
+from airflow_provider_cdc.changelog.storage import Storage
+
+log = logging.getLogger(__name__)
+
+_FOLDER = "applied"
+
+
+class AppliedReports:
+    """The reports about one connector.
+
+        >>> AppliedReports(changelog.storage, "shop").read("delta", "/lake/{database}/{table}")["last_batch"]
+        42
+
+    A report has ``target``, ``location``, ``last_batch``, ``tables`` (what the run did), ``failed`` (topic → why), ``lagging``
+    (topic → batch that a table stands at which is behind the others), ``stands`` (topic → where the table is, the batch that it says
+    it stands at, and how it looked then) and ``seconds``.
+    """
+
+    def __init__(self, storage: Storage, connector: str) -> None:
+        self._storage, self._connector = storage, connector
+
+    def path(self, target: str, location: str) -> str:
+        """Where the report of a target is."""
+        place = hashlib.sha256(location.encode()).hexdigest()[:12]
+        return self._storage.path(self._connector, _FOLDER, f"{target}-{place}.json")
+
+    def read(self, target: str, location: str) -> dict[str, Any] | None:
+        """The last run's report; ``None`` if there is none that can be read."""
+        report = self._parsed(self.path(target, location))
+        return report if report is not None and report["location"] == location else None
+
+    def all(self) -> list[dict[str, Any]]:
+        """The reports of all targets."""
+        names = self._storage.list(self._storage.path(self._connector, _FOLDER))
+        found = (self._parsed(self._storage.path(self._connector, _FOLDER, n)) for n in names if n.endswith(".json"))
+        return [report for report in found if report is not None]
+
+    def write(self, report: dict[str, Any]) -> None:
+        """Replace the report of a target, all of it or nothing."""
+        path = self.path(report["target"], report["location"])
+        self._storage.replace(path, orjson.dumps(report, option=orjson.OPT_INDENT_2))
+        # earlier versions had one report for all locations of a kind
+        self._storage.delete(self._storage.path(self._connector, _FOLDER, f"{report['target']}.json"))
+
+    def _parsed(self, path: str) -> dict[str, Any] | None:
+        data = self._storage.read(path)
+        if data is None:
+            return None
+        try:
+            return _checked(orjson.loads(data))
+        except (ValueError, TypeError) as e:
+            log.warning("The report %s cannot be read, and is left out: %s", path, e)
+            return None
+
+
+def _checked(found: Any) -> dict[str, Any]:
+    """:raises TypeError: it is no report"""
+    if not isinstance(found, dict):
+        raise TypeError("it is no JSON object")
+    report = {"location": "", "last_batch": 0, "seconds": 0.0, **found}
+    kinds = {"target": str, "location": str, "last_batch": int, "tables": list, "failed": dict}
+    for name, kind in {**kinds, "lagging": dict, "stands": dict}.items():
+        value = report.setdefault(name, kind())
+        if not isinstance(value, kind):
+            raise TypeError(f"its field {name} is {value!r}")
+    return report

@@ -1,0 +1,82 @@
+"""Whose a table is: nothing is written where something else lies.
+
+A table says itself to which connector and topic it belongs, from the commit on that creates it. Tables that an earlier version made
+do not; they are known by their marker.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from airflow_provider_cdc.core.errors import TargetError
+from spark_jobs.targets.base import APPS, NEVER, Owner, Target
+
+log = logging.getLogger("spark_jobs.ownership")
+
+
+def standing(target: Target, owner: Owner, *, adopt: bool = False) -> int | None:
+    """The batch that the owner's table stands at: :data:`NEVER` if none was applied to it, ``None`` if there is no table.
+
+    :param adopt: take over a table that is somebody else's; its rows do not count
+    :raises TargetError: what is there is somebody else's, or cannot be caught up
+    """
+    if not target.exists():
+        if found := target.strange(owner):
+            raise _refused(
+                target, owner, f"There is no table, but {found}", "move it away, or give tables another location"
+            )
+        return None
+    there, markers = target.owner(), target.markers()
+    if there != owner:
+        _take(target, owner, there, markers, adopt=adopt)
+    if how := target.set_back(owner.app):
+        raise TargetError(
+            f"The table was brought back to what it was before batch {markers[owner.app]} ({how}), and still says that it stands there.",
+            where=f"{target.location} ({owner})",
+            safe="The table was not changed; the change log keeps the batches.",
+            remedy="move the table away and run the apply again: it is built again from the change log; or have it read again by a "
+            'snapshot with "replace": true after that',
+        )
+    return markers.get(owner.app, NEVER)
+
+
+def _take(target: Target, owner: Owner, there: Owner | None, markers: dict[str, int], *, adopt: bool) -> None:
+    """Have a table that does not say so belong to its owner, if it may."""
+    known = owner.app in markers
+    others = sorted(app.removeprefix(APPS) for app in markers if app.startswith(APPS) and app != owner.app)
+    if there is None and known and not others:
+        log.info(
+            "The table at %s was made by an earlier version for %s; now it says so itself.", target.location, owner
+        )
+    elif known:
+        raise _refused(
+            target, owner, f"The table there belongs to {there or 'nobody'}, and has taken batches of this one and of others before",
+            "move the table away and run the apply again: it is built again from the change log",
+        )  # fmt: skip
+    elif not adopt:
+        whose = (
+            f"belongs to {there}"
+            if there
+            else f"holds batches of {others[0]}"
+            if others
+            else "is not one of a connector"
+        )
+        raise _refused(
+            target, owner, f"The table there {whose}",
+            f"give the tables of this connector another location, or move the table away; or, if its rows may be replaced, say "
+            f"--adopt '{owner.topic}' (adopt=[{owner.topic!r}] in Airflow) for one run",
+        )  # fmt: skip
+    else:
+        log.warning(
+            "The table at %s is adopted for %s. It was that of %s.", target.location, owner, there or "somebody else"
+        )
+    target.claim(owner)
+
+
+def _refused(target: Target, owner: Owner, why: str, remedy: str) -> TargetError:
+    return TargetError(
+        f"{why}: what is not this connector's is not written to.",
+        where=f"{target.location} (wanted for {owner})",
+        safe="Nothing was changed there; the change log keeps the batches.",
+        remedy=remedy,
+    )

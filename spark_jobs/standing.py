@@ -1,0 +1,58 @@
+"""Whether there is anything to apply, asked without Spark: by the change log, the last report and a look at the tables' files.
+
+The report alone would not do: a table may have been dropped, or replaced by an older copy. So it keeps for each table how it looked
+when it stood there (:func:`spark_jobs.targets.load_stamp`), and whatever looks different now is left to Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.log import ChangeLog
+from spark_jobs.targets import load_stamp
+
+log = logging.getLogger("spark_jobs.standing")
+
+_LOOKS = 16
+"""Tables that are looked at at once."""
+
+
+def stamp(changelog: ChangeLog, target: str, location: str) -> str:
+    """How a table looks; empty if there is none, or if it cannot be looked at from here."""
+    look = load_stamp(target)
+    if look is None:
+        return ""
+    try:
+        files, folder = changelog.storage.elsewhere(location)
+        return look(files, folder)
+    except Exception as e:  # each kind of store has errors of its own; Spark, with settings of its own, may reach it
+        log.info("The table at %s cannot be looked at without Spark: %s", location, e)
+        return ""
+
+
+def unchanged(changelog: ChangeLog, target: str, stands: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Topics whose tables look as they did when they stood where a report says."""
+
+    def same(item: tuple[str, Mapping[str, Any]]) -> bool:
+        return bool(item[1]["stamp"]) and stamp(changelog, target, item[1]["location"]) == item[1]["stamp"]
+
+    with ThreadPoolExecutor(_LOOKS, thread_name_prefix="cdc-look") as pool:
+        return {topic for (topic, _), ok in zip(stands.items(), pool.map(same, stands.items()), strict=True) if ok}
+
+
+def nothing_new(changelog: ChangeLog, connector: str, target: str, location: str) -> dict[str, Any] | None:
+    """The report of the last run if there is nothing to do after it: every table stands at the last batch of the change log."""
+    report = AppliedReports(changelog.storage, connector).read(target, location)
+    if report is None or report["failed"] or report["lagging"] or not report["stands"]:
+        return None
+    numbers = changelog.batches(connector)
+    if not numbers or numbers[-1] != report["last_batch"]:
+        return None
+    if len(unchanged(changelog, target, report["stands"])) < len(report["stands"]):
+        return None
+    log.info("%d tables of %s stand at batch %d, the last one.", len(report["stands"]), connector, numbers[-1])
+    return {**report, "tables": [], "seconds": 0.0}

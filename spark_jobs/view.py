@@ -1,0 +1,83 @@
+"""What the change log and the last report say, before any table is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_cdc.core.manifest import Manifest
+from airflow_provider_cdc.core.schema import TableId
+from spark_jobs.pending import Batches
+from spark_jobs.targets.base import NEVER
+
+GROUP_BYTES = 2 << 30
+"""About as many bytes of change log are merged at once; a longer backlog takes several commits."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is known before the tables are looked at.
+
+    :param start: the batch behind which ``groups`` begin
+    :param last: the newest batch
+    :param reported: whether all tables stood at ``start`` after the last run, but those that were lagging
+    :param stands: as in the last report
+    :param lagging: as in the last report
+    """
+
+    start: int
+    last: int
+    groups: list[Batches]
+    reported: bool
+    stands: dict[str, dict[str, Any]]
+    lagging: dict[str, int]
+
+    @property
+    def topics(self) -> set[str]:
+        return set(self.stands).union(*(group.topics for group in self.groups))
+
+    def idle(self) -> dict[str, dict[str, Any]]:
+        """What the report says of tables that no new batch concerns."""
+        new = set[str]().union(*(group.topics for group in self.groups))
+        return {t: entry for t, entry in self.stands.items() if t not in new and t not in self.lagging}
+
+    def known(self, topic: str) -> dict[str, Any]:
+        return self.stands.get(topic, {"location": "", "batch": NEVER, "stamp": ""})
+
+    def reached(self, topic: str) -> int:
+        """Up to where a table was, of those that could not be brought further."""
+        return self.lagging.get(topic, self.start if topic in self.stands else 0)
+
+    def table(self, topic: str) -> TableId | None:
+        """Which table a topic is of, by the newest batches."""
+        return next((found for group in reversed(self.groups) if (found := group.table(topic))), None)
+
+    def source(self, topic: str) -> dict[str, Any]:
+        """What the report remembers of a table at the source."""
+        table = self.table(topic)
+        name = self.known(topic).get("table", "") if table is None else table.full_name
+        return {"table": name, "dropped": self.dropped(topic, name)}
+
+    def dropped(self, topic: str, name: str) -> bool:
+        """Whether the source has dropped the table."""
+        for group in reversed(self.groups):
+            if name in group.dropped:
+                return True
+            if topic in group.topics:
+                return False
+        return bool(self.known(topic).get("dropped"))
+
+
+def groups(manifests: list[Manifest]) -> Iterator[list[Manifest]]:
+    """Batches in a row, about :data:`GROUP_BYTES` of files together."""
+    group: list[Manifest] = []
+    size = 0
+    for manifest in manifests:
+        group.append(manifest)
+        size += sum(f.bytes for f in manifest.files)
+        if size >= GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

@@ -1,0 +1,77 @@
+"""Reports of apply runs: one for each target, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.storage import Storage
+
+LOCATIONS = ("/lake/{table}", "/lake/{topic}")
+
+
+def _report(location: str, **more: Any) -> dict[str, Any]:
+    return {"target": "delta", "location": location, "last_batch": 3, **more}
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> AppliedReports:
+    return AppliedReports(Storage(str(tmp_path)), "shop")
+
+
+def test_each_location_and_each_kind_has_a_report_of_its_own(reports: AppliedReports) -> None:
+    for batch, (kind, location) in enumerate((k, at) for k in ("delta", "iceberg") for at in LOCATIONS):
+        reports.write({**_report(location), "target": kind, "last_batch": batch})
+    assert len(reports.all()) == 4
+    assert [reports.read(k, at)["last_batch"] for k in ("delta", "iceberg") for at in LOCATIONS] == [0, 1, 2, 3]  # type: ignore[index]
+    assert reports.read("delta", "/elsewhere") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", '"x"', "{}", '{"location": 1}', '{"location": "/lake/{table}", "failed": []}', "\x00\xff"],
+)
+def test_a_report_that_makes_no_sense_is_left_out(
+    reports: AppliedReports, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    reports.write(_report(LOCATIONS[0]))
+    reports.write(_report(LOCATIONS[1]))
+    path = Path(reports.path("delta", LOCATIONS[0]))
+    path.write_bytes(text.encode("latin-1"))
+    assert reports.read("delta", LOCATIONS[0]) is None
+    assert [r["location"] for r in reports.all() if r["last_batch"]] == [LOCATIONS[1]]
+
+
+def test_fields_that_an_older_version_did_not_write_are_empty(reports: AppliedReports) -> None:
+    reports.write(_report(LOCATIONS[0]))
+    found = reports.read("delta", LOCATIONS[0])
+    assert found is not None
+    assert (found["stands"], found["lagging"], found["failed"], found["tables"]) == ({}, {}, {}, [])
+
+
+def test_the_one_report_of_earlier_versions_makes_room(reports: AppliedReports, tmp_path: Path) -> None:
+    old = tmp_path / "shop" / "applied" / "delta.json"
+    old.parent.mkdir(parents=True)
+    old.write_text('{"target": "delta", "location": "/lake/{table}", "last_batch": 2}')
+    assert [r["last_batch"] for r in reports.all()] == [2]
+    reports.write(_report(LOCATIONS[0]))
+    assert [r["last_batch"] for r in reports.all()] == [3]
+
+
+def test_a_report_that_cannot_be_written_leaves_the_old_one_and_no_other_file(
+    reports: AppliedReports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports.write(_report(LOCATIONS[0]))
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Exception, match="No space"):
+        reports.write(_report(LOCATIONS[0], last_batch=4))
+    assert [r["last_batch"] for r in reports.all()] == [3]
+    assert len(list((tmp_path / "shop" / "applied").iterdir())) == 1

@@ -1,0 +1,197 @@
+"""Whose a table is: what is not the connector's own is left as it is, and a table that says too little is known by its marker."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.errors import ConfigError, TargetError
+from airflow_provider_cdc.core.schema import TableId
+from spark_jobs.apply_changes import place
+from spark_jobs.targets.base import Marker, Owner
+from spark_jobs.targets.delta import DeltaTarget
+from tests.spark.lake import Lake
+from tests.spark.points import Points
+
+pytestmark = pytest.mark.spark
+ORDERS = {"id": "int64!", "n": "int32"}
+TOPIC = "p.s.orders"
+
+
+def _orders(lake: Lake, *ids: int) -> None:
+    lake.connector.database.create_table("s.orders", ORDERS, key=("id",))
+    with lake.connector.database.transaction() as t:
+        for i in ids:
+            t.insert("s.orders", {"id": i, "n": i})
+    lake.connector.capture()
+
+
+def _target(lake: Lake) -> DeltaTarget:
+    return DeltaTarget(lake.spark, lake.path("s.orders"))
+
+
+def _foreign(lake: Lake) -> list[Any]:
+    """A table of somebody else in the place of ours."""
+    lake.spark.range(3).withColumnRenamed("id", "mine").write.format("delta").save(lake.path("s.orders"))
+    return lake.rows("s.orders")
+
+
+def _refused(lake: Lake, text: str, **options: Any) -> str:
+    before = {path: path.stat().st_mtime_ns for path in Path(lake.path("s.orders")).rglob("*") if path.is_file()}
+    with pytest.raises(TargetError, match=text) as refused:
+        lake.apply(**options)
+    assert before == {p: p.stat().st_mtime_ns for p in Path(lake.path("s.orders")).rglob("*") if p.is_file()}
+    return str(refused.value)
+
+
+def test_a_table_says_whose_it_is_from_its_first_commit_on(lake: Lake) -> None:
+    _orders(lake, 1)
+    lake.apply()
+    assert lake.version("s.orders") == 0
+    assert _target(lake).owner() == Owner("test", TOPIC)
+    assert _target(lake).markers() == {f"cdc:test:{TOPIC}": 1}
+    # people may go on working with it in sessions of their own, and what they do leaves the owner
+    plain = lake.spark.newSession()
+    plain.conf.unset("spark.databricks.delta.allowArbitraryProperties.enabled")
+    plain.sql(f"ALTER TABLE delta.`{lake.path('s.orders')}` SET TBLPROPERTIES ('team' = 'shop')")
+    plain.sql(f"OPTIMIZE delta.`{lake.path('s.orders')}`")
+    db = lake.connector.database
+    db.drop_column("s.orders", "n")
+    db.add_column("s.orders", "n", "string", "x")  # the table is written anew
+    lake.follow()
+    lake.check()
+    assert _target(lake).owner() == Owner("test", TOPIC)
+
+
+def test_a_table_of_somebody_else_is_refused_until_it_is_adopted_by_name(lake: Lake) -> None:
+    rows = _foreign(lake)
+    _orders(lake, 1, 2)
+    text = _refused(lake, "is not one of a connector")
+    assert f"--adopt '{TOPIC}'" in text
+    assert lake.rows("s.orders") == rows
+    with pytest.raises(ConfigError, match=r"no topic p\.s\.other"):
+        lake.apply(adopt=["p.s.other"])
+    lake.apply(adopt=[TOPIC])
+    assert lake.rows("s.orders") == [{"id": 1, "n": 1}, {"id": 2, "n": 2}]
+    assert _target(lake).owner() == Owner("test", TOPIC)
+    lake.connector.database.rename_columns("s.orders", n="m")  # needs what our own tables have
+    lake.follow()
+    lake.check()
+
+
+def test_an_adoption_that_was_killed_half_way_goes_on(lake: Lake) -> None:
+    _foreign(lake)
+    _orders(lake, 1, 2)
+
+    def killed(name: str, write: Callable[[], Any]) -> Any:
+        if name != "_alter":
+            raise KeyboardInterrupt
+        return write()
+
+    lake.target = Points.at(DeltaTarget, killed)
+    with pytest.raises(KeyboardInterrupt):
+        lake.apply(adopt=[TOPIC], threads=1)
+    lake.target = None
+    lake.apply()
+    lake.check()
+
+
+@pytest.mark.parametrize("owner", [Owner("billing", TOPIC), Owner("test", "p.z.orders")])
+def test_a_table_of_another_connector_or_of_another_topic_is_refused(lake: Lake, owner: Owner) -> None:
+    _orders(lake, 1)
+    lake.apply()
+    _target(lake).claim(owner)
+    _refused(lake, f"belongs to {owner}")
+    with lake.connector.database.transaction() as t:
+        t.insert("s.orders", {"id": 2})
+    lake.connector.capture()
+    _refused(lake, f"belongs to {owner}")
+
+
+def test_a_second_database_with_a_table_of_the_same_name_does_not_get_the_same_place(lake: Lake) -> None:
+    """The location leaves the database out, which was good enough for one."""
+    db, location = lake.connector.database, f"{lake.folder}/{{table}}"
+    _orders(lake, 1)
+    lake.apply(location=location)
+    before = lake.spark.read.format("delta").load(f"{lake.folder}/orders").toArrow()
+    db.create_table("z.orders", ORDERS, key=("id",))
+    with db.transaction() as t:
+        t.insert("z.orders", {"id": 5})
+    lake.connector.capture()
+    with pytest.raises(ConfigError, match="would both be at"):
+        lake.apply(location=location)
+    assert lake.spark.read.format("delta").load(f"{lake.folder}/orders").toArrow() == before
+
+
+def test_a_table_of_an_earlier_version_is_known_by_its_marker(lake: Lake) -> None:
+    _orders(lake, 1)
+    rows = lake.spark.createDataFrame([(1, 1)], "id bigint, n int")
+    options = {"txnAppId": Owner("test", TOPIC).app, "txnVersion": 1, "delta.columnMapping.mode": "name"}
+    rows.write.format("delta").options(**options).save(lake.path("s.orders"))
+    with lake.connector.database.transaction() as t:
+        t.insert("s.orders", {"id": 2})
+    lake.follow()
+    lake.check()
+    assert [(t.first_batch, t.last_batch) for t in lake.reports[-1].tables] == [(2, 2)]
+    assert _target(lake).owner() == Owner("test", TOPIC)
+
+
+def test_a_table_with_markers_of_two_is_nobodys(lake: Lake) -> None:
+    _orders(lake, 1)
+    rows = lake.spark.createDataFrame([(1, 1)], "id bigint, n int")
+    for topic in (TOPIC, "p.z.orders"):
+        options = {"txnAppId": Owner("test", topic).app, "txnVersion": 1}
+        rows.write.format("delta").mode("append").options(**options).save(lake.path("s.orders"))
+    for adopt in ((), (TOPIC,)):
+        _refused(lake, "of others before", adopt=adopt)
+
+
+def test_files_that_are_no_table_are_refused(lake: Lake) -> None:
+    _orders(lake, 1)
+    folder = Path(lake.path("s.orders"))
+    lake.spark.range(3).write.parquet(str(folder))
+    for adopt in ((), (TOPIC,)):
+        assert "part-0" in _refused(lake, "There is no table, but there is", adopt=adopt)
+    shutil.rmtree(folder)
+    (folder / "_delta_log").mkdir(parents=True)
+    _refused(lake, "There is no table, but there is _delta_log")
+    (folder / "_delta_log").rmdir()
+    lake.apply()
+    lake.check()
+
+
+def test_what_a_killed_run_left_of_a_new_table_is_not_in_the_way_of_the_next(lake: Lake) -> None:
+    _orders(lake, 1)
+    target = _target(lake)
+    target._write("_cdc_creating", Owner("test", TOPIC).app)
+    lake.spark.range(3).write.mode("append").parquet(lake.path("s.orders"))
+    assert target.strange(Owner("billing", TOPIC))
+    lake.apply()
+    lake.check()
+    assert not (Path(lake.path("s.orders")) / "_cdc_creating").exists()
+
+
+@pytest.mark.parametrize(
+    ("database", "table", "location"),
+    [
+        ("..", "orders", "/lake/{database}/{table}"), ("shop", "..", "/lake/{database}/{table}"),
+        (".", "orders", "/lake/{database}/{table}"), ("", "orders", "/lake/{database}/{table}"),
+        ("shop", "", "/lake/{database}/{table}"), ("..", "orders", "s3a://lake/{database}/{table}"),
+        ("..", "orders", "{database}/{table}"), ("shop", "orders", "/lake/../{table}"), ("", "orders", "s3a://lake/{database}/x"),
+    ],
+)  # fmt: skip
+def test_a_location_does_not_lead_out_of_the_lake(database: str, table: str, location: str) -> None:
+    if table == "" and location.endswith("{table}"):
+        location += "/rows"
+    with pytest.raises(ConfigError, match=r"may be empty, '\.' or '\.\.'"):
+        place(location, "shop", "t", TableId(namespace=database, name=table))
+
+
+def test_dots_and_slashes_within_a_name_are_part_of_it() -> None:
+    table = TableId(namespace="..a", name="b/../c")
+    assert place("s3a://lake/{database}/{table}/", "shop", "t", table) == "s3a://lake/..a/b%2F..%2Fc/"
+    assert Marker(Owner("shop", "shop.a:b"), 3).app == "cdc:shop:shop.a:b"
