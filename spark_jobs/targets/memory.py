@@ -1,0 +1,164 @@
+"""Tables within the process: the reference of what a target does, for tests of everything that is written against one.
+
+A table is an Arrow table with its owner and its markers; a commit puts another one in its place.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from airflow_provider_cdc.core.errors import TargetError
+from spark_jobs.datatypes import filled, holds, quoted, structure
+from spark_jobs.table import rewritten
+from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Merge, Owner, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A table after some commit."""
+
+    rows: pa.Table
+    types: Mapping[str, str]
+    owner: Owner | None = None
+    markers: Mapping[str, int] = field(default_factory=dict)
+    version: tuple[str, int] = ("", 0)
+
+
+STORED: dict[str, Stored | str] = {}
+"""Location → its table, or a text: what lies there that is none."""
+_LOCK = threading.Lock()
+
+
+class MemoryTarget(Target):
+    """See :class:`spark_jobs.targets.base.Target`."""
+
+    def exists(self) -> bool:
+        return isinstance(STORED.get(self.location), Stored)
+
+    def strange(self, owner: Owner) -> str:
+        found = STORED.get(self.location)
+        return f"there is {found}" if isinstance(found, str) else ""
+
+    def owner(self) -> Owner | None:
+        return self._there().owner
+
+    def claim(self, owner: Owner) -> None:
+        with self._commit() as there:
+            STORED[self.location] = replace(there, owner=owner)
+
+    def markers(self) -> dict[str, int]:
+        return dict(self._there().markers)
+
+    def set_back(self, app: str) -> str:
+        return ""  # nothing brings back rows without their marker
+
+    def rows(self) -> DataFrame:
+        there = self._there()
+        return self.spark.createDataFrame(there.rows, schema=structure(there.types))
+
+    def columns(self) -> dict[str, str]:
+        return dict(self._there().types)
+
+    def size(self) -> int:
+        return int(self._there().rows.nbytes)
+
+    # -- columns ------------------------------------------------------------------------------------------------------
+
+    def version(self, app: str) -> int:
+        owner, version = self._there().version
+        return version if owner == app else 0
+
+    def can_evolve(self, evolution: Evolution) -> bool:
+        there = self.columns()
+        for name, type_ in evolution.types.items():
+            old = there.get(name, type_)
+            if name not in evolution.fills and not (holds(old, type_) or holds(type_, old)):
+                raise TargetError(
+                    f"Column {name} is {old} in the table and would have to become {type_}.", where=self.location
+                )
+        return not {old for old, _ in evolution.renamed} & set(evolution.types)
+
+    def evolve(self, evolution: Evolution) -> dict[str, str | None]:
+        came = {new: old for old, new in evolution.renamed}
+        with self._commit() as there:
+            goes = {old: new for new, old in came.items()}
+            final = {goes.get(name, name): type_ for name, type_ in there.types.items()}
+            for name, type_ in evolution.types.items():
+                if not holds(final.get(name, type_), type_):
+                    final[name] = type_
+                final.setdefault(name, type_)
+            columns = [self._value(name, type_, there, came, evolution).alias(name) for name, type_ in final.items()]
+            rows = self.rows().select(*columns).toArrow()
+            STORED[self.location] = replace(there, rows=rows, types=final, version=(evolution.app, evolution.version))
+        return {}
+
+    @staticmethod
+    def _value(name: str, type_: str, there: Stored, came: Mapping[str, str], evolution: Evolution) -> Expression:
+        if name in evolution.fills:
+            return filled(evolution.fills[name], type_)
+        old = came.get(name, name)
+        return F.col(quoted(old if old in there.types else name)).cast(type_)
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def create(self, rows: DataFrame, marker: Marker) -> None:
+        made = Stored(rows.toArrow(), _types(rows), marker.owner, {marker.app: marker.batch})
+        with _LOCK:
+            if isinstance(STORED.get(self.location), Stored):
+                raise Conflict("the table exists by now")
+            STORED[self.location] = made
+
+    def merge(self, merge: Merge, marker: Marker) -> None:
+        there = self.rows().select(
+            *[
+                (filled(merge.fills[c], merge.types[c]) if c in merge.fills else F.col(quoted(c))).alias(c)
+                for c in self.columns()
+            ]
+        )
+        self._put(rewritten(there, merge.rows, merge.key, dict(merge.types)), marker)
+
+    def append(self, rows: DataFrame, marker: Marker) -> None:
+        new = rows.select(
+            *[
+                (F.col(quoted(c)) if c in rows.columns else F.lit(None)).cast(t).alias(c)
+                for c, t in self.columns().items()
+            ]
+        )
+        self._put(self.rows().unionAll(new), marker)
+
+    def replace(self, rows: DataFrame, marker: Marker) -> None:
+        self._put(rows, marker)
+
+    def _put(self, rows: DataFrame, marker: Marker) -> None:
+        before = self._there()
+        if before.markers.get(marker.app, NEVER) >= marker.batch:
+            return
+        made = rows.toArrow()
+        with self._commit() as there:
+            if there is not before:
+                raise Conflict("somebody else has committed")
+            markers = {**there.markers, marker.app: marker.batch}
+            STORED[self.location] = replace(there, rows=made, types=_types(rows), markers=markers)
+
+    def _there(self) -> Stored:
+        found = STORED.get(self.location)
+        if not isinstance(found, Stored):
+            raise Conflict("there is no table any more")
+        return found
+
+    @contextmanager
+    def _commit(self) -> Iterator[Stored]:
+        with _LOCK:
+            yield self._there()
+
+
+def _types(rows: DataFrame) -> dict[str, str]:
+    return {f.name: f.dataType.simpleString() for f in rows.schema.fields}
