@@ -156,6 +156,8 @@ class Catalogue:
         value, is_expression = self._default(default, extra)
         if declared.type in BLOBS and value is not None and value.startswith("0x"):
             value, is_expression = _bytes_default(value)
+        if declared.type == "binary" and value is not None:  # servers print what it is filled up with too
+            value = value.rstrip("\0")
         generated = "GENERATED" in extra.upper().replace("DEFAULT_GENERATED", "") or "AS ROW" in extra.upper()
         type_ = ColumnType(
             declared.type,
