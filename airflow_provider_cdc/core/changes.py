@@ -59,8 +59,10 @@ class SchemaChanges:
             run.incremental.changed(applied)
             self._carry(applied)
         wanted = self._readable(reread)
+        begun = {change.id for change in applied if change.exact}
         for table in emptied:
-            run.truncate(table, item)
+            if table in begun or table not in wanted:  # one that comes with rows is emptied when it is read
+                run.truncate(table, item)
         run.after_change(item)
         if reread:
             self._read_again(reread, wanted, item)
