@@ -15,7 +15,7 @@ import pytest
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.fork import Forks, Run
 from tests.support.leftovers import consistent
-from tests.support.workload import Writer, source_rows
+from tests.support.workload import WORDS_OF_MARIADB, Writer, source_rows
 
 pytestmark = pytest.mark.crash
 
@@ -63,7 +63,7 @@ class Bench:
 @pytest.fixture
 def bench(mariadb: Any, mysql_forks: Forks, folder: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
     with mariadb.connect(autocommit=True) as connection:
-        writer = Writer(connection, f"crash_{crc32(request.node.name.encode())}", 7, ddl=0.02)
+        writer = Writer(connection, f"crash_{crc32(request.node.name.encode())}", 7, ddl=0.02, words=WORDS_OF_MARIADB)
         writer.prepare()
         writer.write(60)
         yield Bench(mariadb, mysql_forks, writer, folder)
