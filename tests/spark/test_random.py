@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.verify_tables import VerifyTables
 from tests.spark.lake import Lake
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.workload import Writer, source_rows
+from tests.support.workload import WORDS_OF_MARIADB, Writer, source_rows
 
 TABLES = ("one", "two", "bag")
 
@@ -36,7 +36,7 @@ def test_delta_ends_equal_to_the_source_value_by_value(
 ) -> None:
     database = f"lake_{seed}"
     with mariadb.connect(autocommit=True) as connection:
-        writer = Writer(connection, database, seed, ddl=0.012)
+        writer = Writer(connection, database, seed, ddl=0.012, words=WORDS_OF_MARIADB)
         writer.prepare()
         writer.write(50)
         connector = mysql_connector(mariadb, tmp_path, database_include_list=database)
