@@ -76,6 +76,8 @@ class TestHybridOnCluster(SourceSuite):
     # lists have nothing to do with how the log is mined
     test_whatever_list_is_widened_nothing_is_missing_without_a_word = None  # type: ignore[assignment]
     test_an_offset_that_does_not_know_all_lists_loads_and_tables_that_may_be_missing_are_named = None  # type: ignore[assignment]
+    # rows of several tables that are gone have no names in the dictionary of now: an error, as the last test here shows
+    test_what_happens_before_a_table_is_read_again_is_captured = None  # type: ignore[assignment]
 
     @pytest.fixture
     def db(self, cluster: Oracle) -> Iterator[OracleAdapter]:

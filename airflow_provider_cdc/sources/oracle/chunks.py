@@ -152,7 +152,7 @@ class OracleChunks(ChunkReader):
                 fetch = self._fetches.setdefault(
                     (rows.table.id, rows.table.version), Fetch(query.most_rows, lobs=bool(query.cells.lobs))
                 )
-                asked, came = min(limit, left, fetch.worth_asking), 0
+                asked, came = left if one else min(limit, left, fetch.worth_asking), 0
                 for part in self._first(query, asked, fetch.rows):
                     block = read_block(query.cells, part, low, ts_us, sum(map(len, blocks)))
                     blocks.append(block)

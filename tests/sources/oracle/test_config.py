@@ -222,4 +222,4 @@ def test_connection_gives_host_account_and_database() -> None:
         "database.dbname": "ORCLCDB", "database.pdb.name": "PDB1",
     }  # fmt: skip
     assert OracleConfig.from_connection() == {}
-    assert OracleConfig.secrets() == ["database.password"]
+    assert OracleConfig.secrets() == ["database.password", "database.ssl.wallet.password"]
