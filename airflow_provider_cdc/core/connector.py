@@ -23,12 +23,12 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.errors import CommitConflict, ConnectorHalted, PrerequisiteError
+from airflow_provider_cdc.core.errors import CdcError, CommitConflict, ConnectorHalted, PrerequisiteError
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.metrics import Value, shortened
 from airflow_provider_cdc.core.notifications import NotificationChannel
 from airflow_provider_cdc.core.run import Parts, Run, Stop
-from airflow_provider_cdc.core.seams import ChangeLog, SignalChannel, StateStore, Wanted
+from airflow_provider_cdc.core.seams import ChangeLog, Lease, SignalChannel, StateStore, Wanted
 from airflow_provider_cdc.core.source import Source
 
 log = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ class Capture:
     def _run(self, began: float, run_for_s: float | None) -> CaptureResult:
         self._check()
         with _flat_memory(), self._store.lease(self.name, self._owner, wait_s=self._lease_wait_s) as lease:
-            self._parts.changelog.verify(self.name)
+            self._verify_store(lease)
             for attempt in range(_CONFLICTS):
                 try:
                     self._run_now = run = Run(self._parts, lease)
@@ -130,6 +130,18 @@ class Capture:
                     log.warning("Another run committed first; reading the offset again.")
                     self._store.confirm(lease)
         raise AssertionError("unreachable")
+
+    def _verify_store(self, lease: Lease) -> None:
+        """Two runs that try the store out at once clear away each other's files: one that has lost its lease is told that, and
+        nothing else; the other tries again.
+
+        :raises LeaseLost: another run took over
+        """
+        try:
+            self._parts.changelog.verify(self.name)
+        except CdcError:
+            self._store.confirm(lease)
+            self._parts.changelog.verify(self.name)
 
     def _halted(self) -> None:
         control = self._store.control(self.name)

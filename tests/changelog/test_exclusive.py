@@ -150,6 +150,27 @@ def test_a_folder_is_asked_again_on_another_machine(tmp_path: Path, monkeypatch:
 # a run
 
 
+def test_a_run_whose_probe_is_disturbed_tries_again(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that woke after its lease was taken over clears away what this one has just created."""
+    db = MemoryDatabase(request.node.nodeid)
+    db.create_table("shop.a", KEYED, key=("id",))
+    insert(db, "shop.a", 1)
+    connector = memory_connector(db, tmp_path)
+    create, disturbed = Storage.create, []
+
+    def slow(self: Storage, path: str, data: bytes, *, scratch: str | None = None) -> None:
+        if data == b"second" and not disturbed:
+            disturbed.append(path)
+            self.delete_folder(self.path("test", "probe"))
+        create(self, path, data, scratch=scratch)
+
+    monkeypatch.setattr(Storage, "create", slow)
+    assert connector.capture().events == 1
+    assert disturbed
+
+
 def test_a_run_reads_and_commits_nothing_on_a_store_that_overwrites(
     request: pytest.FixtureRequest, s3: S3, tmp_path: Path
 ) -> None:
@@ -159,8 +180,9 @@ def test_a_run_reads_and_commits_nothing_on_a_store_that_overwrites(
     connector = memory_connector(db, tmp_path)
     with other_store(s3, "ignores") as proxy:
         url = _storage(s3, proxy).url
-        definition = ConnectorDefinition("test", "memory", url, connector.properties, proxy.storage_options)
-        with open_capture(definition, connector.state_url) as capture, pytest.raises(ConfigError, match="replaced"):
+        definition = ConnectorDefinition("test", "memory", url, connector.properties)
+        capturing = open_capture(definition, connector.state_url, storage_secrets=proxy.storage_options)
+        with capturing as capture, pytest.raises(ConfigError, match="replaced"):
             capture.run()
         assert ChangeLog(url, proxy.storage_options).batches("test") == []
     assert connector.store.load("test").offset is None
