@@ -5,6 +5,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from dev import paths
 from dev.servers.base import Server
 
 
@@ -60,7 +61,9 @@ class S3(Server):
         """Nothing: it lives in memory."""
 
     def _command(self) -> tuple[list[str], dict[str, str]]:
-        return [sys.executable, "-m", "moto.server", "-H", self.host, "-p", str(self.port)], {}
+        return [sys.executable, "-m", "dev.servers.s3_app", "-H", self.host, "-p", str(self.port)], {
+            "PYTHONPATH": str(paths.ROOT)
+        }
 
     def _answers(self) -> bool:
         request = urllib.request.Request(f"{self.endpoint}/moto-api/")

@@ -39,6 +39,12 @@ def test_a_store_that_keeps_its_promise_is_asked_once_by_each_connector(storage:
     assert storage.read(storage.path("other", "exclusive.json")) is not None
 
 
+def test_a_store_that_keeps_it_is_never_refused(s3: S3) -> None:
+    """Two creators at once are a matter of luck: many of them are not."""
+    for n in range(15):
+        verify_exclusive(Storage(f"{s3.bucket(f'b{uuid4().hex[:12]}')}/log", s3.storage_options), f"shop-{n}")
+
+
 def test_later_runs_only_look_it_up(s3: S3) -> None:
     with other_store(s3, "honours") as proxy:
         storage = _storage(s3, proxy)
