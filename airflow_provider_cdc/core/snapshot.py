@@ -137,6 +137,7 @@ class Snapshotter:
         own = self._queried([found[t] for t in tables if t in wanted and t not in selects])
         wanted -= {t for t, sql in own.items() if sql is None}
         selects |= {t: sql for t, sql in own.items() if sql is not None}
+        stay: set[str] = set()
         if at is None and offset.position is not None:
             stay = {str(t) for t in tables if t not in wanted and self._history.get(t) is not None} - {*added}
             offset = offset.model_copy(update={"snapshot": offset.snapshot.without(stay)})
@@ -153,6 +154,7 @@ class Snapshotter:
             self._told.started()
             if catch_up is not None and not offset.snapshot.waiting.issuperset(names):
                 offset = catch_up(session.position)
+                offset = offset.model_copy(update={"snapshot": offset.snapshot.without(stay)})
                 names = [name for name in names if name in offset.snapshot.pending]
                 tables = [t for t in tables if str(t) in names]
             place = (at or session.position).to_json()

@@ -40,6 +40,9 @@ class Fixed:
     def captured(self, table: TableId) -> bool:
         return table in self._schemas
 
+    def read_again(self, table: TableId) -> bool:
+        return False
+
     def known(self) -> list[TableId]:
         return list(self._schemas)
 

@@ -332,7 +332,8 @@ def compare(connector: Connector, journal: Journal, after: int) -> None:
     events: dict[str, list[tuple[str, Row | None, Row | None]]] = defaultdict(list)
     changes = []
     for manifest in connector.changelog.manifests("test", after=after):
-        changes += [r for r in manifest.schema_changes if not r.snapshot]
+        # a record without a statement corrects the structure of a table that came into sight, as the catalogue of now had it
+        changes += [r for r in manifest.schema_changes if not r.snapshot and r.ddl]
         found: list[tuple[int, str, Row]] = []
         for file in manifest.files:
             rows = pq.read_table(connector.changelog.storage.path("test", file.path)).to_pylist()
@@ -350,7 +351,6 @@ def compare(connector: Connector, journal: Journal, after: int) -> None:
             f"{table}, event {n} of {len(wanted)}: {there[n : n + 1]} instead of {wanted[n : n + 1]}"
         )
     told = [_left(record) for record in sorted(changes, key=lambda r: r.seq)]
-    assert all(record.ddl for record in changes)
     n = next((i for i, (a, b) in enumerate(zip(told, journal.changes, strict=False)) if a and a != b), len(told))
     assert n == len(journal.changes), f"statement {n}: {told[n : n + 2]} instead of {journal.changes[n : n + 2]}"
 

@@ -34,6 +34,9 @@ class Present(Tables):
     def captured(self, table: Any) -> bool:
         return self._filters.table(table)
 
+    def read_again(self, table: Any) -> bool:
+        return False
+
     def known(self) -> Any:
         return list(self._schemas)
 

@@ -213,6 +213,9 @@ class _Nothing:
     def captured(self, table: TableId) -> bool:
         return False
 
+    def read_again(self, table: TableId) -> bool:
+        return False
+
     def known(self) -> list[TableId]:
         return []
 

@@ -354,6 +354,9 @@ class _NoTables:
     def captured(self, table: TableId) -> bool:
         return False
 
+    def read_again(self, table: TableId) -> bool:
+        return False
+
     def known(self) -> list[TableId]:
         return []
 

@@ -43,6 +43,9 @@ class Known:
     def captured(self, table: TableId) -> bool:
         return self._filters.table(table) if self._filters else table in self.tables
 
+    def read_again(self, table: TableId) -> bool:
+        return False
+
     def known(self) -> list[TableId]:
         return list(self.tables)
 

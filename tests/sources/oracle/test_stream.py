@@ -20,6 +20,9 @@ class NoTables:
     def captured(self, table: TableId) -> bool:
         return False
 
+    def read_again(self, table: TableId) -> bool:
+        return False
+
     def known(self) -> list[TableId]:
         return []
 

@@ -69,6 +69,9 @@ class Structures:
     def captured(self, table: TableId) -> bool:
         return table in self.tables
 
+    def read_again(self, table: TableId) -> bool:
+        return False
+
     def known(self) -> list[TableId]:
         return list(self.tables)
 
