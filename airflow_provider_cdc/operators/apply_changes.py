@@ -115,6 +115,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
     def _run(self, context: Context) -> dict[str, Any]:
         from airflow.sdk.exceptions import AirflowException
 
+        self._refuse_secrets()
         if (report := self._nothing_new()) is not None:
             self.log.info(
                 "Nothing to apply: every table of %s stands at the last batch. Spark is not started.", self.connector
@@ -140,9 +141,8 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
 
     # -- the submit ---------------------------------------------------------------------------------------------------
 
-    def _complete(self) -> None:
-        """What the job needs besides what the user said.
-
+    def _refuse_secrets(self) -> None:
+        """
         :raises ConfigError: a secret would be on the command line, which every user of the machine can read
         """
         shown = [f"conf[{name}]" for name in self.conf or {} if is_secret_name(name) and not name.endswith(_NO_SECRET)]
@@ -154,6 +154,9 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
                 safe="Nothing was submitted.",
                 remedy="put it into the workers' spark-defaults.conf or a Hadoop credential provider, or let a role open the storage",
             )
+
+    def _complete(self) -> None:
+        """What the job needs besides what the user said."""
         self.application = job_path()
         self.application_args = [
             "--changelog", self.changelog, "--connector", self.connector, "--location", self.location,
