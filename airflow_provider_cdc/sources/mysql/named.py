@@ -117,14 +117,15 @@ def _type(where: str, given: Mapping[str, Any], charset: str | None) -> ColumnTy
         declared.unsigned,
         (own if isinstance(own, str) else charset) if declared.type in TEXTS | {"enum", "set"} else None,
         declared.values,
+        declared.zerofill,
     )
 
 
 def _members(where: str, given: Any) -> tuple[str, ...]:
-    """Members of an ENUM or SET, which are in quotes in schema change events."""
+    """Members of an ENUM or SET, which are in quotes in schema change events, with their own quotes doubled."""
     if not isinstance(given, list) or not given or not all(isinstance(member, str) for member in given):
         raise _wrong(f'{where} has no list of texts "enumValues"')
-    return tuple(m[1:-1] if len(m) > 1 and m[0] == m[-1] == "'" else m for m in given)
+    return tuple(m[1:-1].replace("''", "'") if len(m) > 1 and m[0] == m[-1] == "'" else m for m in given)
 
 
 def _string(text: str) -> str:

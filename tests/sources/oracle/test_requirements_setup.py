@@ -247,7 +247,7 @@ def test_topics_are_named_by_schema_and_table_without_the_database(
     captured(connector)
     schema.sql("INSERT INTO T1 VALUES (1, 1)", 'INSERT INTO "Mixed Case" VALUES (1)', "ALTER TABLE T1 ADD W NUMBER(3)")
     topics = [r["topic"] for r in captured(connector)]
-    both = ["ful-fill.1_x.APP.T1", "ful-fill.1_x.APP.Mixed Case"]
+    both = ["ful-fill.1_x.APP.T1", "ful-fill.1_x.APP.Mixed_Case"]
     assert topics == ["ful-fill.1_x.transaction", *both, "ful-fill.1_x.transaction", "ful-fill.1_x"]
     schema.sql("INSERT INTO T1 VALUES (2, 2, 2)")
     with pytest.raises(ConfigError, match=r"topic\.prefix was 'ful-fill\.1_x'"):
