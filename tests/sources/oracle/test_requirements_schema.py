@@ -183,7 +183,7 @@ def test_a_schema_change_holds_the_whole_structure_after_it(schema: Oracle, made
     ]  # fmt: skip
     assert dropped["tableChanges"][0]["table"] is None
     table = altered["tableChanges"][0]["table"]
-    assert list(table) == ["defaultCharsetName", "primaryKeyColumnNames", "columns", "attributes"]
+    assert list(table) == ["defaultCharsetName", "primaryKeyColumnNames", "columns", "comment", "attributes"]
     assert (table["defaultCharsetName"], table["primaryKeyColumnNames"], table["attributes"]) == (None, ["ID"], [])
     names = (
         "name", "jdbcType", "nativeType", "typeName", "typeExpression", "charsetName", "length", "scale", "position",
