@@ -23,10 +23,13 @@ from airflow_provider_cdc.sources.mysql import wire
 
 
 class Present(Tables):
-    """Structures as they are now."""
+    """Structures as they are now, and as the log tells them."""
 
     def __init__(self, schemas: dict[Any, Any], filters: Filters) -> None:
-        self._schemas, self._filters = schemas, filters
+        self._schemas, self._filters = dict(schemas), filters
+
+    def apply(self, change: Any) -> None:
+        self._schemas[change.id] = change.table
 
     def get(self, table: Any) -> Any:
         return self._schemas.get(table)
@@ -60,7 +63,7 @@ def main() -> None:
             yield events
 
     with cls(config) as source:  # type: ignore[call-arg]
-        tables = Present(source.discover(), Filters(config))
+        present, filters = source.discover(), Filters(config)
         start, end = source.oldest_position(), source.current_position()
         wire.BinlogConnection.events = damaged  # type: ignore[method-assign]
         until = float("inf")
@@ -71,8 +74,10 @@ def main() -> None:
                 break
             randomly.seed(seed)
             try:
-                rows = 0
+                rows, tables = 0, Present(present, filters)
                 for item in source.stream(start, tables, until=end):
+                    for change in getattr(item, "changes", []):
+                        tables.apply(change)
                     rows += sum(len(r.op) for r in getattr(item, "rows", []))
                 outcomes["read"] += 1
             except CdcError as e:
