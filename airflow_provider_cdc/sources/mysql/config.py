@@ -175,6 +175,8 @@ class MySqlConfig(ConnectorConfig):
     LISTS: ClassVar[Mapping[str, Decides]] = {
         "database.include.list": Decides.TABLES,
         "database.exclude.list": Decides.TABLES,
+        "gtid.source.includes": Decides.CHANGES,
+        "gtid.source.excludes": Decides.CHANGES,
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
         "database.jdbc.driver": "there is no JDBC here",

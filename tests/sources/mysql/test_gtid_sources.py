@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -79,6 +80,35 @@ def test_rows_of_a_source_that_does_not_count_are_left_out_and_its_ddl_is_not(
         replica.insert("b", 14, 15)
         connector.capture({"gtid.source.filter.dml.events": False})
         assert connector.replay.advance().operations == {"r": 3, "c": 6}
+
+
+@pytest.mark.parametrize("how", ["includes", "excludes"])
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
+def test_when_a_source_counts_that_did_not_the_tables_it_may_have_changed_are_told(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    replica = Replica(request, kind, 77)
+    with replica.server:
+        connector = _connector(replica, tmp_path, **_without_b(kind, how))
+        connector.capture()
+        replica.insert("b", 4, 6)
+        connector.capture()
+        assert not _missing(caplog)
+        del connector.properties[f"gtid.source.{how}"]
+        connector.capture()
+        assert connector.rows("m.b") == []
+        (told,) = _missing(caplog)
+        assert f"changes that gtid.source.{how} left out before are in no batch" in told
+        assert shlex.split(told.rpartition("To read them: ")[2])[4:] == [r"m\.a", r"m\.b", "--replace"]
+        number = snapshot(connector, r"m\.a", r"m\.b", replace=True)
+        connector.capture()
+        assert fate(connector, number)[0] == "done"
+        assert connector.rows("m.b") == replica.rows("b")
+        assert len(_missing(caplog)) == 1, "it is told once"
+
+
+def _missing(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [m for m in caplog.messages if "may be missing or old" in m]
 
 
 @pytest.mark.parametrize("filtered", [True, False])
