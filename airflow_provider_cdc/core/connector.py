@@ -145,6 +145,7 @@ class Capture:
 
     def _halted(self) -> None:
         control = self._store.control(self.name)
+        self._stop.restarts = control.restarts
         if control.wanted is Wanted.RUNNING:
             return
         since = f" since {control.since:%Y-%m-%d %H:%M:%S} UTC" if control.since else ""

@@ -40,7 +40,6 @@ class Desk:
         self._ids: dict[int, str] = {}
         self._looked = self._reported = 0.0
         self._rows_then: tuple[float, int] = (time.monotonic(), 0)
-        self._restarts: int | None = None
         self.control: Control | None = None
 
     # -- what people want ---------------------------------------------------------------------------------------------
@@ -54,13 +53,11 @@ class Desk:
 
     def _look_at_control(self) -> None:
         control = self._store.control(self._name)
-        if self._restarts is None:
-            self._restarts = control.restarts
         if self._run.parts.stop.requested:
             return
         if control.wanted is not Wanted.RUNNING:
             log.warning("The connector was %s%s%s: ending.", control.wanted, _by(control), _why(control))
-        elif control.restarts != self._restarts:
+        elif control.restarts != self._run.parts.stop.restarts:
             log.warning("The connector is to be restarted%s%s: ending.", _by(control), _why(control))
         else:
             return

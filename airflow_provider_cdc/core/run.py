@@ -49,10 +49,14 @@ _CHUNKS_MS = 10_000
 
 @dataclass(slots=True)
 class Stop:
-    """When a run ends by itself."""
+    """When a run ends by itself.
+
+    :param restarts: how many requests to begin anew there were when it began; one more ends it
+    """
 
     deadline: float | None = None
     requested: bool = False
+    restarts: int = 0
 
     @property
     def due(self) -> bool:

@@ -26,6 +26,7 @@ from airflow_provider_cdc.core.gap import Repair
 from airflow_provider_cdc.core.lifecycle import Lifecycle
 from airflow_provider_cdc.core.offset_plan import Effect
 from airflow_provider_cdc.core.position import IncrementalState, Offset, Scan, SnapshotState
+from airflow_provider_cdc.core.run import Run
 from airflow_provider_cdc.core.seams import Wanted
 from airflow_provider_cdc.core.signals import Fate, SentSignal, Signal, parse
 from airflow_provider_cdc.core.standing import RunState
@@ -596,6 +597,21 @@ def test_a_run_that_is_alive_ends_within_seconds_of_a_pause_and_nothing_runs_unt
     life.resume("ada")
     connector.capture()
     equal(connector, db)
+
+
+def test_a_restart_that_is_asked_for_while_a_run_begins_ends_it(
+    connector: Connector, life: Lifecycle, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run has its lease, so that people see it running, and has not looked yet at what they want."""
+    begin = Run.__init__
+
+    def asked(run: Run, *args: Any) -> None:
+        life.restart("ada")
+        begin(run, *args)
+
+    monkeypatch.setattr(Run, "__init__", asked)
+    connector.capture(run_for_s=3)
+    assert "The connector is to be restarted by ada: ending." in caplog.text
 
 
 def test_a_run_that_is_alive_ends_when_a_restart_is_asked_for(connector: Connector, life: Lifecycle) -> None:
