@@ -29,7 +29,7 @@ class History(Replay):
         read = _read_at(changelog, connector)
         known = [t for t in truths if t.scn >= read[t.table]]
         self._waiting = sorted(known, key=lambda t: t.scn, reverse=True)
-        self._prefix, self._scn, self._transaction, self._order = prefix, 0, "", 0
+        self._topics, self._scn, self._transaction, self._order = prefix, 0, "", 0
         self._seen: set[str] = set()
         self.compared = 0
         self._scns: set[int] = set()
@@ -72,7 +72,7 @@ class History(Replay):
     def _compare(self, before: int) -> None:
         while self._waiting and self._waiting[-1].scn < before:
             truth = self._waiting.pop()
-            table = self.tables.get(self._prefix + truth.table)
+            table = self.tables.get(self._topics + truth.table)
             names = list(truth.columns)
             replayed = Counter(
                 tuple(_plain(row[n], truth.columns[n]) for n in names) for row in (table.all() if table else [])
