@@ -109,11 +109,14 @@ def test_a_stream_killed_at_random_moments_is_what_the_engine_held_at_any_scn(
         assert bench.died["while the writer wrote"] > 1
         assert bench.died.total() > 4
         writer.write(30)
+        while not writer.done.get("ddl compute"):
+            writer.change_schema()
         writer.finish()
         bench.ended(bench.start())
         history = bench.equal()
         assert history.scns >= 20
         assert history.compared >= 40
+        assert history.rereads >= 1
         consistent(bench.connector)
         assert {"rollback to savepoint", "switch", "fail", "fail_late"} <= set(writer.done)
         assert [t for t in KEYS if f"test.APP.{t}" not in history.tables] == []

@@ -15,23 +15,23 @@ from tests.support.replay import Illegal, Replay, Row
 
 
 class History(Replay):
-    """Compares each truth when all that was committed up to its SCN has been replayed, and nothing after it; what was before a
-    table's snapshot is not in the change log.
+    """Compares each truth when all that was committed up to its SCN has been replayed, and nothing after it. What was before a
+    table's snapshot is not in the change log, nor what a statement has made of its rows until they are read again.
 
     Also holds transactions to their order: by commit, each in one piece, its events numbered from 1 without a hole.
 
     :param prefix: of topics, up to the name of the table
     :ivar compared: truths that were
+    :ivar rereads: how often a table was read again
     """
 
     def __init__(self, changelog: ChangeLog, connector: str, truths: list[Truth], prefix: str) -> None:
         super().__init__(changelog, connector)
-        read = _read_at(changelog, connector)
-        known = [t for t in truths if t.scn >= read[t.table]]
-        self._waiting = sorted(known, key=lambda t: t.scn, reverse=True)
+        self._waiting = sorted(truths, key=lambda t: t.scn, reverse=True)
+        self._read: dict[str, int] = {}
         self._topics, self._scn, self._transaction, self._order = prefix, 0, "", 0
         self._seen: set[str] = set()
-        self.compared = 0
+        self.compared = self.rereads = 0
         self._scns: set[int] = set()
 
     def finish(self) -> History:
@@ -46,7 +46,7 @@ class History(Replay):
         return len(self._scns)
 
     def _next(self, item: Row | SchemaChangeRecord) -> None:
-        if item.snapshot if isinstance(item, SchemaChangeRecord) else item["op"] == "r":
+        if self._reads(item):
             return  # tables may be read at SCNs of their own; what follows them in the log comes after all of them
         scn = _scn_of(item)
         if scn < self._scn:
@@ -55,6 +55,18 @@ class History(Replay):
         self._scn = scn
         if not isinstance(item, SchemaChangeRecord):
             self._ordered(item)
+
+    def _reads(self, item: Row | SchemaChangeRecord) -> bool:
+        """Whether it is part of a snapshot, of which the SCN is remembered."""
+        if isinstance(item, SchemaChangeRecord):
+            self._read |= {c.id.name: _scn_of(item) for c in item.changes if item.snapshot}
+            return item.snapshot
+        again = item["op"] == "t" and item["source"]["txId"] is None
+        if not again and item["op"] != "r":
+            return False
+        self._read[item["source"]["table"]] = int(item["source"]["scn"])
+        self.rereads += again
+        return True
 
     def _ordered(self, event: Row) -> None:
         block = event["transaction"]
@@ -73,6 +85,8 @@ class History(Replay):
         while self._waiting and self._waiting[-1].scn < before:
             truth = self._waiting.pop()
             table = self.tables.get(self._topics + truth.table)
+            if truth.scn < self._read.get(truth.table, 1 << 62) or (table is not None and table.rewritten):
+                continue
             names = list(truth.columns)
             replayed = Counter(
                 tuple(_plain(row[n], truth.columns[n]) for n in names) for row in (table.all() if table else [])
@@ -87,16 +101,6 @@ class History(Replay):
                 )
             self.compared += 1
             self._scns.add(truth.scn)
-
-
-def _read_at(changelog: ChangeLog, connector: str) -> dict[str, int]:
-    """Table → SCN of its last snapshot, also where it was empty."""
-    found: dict[str, int] = {}
-    for manifest in changelog.manifests(connector):
-        for record in manifest.schema_changes:
-            for change in record.changes if record.snapshot else ():
-                found[change.id.name] = int(record.position["read_scn"])
-    return found
 
 
 def _scn_of(item: Row | SchemaChangeRecord) -> int:

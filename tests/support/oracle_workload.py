@@ -329,7 +329,7 @@ class OracleWriter:
             self.end(session)
         self.look(table)
         kind = self.random.choice(
-            (self._add, self._add, self._drop, self._rename, self._widen, self._other, self._empty)
+            (self._add, self._add, self._drop, self._rename, self._widen, self._other, self._empty, self._compute)
         )
         kind(table)
         self._count(f"ddl {kind.__name__.strip('_')}")
@@ -378,6 +378,13 @@ class OracleWriter:
             name = self.random.choice(free)
             self.columns[table][name] = WIDER[self.columns[table][name]]
             self._ddl(f"ALTER TABLE {table} MODIFY ({name} {self.columns[table][name]})")
+
+    def _compute(self, table: str) -> None:
+        """A column whose values the database computes, so that the table has to be read again."""
+        self._names += 1
+        name, must = f"X{self._names}", " NOT NULL" if self.plain else ""
+        self._ddl(f"ALTER TABLE {table} ADD ({name} NUMBER(9) DEFAULT TO_NUMBER(TO_CHAR(SYSDATE, 'YYYY')){must})")
+        self.columns[table][name] = "NUMBER(9)" + must
 
     def _other(self, table: str) -> None:
         """What changes no column."""

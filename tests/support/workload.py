@@ -333,16 +333,16 @@ class Writer:
 
     def other(self, table: str) -> None:
         """A type whose values are others, so that the table has to be read again."""
-        self._modify(table, OTHER)
-        self.rereads += 1
+        self.rereads += self._modify(table, OTHER)
 
-    def _modify(self, table: str, to: dict[str, str]) -> None:
+    def _modify(self, table: str, to: dict[str, str]) -> bool:
         able = [c for c, t in sorted(self.columns[table].items()) if t in to]
         if able:
             name = self.random.choice(able)
             type_ = to[self.columns[table][name]]
             self.run(f"ALTER TABLE {table} MODIFY COLUMN {name} {type_}")
             self.columns[table][name] = type_
+        return bool(able)
 
     def rename(self, table: str) -> None:
         self._names += 1

@@ -1,10 +1,11 @@
-"""Captures of MariaDB that are killed: in the snapshot, in the middle of a large transaction, and between batches."""
+"""Captures of MariaDB and MySQL that are killed: in the snapshot, in the middle of a large transaction, and between batches."""
 
 from __future__ import annotations
 
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.fork import Forks, Run
 from tests.support.leftovers import consistent
-from tests.support.workload import WORDS_OF_MARIADB, Writer, source_rows
+from tests.support.workload import WORDS, WORDS_OF_MARIADB, Writer, source_rows
 
 pytestmark = pytest.mark.crash
 
@@ -33,10 +34,10 @@ def mysql_forks() -> Iterator[Forks]:
 class Bench:
     """A writer, and a connector whose runs die."""
 
-    def __init__(self, server: Any, forks: Forks, writer: Writer, folder: Path) -> None:
-        self._server, self._forks, self.writer, self._folder = server, forks, writer, folder
+    def __init__(self, server: Any, kind: str, forks: Forks, writer: Writer, folder: Path) -> None:
+        self._server, self._kind, self._forks, self.writer, self._folder = server, kind, forks, writer, folder
         options = {"batch_max_rows": 40, "snapshot_max_threads": 2, "database_include_list": writer.database}
-        self.connector: Connector = mysql_connector(server, folder, **options)
+        self.connector: Connector = mysql_connector(server, folder, kind, **options)
         self.died: Counter[str] = Counter()
 
     def run(self, at: int) -> bool:
@@ -50,7 +51,7 @@ class Bench:
 
     def start(self, at: int, **options: Any) -> Run:
         return self._forks.start(
-            "tests.support.crash_mysql:capture", folder=str(self._folder), kind="mariadb", at=at,
+            "tests.support.crash_mysql:capture", folder=str(self._folder), kind=self._kind, at=at,
             options=self.connector.properties, secrets=self.connector.secrets, **options,
         )  # fmt: skip
 
@@ -60,14 +61,27 @@ class Bench:
             assert rows == source_rows(self._server, self.writer.database, table), table
 
 
-@pytest.fixture
-def bench(mariadb: Any, mysql_forks: Forks, folder: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
-    with mariadb.connect(autocommit=True) as connection:
-        writer = Writer(connection, f"crash_{crc32(request.node.name.encode())}", 7, ddl=0.02, words=WORDS_OF_MARIADB)
+@contextmanager
+def _bench(server: Any, kind: str, forks: Forks, folder: Path, name: str) -> Iterator[Bench]:
+    words = WORDS_OF_MARIADB if kind == "mariadb" else WORDS
+    with server.connect(autocommit=True) as connection:
+        writer = Writer(connection, f"crash_{crc32(name.encode())}", 7, ddl=0.02, words=words)
         writer.prepare()
         writer.write(60)
-        yield Bench(mariadb, mysql_forks, writer, folder)
+        yield Bench(server, kind, forks, writer, folder)
         writer.run(f"DROP DATABASE {writer.database}")
+
+
+@pytest.fixture
+def bench(mariadb: Any, mysql_forks: Forks, folder: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
+    with _bench(mariadb, "mariadb", mysql_forks, folder, request.node.name) as bench:
+        yield bench
+
+
+@pytest.fixture
+def bench_of_mysql(mysql97: Any, mysql_forks: Forks, folder: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
+    with _bench(mysql97, "mysql", mysql_forks, folder, request.node.name) as bench:
+        yield bench
 
 
 def test_a_snapshot_killed_at_many_steps_is_finished_by_later_runs(bench: Bench) -> None:
@@ -86,12 +100,26 @@ def test_a_snapshot_killed_at_many_steps_is_finished_by_later_runs(bench: Bench)
 
 
 def test_a_stream_killed_at_random_steps_loses_and_repeats_nothing(bench: Bench) -> None:
+    _kills_in_the_stream(bench)
+
+
+def test_a_stream_of_mysql_killed_at_random_steps_loses_and_repeats_nothing(bench_of_mysql: Bench) -> None:
+    _kills_in_the_stream(bench_of_mysql)
+
+
+def _kills_in_the_stream(bench: Bench) -> None:
+    """With statements among the rows after which a table is read again."""
     bench.connector.capture()
     r = Random(11)
-    for _ in range(18):
-        bench.writer.write(25)
+    for turn in range(18):
+        bench.writer.write(15)
+        if turn % 4 == 1:
+            for table in TABLES:
+                bench.writer.other(table)
+        bench.writer.write(10)
         bench.run(r.randrange(1, 60))
     assert bench.died.total() > 10
+    assert bench.writer.rereads >= 2
     bench.connector.capture()
     bench.equal()
     bench.writer.write(3)
