@@ -96,7 +96,7 @@ def repeated(said: list[Entry]) -> Iterator[str]:
 
 def collected() -> set[str]:
     """Names of all tests that pytest collects, without the parts in brackets."""
-    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "tests"]
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "--long", "tests"]
     lines = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     return {line.partition("[")[0] for line in lines if "::" in line}
 

@@ -32,11 +32,16 @@ MYSQL_FIXTURES = {"mysql97", "mysql80", "mysql_factory"}
 SLOWNESS = ("server", "mysql", "airflow", "spark", "crash", "slow")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run what takes long and finds little, too")
+
+
 # order: what is fast runs first, and a module stays in one piece
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a MySQL server, and run fast modules before slow ones."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that need a MySQL server, run fast modules before slow ones, and leave the long ones out."""
+    _without_long(config, items)
     for item in items:
         if MYSQL_FIXTURES & set(_fixtures(item)):
             item.add_marker("mysql")
@@ -44,6 +49,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         slowest[item.path] = max(slowest.get(item.path, 0), _slowness(item))
     items.sort(key=lambda item: (slowest[item.path], _slowness(item)))
+
+
+def _without_long(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked ``long``, unless it was asked for by its name or with ``--long``."""
+    named = any("::" in arg for arg in config.args)
+    if named or config.getoption("--long"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("long")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 def _fixtures(item: pytest.Item) -> list[str]:
