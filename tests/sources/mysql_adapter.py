@@ -23,7 +23,7 @@ class MySqlAdapter(Adapter):
     """:param stack: closed at the end of the test, with all databases of the adapter"""
 
     def __init__(self, server: Any, kind: str, stack: ExitStack) -> None:
-        self._server, self._stack = server, stack
+        self.server, self._stack = server, stack
         self.kind = kind  # type: ignore[misc]
         self._db = stack.enter_context(server.database("suite"))
         self.namespace = self._db.name
@@ -44,7 +44,7 @@ class MySqlAdapter(Adapter):
             connection.commit()
 
     def rows(self, table: str) -> list[Row]:
-        return source_rows(self._server, self.namespace, table)
+        return source_rows(self.server, self.namespace, table)
 
     def add_column(self, table: str, name: str, kind: str, value: Any = None) -> None:
         default = "" if value is None else f" DEFAULT {value}"
@@ -120,14 +120,14 @@ class MySqlAdapter(Adapter):
 
     def connector(self, folder: Path, **properties: Any) -> Connector:
         return mysql_connector(
-            self._server, folder, self.kind, **{"database_include_list": self.namespace, **properties}
+            self.server, folder, self.kind, **{"database_include_list": self.namespace, **properties}
         )
 
     def other(self) -> Adapter:
-        return MySqlAdapter(self._server, self.kind, self._stack)
+        return MySqlAdapter(self.server, self.kind, self._stack)
 
     def purge(self) -> None:
-        purge_log(self._server)
+        purge_log(self.server)
 
     @contextlib.contextmanager
     def small_blocks(self) -> Iterator[dict[str, Any]]:
@@ -141,19 +141,19 @@ class MySqlAdapter(Adapter):
 
     def signals(self) -> str:
         self._db.sql("CREATE TABLE signals (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT)")
-        account, table = f"'{self._server.user}'@'%'", f"{self.namespace}.signals"
-        self._server.sql(f"GRANT SELECT, INSERT, DELETE ON {table} TO {account}")
+        account, table = f"'{self.server.user}'@'%'", f"{self.namespace}.signals"
+        self.server.sql(f"GRANT SELECT, INSERT, DELETE ON {table} TO {account}")
         # a right to a table outlives the table
-        self._stack.callback(self._server.sql, f"REVOKE SELECT, INSERT, DELETE ON {table} FROM {account}")
+        self._stack.callback(self.server.sql, f"REVOKE SELECT, INSERT, DELETE ON {table} FROM {account}")
         return table
 
     @contextlib.contextmanager
     def spoil(self) -> Iterator[str]:  # type: ignore[override]
-        self._server.sql("SET GLOBAL binlog_row_image = 'MINIMAL'")
+        self.server.sql("SET GLOBAL binlog_row_image = 'MINIMAL'")
         try:
             yield "SET GLOBAL binlog_row_image = 'FULL'"
         finally:
-            self._server.sql("SET GLOBAL binlog_row_image = 'FULL'")
+            self.server.sql("SET GLOBAL binlog_row_image = 'FULL'")
 
 
 class _Changes(Changes):

@@ -197,8 +197,8 @@ class Adapter(abc.ABC):
         return TableId(namespace=self.namespace, name=table)
 
 
-class _Dies(BaseException):
-    pass
+class Dies(BaseException):
+    """The end of a run that is killed."""
 
 
 def dies_at_commit(patch: pytest.MonkeyPatch, at: int) -> None:
@@ -208,10 +208,10 @@ def dies_at_commit(patch: pytest.MonkeyPatch, at: int) -> None:
     def dies(self: StateStore, *args: Any, **options: Any) -> Any:
         n = next(left)
         if n >= at and at % 2:
-            raise _Dies
+            raise Dies
         result = commit(self, *args, **options)
         if n >= at:
-            raise _Dies
+            raise Dies
         return result
 
     patch.setattr(StateStore, "commit", dies)
@@ -408,7 +408,7 @@ class SourceSuite:
             going = [g for n, g in enumerate(going) if n not in some or next(g, self) is not self]
             with monkeypatch.context() as patch:
                 dies_at_commit(patch, random.randint(1, 12))
-                with contextlib.suppress(_Dies):
+                with contextlib.suppress(Dies):
                     connector.capture()
         connector.capture()
         compare(connector, journal, first)
@@ -564,7 +564,7 @@ class SourceSuite:
                     try:
                         connector.capture()
                         break
-                    except _Dies:
+                    except Dies:
                         pass
                 connector.capture()
                 equal(connector, ready)
@@ -945,7 +945,7 @@ def _die_after(patch: pytest.MonkeyPatch, cls: type[Source], n: int) -> None:
         for count, item in enumerate(stream(self, *args, **options), 1):
             yield item
             if count == n:
-                raise _Dies
+                raise Dies
 
     patch.setattr(cls, "stream", dying)
 

@@ -148,6 +148,11 @@ def _fixed(
     return pa.Array.from_buffers(type_, len(valid), [bitmap, _owned(values, dtype)], nulls)
 
 
+def nulls(type_: pa.DataType) -> Finisher:
+    """Nothing of the values, which nobody looks at."""
+    return lambda v: pa.nulls(v.n, type_)
+
+
 # -- numbers ----------------------------------------------------------------------------------------------------------------------
 
 

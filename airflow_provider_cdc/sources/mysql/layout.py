@@ -51,6 +51,7 @@ _EXPECTED = {
     "varchar": {b.T_VARCHAR, b.T_VARCHAR_COMPRESSED},
     "varbinary": {b.T_VARCHAR, b.T_VARCHAR_COMPRESSED},
 }
+UNNAMED = "the log does not name the columns (binlog_row_metadata was not FULL when the rows were written)"
 _LOBS = {b.T_BLOB, b.T_BLOB_COMPRESSED}
 
 
@@ -92,9 +93,7 @@ def build_layout(
     :raises Mismatch: they contradict each other: the schema is not the one under which the rows were written
     """
     if table_map.names is None:
-        raise Mismatch(
-            "the log does not name the columns (binlog_row_metadata was not FULL when the rows were written)"
-        )
+        raise Mismatch(UNNAMED)
     if list(table_map.names) != list(schema.names):
         raise Mismatch(f"the log has the columns {', '.join(table_map.names)}; known are {', '.join(schema.names)}")
     nullable = [c.nullable for c in schema.columns]

@@ -13,8 +13,16 @@ from dataclasses import replace
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql.catalogue import captured_column
+from airflow_provider_cdc.sources.mysql.columns import nulls
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.layout import Mismatch, collations_of, string_length
+from airflow_provider_cdc.sources.mysql.layout import (
+    UNNAMED,
+    Layout,
+    Mismatch,
+    build_layout,
+    collations_of,
+    string_length,
+)
 from airflow_provider_cdc.sources.mysql.types import BLOBS, SPATIAL, TEXTS, ColumnType
 
 _INTEGERS = {
@@ -48,7 +56,7 @@ def mapped_structure(
     :raises Mismatch: it leaves open what a column is
     """
     if m.names is None or (m.unsigned is None and any(t in _INTEGERS for t in m.types)):
-        raise Mismatch("the log does not tell the columns: binlog_row_metadata was not FULL when the rows were written")
+        raise Mismatch(UNNAMED)
     others: list[TableSchema] = list(known)
     found: list[tuple[int, tuple[Column, ...]]] = []
     for variant in _signs(m):
@@ -61,10 +69,8 @@ def mapped_structure(
     return TableSchema(id=table, columns=columns, key=_key(m, columns, others), charset=charset)
 
 
-def any_structure(
-    m: b.TableMap, table: TableId, config: MySqlConfig, charsets: Mapping[int, str]
-) -> tuple[b.TableMap, TableSchema]:
-    """A structure under which rows can be told apart and counted, whatever their values mean; with the map to read them by.
+def counting_layout(m: b.TableMap, table: TableId, config: MySqlConfig) -> Layout:
+    """How rows can be told apart and counted, whatever is in them: each value is a null.
 
     :raises Mismatch: not even that
     """
@@ -72,13 +78,13 @@ def any_structure(
         m, names=m.names or [f"column{i}" for i in range(len(m.types))], unsigned=m.unsigned or [False] * len(m.types)
     )
     assert named.names is not None
-    numbers = {*named.collations.numbers.values(), named.collations.default, named.member_collations.default}
-    binary = dict.fromkeys({*numbers, *named.member_collations.numbers.values()}, "binary") | dict(charsets)
+    binary = dict.fromkeys({0, *collations_of(m).values()}, "binary")
     made = [
         captured_column(table, name, _types(named, i, binary)[0], config, nullable=m.nullable[i])
         for i, name in enumerate(named.names)
     ]
-    return named, TableSchema(id=table, columns=tuple(made))
+    layout = build_layout(named, TableSchema(id=table, columns=tuple(made)), config, {})
+    return replace(layout, finishers=[nulls(field.type) for field in layout.type])
 
 
 def _signs(m: b.TableMap) -> Iterator[b.TableMap]:

@@ -14,8 +14,8 @@ from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.layout import Layout, Mismatch, build_layout
-from airflow_provider_cdc.sources.mysql.mapped import any_structure, mapped_structure
+from airflow_provider_cdc.sources.mysql.layout import UNNAMED, Layout, Mismatch, build_layout
+from airflow_provider_cdc.sources.mysql.mapped import counting_layout, mapped_structure
 from airflow_provider_cdc.sources.mysql.types import SYSTEM_DATABASES
 
 log = logging.getLogger(__name__)
@@ -94,6 +94,29 @@ class TableMaps:
         return None
 
     def _layout(self, table_map: b.TableMap, table: TableId, where: str) -> Layout | TableSchema:
+        found = self._fitting(table_map, table, where)
+        if not isinstance(found, str):
+            return found
+        problem = found
+        if self._tables.read_again(table):
+            try:
+                layout = counting_layout(table_map, table, self._config)
+                self.left_out.append((layout.schema, f"their structure is not known: {problem}"))
+                return layout
+            except Mismatch as e:
+                problem += f"; to count them: {e}"
+        raise SchemaConflict(
+            f"Rows of {table} were written under a structure that is not known: {problem}.",
+            where=where,
+            safe="Everything before this transaction is captured; no row was decoded under a guess.",
+            remedy="set binlog_row_metadata=FULL if the server does not have it, then read the table again: "
+            "snapshot.mode=always for one run",
+        )
+
+    def _fitting(self, table_map: b.TableMap, table: TableId, where: str) -> Layout | TableSchema | str:
+        """What to read rows by, or the structure that has to be applied before; or else why there is none."""
+        if table_map.names is None:
+            return UNNAMED
         schema = self._tables.get(table)
         problem = "its structure is not known"
         if schema is not None:
@@ -116,18 +139,7 @@ class TableMaps:
             log.warning("The structure of %s at %s is taken from the log itself: %s.", table, where, problem)
             return logged
         except Mismatch as e:
-            problem += f"; by itself: {e}"
-        if self._tables.read_again(table):
-            layout = self._build(*any_structure(table_map, table, self._config, self._charsets))
-            self.left_out.append((layout.schema, f"their structure is not known: {problem}"))
-            return layout
-        raise SchemaConflict(
-            f"Rows of {table} were written under a structure that is not known: {problem}.",
-            where=where,
-            safe="Everything before this transaction is captured; no row was decoded under a guess.",
-            remedy="set binlog_row_metadata=FULL if the server does not have it, then read the table again: "
-            "snapshot.mode=always for one run",
-        )
+            return f"{problem}; by itself: {e}"
 
     def _build(self, table_map: b.TableMap, schema: TableSchema) -> Layout:
         """MySQL counts YEAR among the columns that have a sign or not from some 8.0 on: whichever fits the structure."""
