@@ -15,21 +15,21 @@ from pymysql.constants import CLIENT, CR
 from airflow_provider_cdc.core.errors import (
     AccessDenied,
     CdcError,
-    PositionLost,
     PrerequisiteError,
     QueryRefused,
     SourceBusy,
     SourceUnavailable,
 )
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig, SslMode
+from airflow_provider_cdc.sources.mysql.ended import ended
 
 ENCRYPTED: Final = frozenset({SslMode.REQUIRED, SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY})
 """Modes in which no connection may be in plain text."""
 _DENIED = {1044, 1045, 1142, 1143, 1227, 1370, 1698, 3118, 3159}
-_LOG_LOST = 1236
+_DUMP_ENDED = 1236
 _SAME_REPLICA = 4052
 _SAME_REPLICA_TEXT = "with the same server_"
-"""MySQL has one number for everything that ends a dump: only the text tells this from a lost place."""
+"""MySQL has one number for everything that ends a dump: only the text tells this, and all that is in ``ended.py``."""
 SEVERAL = {"client_flag": CLIENT.MULTI_STATEMENTS}
 """Options of a connection for :func:`batch`."""
 _PASSING = {1040, 1053, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1226, 1317, 1927, 1969, 3024, 4031}
@@ -203,10 +203,10 @@ def translate(e: pymysql.err.Error, config: MySqlConfig, where: str | None) -> C
         return _not_encrypted(config)
     if "CERTIFICATE_VERIFY_FAILED" in message:
         return _not_trusted(config, message)
-    if code == _SAME_REPLICA or (code == _LOG_LOST and _SAME_REPLICA_TEXT in message):
+    if code == _SAME_REPLICA or (code == _DUMP_ENDED and _SAME_REPLICA_TEXT in message):
         return _thrown_off(config, message, where)
-    if code == _LOG_LOST:
-        return position_lost(message, where)
+    if code == _DUMP_ENDED:
+        return ended(message, where or f"{config.database_hostname}:{config.database_port}")
     if code == _UNKNOWN_DATABASE:
         return PrerequisiteError(f"The database does not exist: {message}", remedy="correct database.include.list")
     if code in _BUSY:
@@ -247,18 +247,6 @@ def _error(e: BaseException | None) -> tuple[int, str]:
     if isinstance(e, pymysql.err.Error) and len(e.args) > 1 and isinstance(e.args[0], int):
         return e.args[0], str(e.args[1])
     return 0, str(e)
-
-
-def position_lost(message: str, where: str | None) -> PositionLost:
-    """The server cannot continue from a position."""
-    return PositionLost(
-        f"The binary log cannot be read from the saved position on: {message}",
-        where=where,
-        safe="Everything before the position is captured. Changes after it that the server has purged are lost for the log; "
-        "the tables still have their outcome.",
-        remedy="set snapshot.mode=when_needed to read all tables again and go on from there; keep the log longer "
-        "(binlog_expire_logs_seconds) than the longest pause between two captures",
-    )
 
 
 def _not_encrypted(config: MySqlConfig) -> PrerequisiteError:

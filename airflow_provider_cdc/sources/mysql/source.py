@@ -27,7 +27,8 @@ from airflow_provider_cdc.sources.mysql.catalogue import Catalogue
 from airflow_provider_cdc.sources.mysql.checks import check, retention_seconds
 from airflow_provider_cdc.sources.mysql.chunks import open_chunks
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import Server, connect, position_lost, server_of, translated
+from airflow_provider_cdc.sources.mysql.connect import Server, connect, server_of, translated
+from airflow_provider_cdc.sources.mysql.ended import position_lost
 from airflow_provider_cdc.sources.mysql.failover import verify_beginnings, verify_gtids
 from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids
 from airflow_provider_cdc.sources.mysql.gtid_sources import GtidSources

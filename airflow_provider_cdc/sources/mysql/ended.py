@@ -1,0 +1,169 @@
+"""Why a server has ended the reading of its log.
+
+Servers have one number for all of it (1236, ``ER_MASTER_FATAL_ERROR_READING_BINLOG``), so that only the text tells a position that is
+lost from a log that is damaged, an event that is larger than the server sends, or a server without memory. It matters: of a lost
+position tables are read again (``position.lost.mode``), which of all others would mend nothing, in each run anew.
+
+The texts are those of MySQL 8.0 to 9.7 (``sql/rpl_binlog_sender.cc``, ``sql/binlog.cc``) and MariaDB 10.5 to 11.8 (``sql/sql_repl.cc``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from airflow_provider_cdc.core.errors import (
+    CdcError,
+    PositionLost,
+    PrerequisiteError,
+    SourceLogDamaged,
+    SourceUnavailable,
+)
+
+_SAFE: Final = "Nothing is lost: the position is in the log, and everything before it is captured."
+_LARGEST: Final = 1 << 30
+
+
+def ended(message: str, where: str) -> CdcError:
+    """What a text of the server means for capture.
+
+    >>> type(ended("log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source", "binlog.000003:4")).__name__
+    'PrerequisiteError'
+    """
+    why = message.partition("; the first event ")[0]  # what follows tells places in the log
+    for texts, meaning in _MEANINGS:
+        if texts.search(why):
+            return meaning(message, where)
+    return PrerequisiteError(
+        f"The server has ended the reading of its log, for a reason that is not known here: {message}",
+        where=where,
+        safe="Everything before the position is captured.",
+        remedy="look at the server's error log, mend what it names, and run again; if the log cannot be read from there on, read the tables "
+        "again with snapshot.mode=always for one run",
+    )
+
+
+def position_lost(message: str, where: str) -> PositionLost:
+    """The log does not reach back to a position."""
+    return PositionLost(
+        f"The binary log cannot be read from the saved position on: {message}",
+        where=where,
+        safe="Everything before the position is captured. Changes after it that the server has purged are lost for the log; "
+        "the tables still have their outcome.",
+        remedy="set snapshot.mode=when_needed to read all tables again and go on from there; keep the log longer "
+        "(binlog_expire_logs_seconds) than the longest pause between two captures",
+    )
+
+
+def _behind(message: str, where: str) -> PositionLost:
+    return PositionLost(
+        f"The server's log does not go as far as what is captured, or is another one: {message}",
+        where=where,
+        safe="Everything before the position is captured, also what the server does not have any more. Nothing was read from this log.",
+        remedy="find out whether the server was set back, restored, lost the end of its log in a crash (sync_binlog=1 prevents that), or is a "
+        "replica that is behind; if another server has the transactions, connect to that one, else set snapshot.mode=when_needed, which "
+        "reads all tables again as they are there",
+    )
+
+
+def _too_large(message: str, where: str) -> PrerequisiteError:
+    return PrerequisiteError(
+        f"The server does not send an event of its log that is larger than its max_allowed_packet: {message}",
+        where=where,
+        safe=_SAFE,
+        remedy=f"SET GLOBAL max_allowed_packet = {_LARGEST}, and run again; where it is as large already, the event's length is wrong: the file "
+        "is damaged there (mysqlbinlog --verify-binlog-checksum tells), and the tables are to be read again with snapshot.mode=always "
+        "for one run",
+    )
+
+
+def _closed(message: str, where: str) -> PrerequisiteError:
+    return PrerequisiteError(
+        f"The server writes no binary log at present: {message}",
+        where=where,
+        safe="Everything before the position is captured. What is changed while the server writes no log is in none.",
+        remedy="switch the log on (log_bin), or look at the server's error log for why it has closed it (a full disk, with "
+        "binlog_error_action=IGNORE_ERROR), and restart the server; then read the tables again with snapshot.mode=always for one run",
+    )
+
+
+def _encrypted(message: str, where: str) -> PrerequisiteError:
+    return PrerequisiteError(
+        f"The server cannot decrypt its own log: {message}",
+        where=where,
+        safe=_SAFE,
+        remedy="give the server the key with which the file was written (its keyring, or encryption plugin), and run again",
+    )
+
+
+def _without_gtids(message: str, where: str) -> PrerequisiteError:
+    return PrerequisiteError(
+        f"The log has transactions with GTIDs and others without, and cannot be read by GTIDs across them: {message}",
+        where=where,
+        safe=_SAFE,
+        remedy="gtid_mode was changed since the position: read the tables again with snapshot.mode=always for one run, and leave gtid_mode "
+        "as it is",
+    )
+
+
+def _in_trouble(message: str, where: str) -> SourceUnavailable:
+    return SourceUnavailable(
+        f"The server has given up reading its log for now: {message}",
+        where=where,
+        safe="What was not committed is captured again by the next run.",
+        remedy="a retry goes on where this run stopped; if it happens again and again, look at the server's error log, its memory and its disk",
+    )
+
+
+def _damaged(message: str, where: str) -> SourceLogDamaged:
+    return SourceLogDamaged(
+        f"The server cannot read its own log any further: {message}",
+        where=where,
+        safe="Everything before it is captured; nothing of it was written.",
+        remedy="run the capture again: if the error stays, the log file is damaged on the server, or missing from its disk (mysqlbinlog "
+        "--verify-binlog-checksum tells); restore the file, connect to a replica that has it, or read the tables again with "
+        "snapshot.mode=always for one run",
+    )
+
+
+def _texts(*texts: str) -> re.Pattern[str]:
+    return re.compile("|".join(texts), re.IGNORECASE)
+
+
+# the first that fits counts
+_MEANINGS: Final[tuple[tuple[re.Pattern[str], Callable[[str, str], CdcError]], ...]] = (
+    (
+        _texts(
+            "could not find first log file name", "purged required binary logs", "required binlog files have been purged",
+            "gtid state not found in binlog$",
+        ),
+        position_lost,
+    ),
+    (
+        _texts(
+            "has more GTIDs than", "from position (> file size|< 4)", "from impossible position", "which is not in the master's binlog",
+            "slave has probably diverged", "is missing the GTID", "requested incorrect position",
+        ),
+        _behind,
+    ),
+    (_texts("exceeded max_allowed_packet"), _too_large),
+    (_texts("decrypt"), _encrypted),
+    (_texts("binary log is not open"), _closed),
+    (_texts("cannot replicate (anonymous|GTID-)"), _without_gtids),
+    (_texts("corrupt"), _damaged),
+    (
+        _texts(
+            "memory", "my_net_write", "net_flush", "flush_net", "net error", "could not find next log", "I/O error reading log event$",
+            "hook", "could not load|failed to load replication slave GTID state",
+        ),
+        _in_trouble,
+    ),
+    (
+        _texts(
+            "bogus data", "truncated in the middle", "crc check", "format.descript", "I/O error", "error reading", "failed to read",
+            "could not (open|read|start|determine)", "failed to (open|determine|replace)", "duplicate", "unknown error reading",
+        ),
+        _damaged,
+    ),
+)  # fmt: skip
