@@ -12,6 +12,7 @@ from airflow_provider_cdc.core.events import SchemaChange
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import rewrite_reason
+from airflow_provider_cdc.core.telling import how_to_read
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.run import Run
@@ -142,7 +143,16 @@ class SchemaChanges:
     def _must_reread(self, old: TableSchema | None, change: TableChange, item: SchemaChange) -> bool:
         reason = rewrite_reason(old, change)
         mode = self._run.config.schema_change_rewrite_mode
-        if reason is None or mode is RewriteMode.IGNORE:
+        if reason is None:
+            return False
+        if mode is RewriteMode.IGNORE:
+            assert change.table is not None
+            how = how_to_read(self._run.parts.name, [change.table], self._run.filters)
+            log.warning(
+                "Rows of %s may be missing or old in the targets: schema.change.rewrite.mode=ignore goes on after a statement that "
+                "changed rows in a way that the log does not show (%s): %s. To read them: %s",
+                change.id, reason, item.ddl, how,
+            )  # fmt: skip
             return False
         if mode is RewriteMode.FAIL:
             self._run.commit()

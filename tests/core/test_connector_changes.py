@@ -141,12 +141,18 @@ def test_a_rewriting_statement_stops_the_run_if_told_so_every_time(db: MemoryDat
     equal(connector, db)
 
 
-def test_a_rewriting_statement_is_passed_over_if_told_so(db: MemoryDatabase, tmp_path: Path) -> None:
+def test_a_rewriting_statement_is_passed_over_if_told_so_and_the_command_that_repairs_is_told(
+    db: MemoryDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     connector = memory_connector(db, tmp_path, schema_change_rewrite_mode="ignore")
     connector.capture()
     db.change_column("shop.a", "n", "string", str)
     insert(db, "shop.b", 3)
     assert operations(connector, connector.capture()) == {"b": {"c": 1}}
+    (told,) = (m for m in caplog.messages if "may be missing or old" in m)
+    assert told.startswith("Rows of shop.a may be")
+    assert "MODIFY n string" in told
+    assert told.endswith(r"To read them: airflow cdc snapshot test 'shop\.a' --replace")
 
 
 def test_statements_that_a_target_can_follow_read_nothing_again(db: MemoryDatabase, tmp_path: Path) -> None:
