@@ -8,12 +8,12 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, SecretStr, model_validator
 
 from airflow_provider_cdc.core import config_kafka_connect
-from airflow_provider_cdc.core.config_base import Configuration, Decides
+from airflow_provider_cdc.core.config_base import COLUMN_TEXTS, Configuration, Decides
 from airflow_provider_cdc.core.config_values import (
     CHUNK_BYTES,
     BinaryHandling,
@@ -33,6 +33,9 @@ from airflow_provider_cdc.core.config_values import (
     WatermarkStrategy,
 )
 from airflow_provider_cdc.core.extensions import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.schema import Column
 
 log = logging.getLogger(__name__)
 
@@ -383,6 +386,7 @@ class ConnectorConfig(Configuration):
         "snapshot.include.collection.list": Decides.ROWS,
         "column.include.list": Decides.COLUMNS,
         "column.exclude.list": Decides.COLUMNS,
+        COLUMN_TEXTS: Decides.COLUMNS,
         "skipped.operations": Decides.CHANGES,
     }
 
@@ -441,6 +445,10 @@ class ConnectorConfig(Configuration):
     def namespace_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Include and exclude patterns of databases or schemas, where the source has such properties."""
         return (), ()
+
+    def has_values(self, column: Column) -> bool:
+        """Whether values of a column are captured; otherwise they are unavailable, which is not null."""
+        return True
 
 
 _CUSTOM = {

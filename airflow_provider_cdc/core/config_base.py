@@ -57,14 +57,16 @@ class ConnectionForm:
 
 
 class Decides(enum.StrEnum):
-    """What a list of a configuration decides. An offset remembers these lists, to notice that they let in more than before."""
+    """What a property of a configuration decides. An offset remembers these, to notice that they let in more than before."""
 
     TABLES = "tables"
     """Which tables are captured."""
     ROWS = "rows"
     """Of which captured tables a snapshot reads the rows."""
+    QUERIES = "queries"
+    """Which rows of a table a snapshot reads."""
     COLUMNS = "columns"
-    """Which columns of captured tables are captured."""
+    """Which columns of captured tables are captured, and how much of their values."""
     CHANGES = "changes"
     """Which changes of captured tables are captured."""
 
@@ -85,7 +87,7 @@ class Configuration(BaseModel):
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {}
     """Documented properties that would be silently without effect: refused. A trailing ``*`` matches a prefix."""
     LISTS: ClassVar[Mapping[str, Decides]] = {}
-    """Properties that decide what is captured, those of the base classes left out. Each ``….list`` has to be among them."""
+    """Lists and switches that decide what is captured, those of the base classes left out. Each ``….list`` has to be among them."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
@@ -103,6 +105,13 @@ class Configuration(BaseModel):
     def lists(cls) -> dict[str, Decides]:
         """The properties that decide what is captured, by their documented names."""
         return cls._table("LISTS")
+
+    def wider(self, before: Self) -> list[str]:
+        """Lists by which changes are captured now that ``before`` left out, of whatever table (:attr:`Decides.CHANGES`)."""
+        fields = {str(f.alias): name for name, f in type(self).model_fields.items()}
+        named = [name for name, decides in self.lists().items() if decides is Decides.CHANGES]
+        values = ((name, getattr(before, fields[name]), getattr(self, fields[name])) for name in named)
+        return sorted(name for name, old, new in values if not isinstance(new, bool) and _wider(name, {*old}, {*new}))
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
@@ -227,6 +236,12 @@ class Configuration(BaseModel):
             if not self.is_secret(full := CONSUMER.replace("*", name)):
                 shown[full] = bare(full, secret.get_secret_value())
         return dict(sorted(shown.items()))
+
+
+def _wider(name: str, before: set[str], now: set[str]) -> bool:
+    if "include" in name:
+        return bool(before) and not (now and now <= before)
+    return not before <= now
 
 
 def _match(table: Mapping[str, str], key: str) -> str | None:

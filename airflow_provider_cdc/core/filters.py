@@ -46,6 +46,7 @@ class Filters:
         self._snapshot = _matcher(config.snapshot_include_collection_list)
         self._keys = _parse_keys(config.message_key_columns)
         self._maskings = Maskings(config.column_texts)
+        self._has_values = config.has_values
         self._told = _matcher(config.column_propagate_source_type), _matcher(config.datatype_propagate_source_type)
 
     def namespace(self, name: str) -> bool:
@@ -88,6 +89,12 @@ class Filters:
         :raises ConfigError: it is part of the key
         """
         return self._maskings.of(schema, _names(schema.id), self.key(schema))
+
+    def shown(self, schema: TableSchema, column: Column) -> float:
+        """How much of a column is captured: -1 nothing, 0 that it is there and no value, else so many characters of it."""
+        if column.type == NOT_CAPTURED or not self.in_images(schema.id, column.name):
+            return -1
+        return self._maskings.shown(column, _names(schema.id)) if self._has_values(column) else 0
 
     def _described(self, table: TableId, column: Column) -> Column:
         """The column, with its type in the database where that is to be told."""

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from airflow_provider_cdc.core.config_base import COLUMN_TEXT
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,6 +21,10 @@ log = logging.getLogger(__name__)
 Masking = Callable[["pa.Array"], "pa.Array"]
 _TEXT_TYPES = {-16, -15, -9, -1, 1, 12, 2005, 2011}
 """JDBC types of character columns."""
+
+
+WHOLE: Final = math.inf
+"""How many characters are shown of texts that nothing hides."""
 
 
 class Maskings:
@@ -52,22 +57,39 @@ class Maskings:
                         where=f"table {schema.id}",
                         remedy="leave the column out of the property; message.key.columns can name another key",
                     )
-                if column.type == "string" and column.declared.jdbc_type in _TEXT_TYPES:
+                if _is_text(column):
                     found[i] = masking
                 else:
                     log.warning("%s does not hide %s.%s: it is not a column of texts.", name, schema.id, column.name)
         return found
+
+    def shown(self, column: Column, names: Sequence[TableId | str]) -> float:
+        """How many characters are shown of a column's texts, at most."""
+        if _is_text(column):
+            for name, _, patterns in self._rules:
+                if any(p.fullmatch(f"{n}.{column.name}") for p in patterns for n in names):
+                    kind, length = _parts(name)
+                    return 0 if kind == "mask.with" else length
+        return WHOLE
+
+
+def _is_text(column: Column) -> bool:
+    return column.type == "string" and column.declared.jdbc_type in _TEXT_TYPES
+
+
+def _parts(name: str) -> tuple[str, int]:
+    match = COLUMN_TEXT.fullmatch(name)
+    if match is None:
+        raise ConfigError(f"{name} is neither column.mask.with.<length>.chars nor column.truncate.to.<length>.chars.")
+    return match[1], int(match[2])
 
 
 def _masking(name: str) -> Masking:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    match = COLUMN_TEXT.fullmatch(name)
-    if match is None:
-        raise ConfigError(f"{name} is neither column.mask.with.<length>.chars nor column.truncate.to.<length>.chars.")
-    length = int(match[2])
-    if match[1] == "mask.with":
+    kind, length = _parts(name)
+    if kind == "mask.with":
         stars = pa.scalar("*" * length)
         return lambda values: pc.if_else(values.is_valid(), stars, pa.scalar(None, pa.string()))
     return lambda values: pc.utf8_slice_codeunits(values, 0, length)

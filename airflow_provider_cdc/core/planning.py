@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
-import re
-import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config_base import Decides
 from airflow_provider_cdc.core.config_values import LostMode, SnapshotMode
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.filters import Filters
@@ -27,6 +26,7 @@ from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.seams import StateStore
 from airflow_provider_cdc.core.snapshotters import SnapshotPolicy, reads_rows
 from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.telling import how_to_read
 from airflow_provider_cdc.core.topics import Topics
 
 log = logging.getLogger(__name__)
@@ -194,25 +194,19 @@ class Planner:
             missed = [name for name, schema in left.items() if not self._history.from_the_first(schema.id)]
             warn(f"the offset does not say what was in {lists}, and nothing says that these were ever read", missed)
         columns = [str(t) for t in before.without_columns(left.values())]
-        warn("the lists let in more columns than before, which rows that were read before do not have", columns)
+        named = ", ".join(before.other(Decides.COLUMNS))
+        warn(f"{named} let in more of columns than before, which rows that were read before do not have", columns)
+        queries = [str(t) for t in before.without_rows(schema.id for schema in left.values())]
+        named = ", ".join(before.other(Decides.QUERIES))
+        warn(f"{named} had a snapshot read other rows of them than now", queries)
         if changes := before.wider_changes():
             warn(f"changes that {', '.join(changes)} left out before are in no batch", left)
 
     def _warn(self, why: str, tables: Mapping[str, TableSchema]) -> None:
-        """Warn of tables, with the commands that read them: in chunks, or whole where they have no key."""
-        keyed = [name for name, schema in tables.items() if self._filters.key(schema)]
-        commands = [
-            shlex.join(["airflow", "cdc", "snapshot", self._name, *map(re.escape, names), *options])
-            for names, options in (
-                (keyed, ["--replace"]),
-                ([n for n in tables if n not in keyed], ["--type", "blocking"]),
-            )
-            if names
-        ]
+        """Warn of tables, with the commands that read them."""
+        commands = how_to_read(self._name, tables.values(), self._filters)
         shown = ", ".join(tables)
-        log.warning(
-            "Rows of %s may be missing or old in the targets: %s. To read them: %s", shown, why, "; ".join(commands)
-        )
+        log.warning("Rows of %s may be missing or old in the targets: %s. To read them: %s", shown, why, commands)
 
     def _all_pending(self, offset: Offset, wanted: str) -> Offset:
         """Everything is to be read, at a new position."""

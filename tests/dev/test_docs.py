@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from pydantic import Field
 
 from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config_base import Decides
 from dev import paths
 from dev.properties import PAGE, configs, page
 
@@ -23,6 +25,33 @@ def test_configuration_page_has_every_property_as_it_is() -> None:
 
 def test_every_property_says_what_it_is_for() -> None:
     assert [f.alias for config in configs() for f in config.model_fields.values() if not f.description] == []
+
+
+def test_of_every_switch_the_operations_page_says_what_a_change_does_to_rows_from_before() -> None:
+    """Lists and switches that let in more than before are remembered by offsets, or are harmless for a reason."""
+    text = (paths.ROOT / "docs" / "operations.md").read_text()
+    table = text[text.index("### What a changed property does") :].split("\n## ")[0]
+    rows = [row.split("|")[1:3] for row in table.splitlines() if row.startswith("| `")]
+    told = [name for names, what in rows if "told, of" in what for name in re.findall(r"`([^`]+)`", names)]
+    said = [name for names, _ in rows for name in re.findall(r"`([^`]+)`", names)]
+    for config in configs():
+        aliases = {str(f.alias): f for f in config.model_fields.values()}
+        switches = [
+            name
+            for name, field in aliases.items()
+            if field.annotation in (bool, bool | None)
+            or (isinstance(field.annotation, type) and issubclass(field.annotation, enum.Enum))
+        ]
+        silent = [n for n in switches if not n.startswith("snapshot.mode.") and n not in said and not _like(n, told)]
+        assert not silent
+        kinds = (Decides.COLUMNS, Decides.CHANGES, Decides.QUERIES)
+        remembered = {n for long, d in config.lists().items() if d in kinds for n in long.split(", ")}
+        assert [n for n in remembered if not _like(n, told)] == []
+        assert [n for n in told if n in aliases and n not in remembered] == []
+
+
+def _like(name: str, patterns: list[str]) -> bool:
+    return any(name == p or (p.endswith("*") and name.startswith(p[:-1])) for p in patterns)
 
 
 def test_every_source_has_a_section_with_its_properties(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,11 +59,13 @@ class MySqlAdapter(Adapter):
     def change_column(self, table: str, name: str, kind: str) -> None:
         self._db.sql(f"ALTER TABLE {table} MODIFY COLUMN {name} {KINDS[kind]}")
 
-    def narrow_changes(self, name: str) -> str:
+    def narrowed(self, name: str, tables: str) -> tuple[Row, Row]:
         nobody = {"mysql": "00000000-0000-0000-0000-000000000000", "mariadb": "4294967295"}[self.kind]
+        all_, none = {"gtid.source.excludes": ".*"}, {"gtid.source.excludes": ""}
         return {
-            "gtid.source.includes": nobody, "gtid.source.excludes": ".*",
-        }.get(name) or super().narrow_changes(name)  # fmt: skip
+            "gtid.source.includes": ({name: nobody}, {name: ""}), "gtid.source.excludes": (all_, none),
+            "gtid.source.filter.dml.events": (all_ | {name: True}, all_ | {name: False}),
+        }.get(name) or super().narrowed(name, tables)  # fmt: skip
 
     def rename_table(self, old: str, new: str) -> None:
         self._db.sql(f"RENAME TABLE {old} TO {new}")

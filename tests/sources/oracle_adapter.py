@@ -75,6 +75,8 @@ class OracleAdapter(Adapter):
     def create(self, table: str, columns: Mapping[str, str], key: tuple[str, ...] = ()) -> None:
         self._create(table, {n: KINDS[k] for n, k in columns.items()}, key)
 
+    sparse: ClassVar[Row] = {"lob.enabled": True}
+
     def create_sparse(
         self, table: str, columns: Mapping[str, str], key: tuple[str, ...], sparse: tuple[str, ...]
     ) -> bool:
@@ -171,11 +173,14 @@ class OracleAdapter(Adapter):
     def select(self, table: str, condition: str) -> str:
         return f'SELECT * FROM "{self.namespace}"."{table}" WHERE {condition}'
 
-    def narrow_changes(self, name: str) -> str:
-        return {
+    def narrowed(self, name: str, tables: str) -> tuple[Row, Row]:
+        value = {
             "log.mining.username.include.list": self.server.user, "log.mining.username.exclude.list": self.namespace,
             "log.mining.clientid.include.list": "nobody", "log.mining.clientid.exclude.list": "nobody",
-        }.get(name) or super().narrow_changes(name)  # fmt: skip
+        }.get(name)  # fmt: skip
+        if name == "lob.enabled":
+            return {name: False}, {name: True}
+        return ({name: value}, {name: ""}) if value else super().narrowed(name, tables)
 
     def rename_table(self, old: str, new: str) -> None:
         self.sql(f'ALTER TABLE "{old}" RENAME TO "{new}"')

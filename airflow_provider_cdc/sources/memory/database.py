@@ -18,12 +18,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_cdc.core.events import CREATE, DELETE, UPDATE
-from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.schema import Column, Declared, TableChange, TableId, TableSchema
 
 DATABASES: dict[str, MemoryDatabase] = {}
 """All databases of the process by name, where the property ``memory.database`` finds them."""
 
 Row = dict[str, Any]
+
+_VARCHAR = 12
+"""JDBC's number of texts."""
 
 
 @dataclass(slots=True)
@@ -107,7 +110,7 @@ class MemoryDatabase:
         :param rows: what the table begins with, of which the log knows nothing (``CREATE TABLE … AS SELECT``)
         """
         with self.lock:
-            made = tuple(Column(name=n, type=t.rstrip("!"), nullable=not t.endswith("!")) for n, t in columns.items())
+            made = tuple(_column(n, t.rstrip("!"), nullable=not t.endswith("!")) for n, t in columns.items())
             schema = TableSchema(id=self.id(table), columns=made, key=key)
             hidden = [{name: row.get(name) for name in schema.names} for row in rows]
             self._schemas[schema.id], self._rows[schema.id] = schema, hidden
@@ -119,7 +122,7 @@ class MemoryDatabase:
         """Add a column; existing rows get ``value``, which is ``text`` in the statement."""
         with self.lock:
             schema = self._schemas[self.id(table)]
-            schema = schema.model_copy(update={"columns": (*schema.columns, Column(name=name, type=type_))})
+            schema = schema.model_copy(update={"columns": (*schema.columns, _column(name, type_))})
             for row in self._own(schema.id):
                 row[name] = value
             fill = {name: None if value is None else text or str(value)}
@@ -154,7 +157,7 @@ class MemoryDatabase:
         """Give a column another type; ``convert`` is called with each existing value that is not ``None``."""
         with self.lock:
             schema = self._schemas[self.id(table)]
-            columns = tuple(c.model_copy(update={"type": type_}) if c.name == name else c for c in schema.columns)
+            columns = tuple(_column(name, type_, nullable=c.nullable) if c.name == name else c for c in schema.columns)
             schema = schema.model_copy(update={"columns": columns})
             for row in self._own(schema.id):
                 row[name] = None if row[name] is None else convert(row[name])
@@ -264,6 +267,11 @@ class Transaction:
         full = {name: row.get(name) for name in schema.names}
         self.changes.insert(self.void, RowChange(schema, CREATE, None, full))
         self.void += 1
+
+
+def _column(name: str, type_: str, *, nullable: bool = True) -> Column:
+    declared = Declared(jdbc_type=_VARCHAR) if type_ == "string" else Declared()
+    return Column(name=name, type=type_, nullable=nullable, declared=declared)
 
 
 def _now_us() -> int:

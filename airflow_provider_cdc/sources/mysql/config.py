@@ -177,6 +177,8 @@ class MySqlConfig(ConnectorConfig):
         "database.exclude.list": Decides.TABLES,
         "gtid.source.includes": Decides.CHANGES,
         "gtid.source.excludes": Decides.CHANGES,
+        "gtid.source.filter.dml.events": Decides.CHANGES,
+        "snapshot.select.statement.overrides": Decides.QUERIES,
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
         "database.jdbc.driver": "there is no JDBC here",
@@ -234,6 +236,13 @@ class MySqlConfig(ConnectorConfig):
         if self.column_texts and self.include_query:
             raise ValueError(f"include.query: the statements would show what {', '.join(self.column_texts)} hides")
         return self
+
+    def wider(self, before: Self) -> list[str]:
+        found = super().wider(before)
+        left_out = before.gtid_source_filter_dml_events and (before.gtid_source_includes or before.gtid_source_excludes)
+        if left_out and not self.gtid_source_filter_dml_events:
+            found.append("gtid.source.filter.dml.events")
+        return found
 
     @classmethod
     def exclusive_pairs(cls) -> list[tuple[str, str]]:

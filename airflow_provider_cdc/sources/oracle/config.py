@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.config_base import ConnectionForm, Decides
 from airflow_provider_cdc.core.config_values import DecimalHandling, Patterns, TimePrecision
 from airflow_provider_cdc.core.overrides import with_statements
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.schema import Column, TableId
 
 log = logging.getLogger(__name__)
 
@@ -374,6 +374,8 @@ class OracleConfig(ConnectorConfig):
     LISTS: ClassVar[Mapping[str, Decides]] = {
         "schema.include.list": Decides.TABLES,
         "schema.exclude.list": Decides.TABLES,
+        "lob.enabled": Decides.COLUMNS,
+        "snapshot.select.statement.overrides": Decides.QUERIES,
         "log.mining.username.include.list": Decides.CHANGES,
         "log.mining.username.exclude.list": Decides.CHANGES,
         "log.mining.clientid.include.list": Decides.CHANGES,
@@ -496,3 +498,8 @@ class OracleConfig(ConnectorConfig):
 
     def namespace_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return self.schema_include_list, self.schema_exclude_list
+
+    def has_values(self, column: Column) -> bool:
+        from airflow_provider_cdc.sources.oracle.types import LOBS
+
+        return self.lob_enabled or column.declared.type_name not in LOBS

@@ -12,6 +12,7 @@ import pytest
 
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
+from tests.support.asked import fate, snapshot
 from tests.support.connectors import Connector
 from tests.support.rendered import Record, captured, row_fields
 
@@ -79,6 +80,32 @@ def test_without_lob_enabled_statements_on_long_values_alone_change_no_other_val
     docs.sql("UPDATE DOCS SET C = 'new'", "UPDATE DOCS SET B = HEXTORAW('00')")
     for record in captured(connector):
         assert record["value"]["before"] == record["value"]["after"] == {"ID": 1, "V": 0, **ABSENT}
+
+
+def test_when_long_values_are_captured_that_were_not_the_tables_that_lack_them_are_told(
+    docs: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+) -> None:
+    docs.sql(
+        "CREATE TABLE PLAIN (ID NUMBER(9) PRIMARY KEY)", "ALTER TABLE PLAIN ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
+    )
+    docs.sql(INSERT.format(1))
+    connector = made()
+    captured(connector)
+    docs.sql(INSERT.format(2))
+    captured(connector)
+    for enabled in (True, True, False):
+        connector.properties["lob.enabled"] = enabled
+        assert captured(connector) == []
+    (told,) = (m for m in caplog.messages if "may be missing or old" in m)
+    assert told.startswith(
+        "Rows of APP.DOCS may be missing or old in the targets: lob.enabled let in more of columns than before"
+    )
+    assert told.endswith(r"To read them: airflow cdc snapshot test 'APP\.DOCS' --replace")
+    connector.properties["lob.enabled"] = True
+    number = snapshot(connector, r"APP\.DOCS", replace=True)
+    read = [(r["value"]["op"], _lobs(r["value"]["after"])) for r in captured(connector) if r["value"]]
+    assert fate(connector, number)[0] == "done"
+    assert [image for op, image in read if op == "r"] == [SET, SET]
 
 
 def test_a_value_is_there_when_the_statement_set_it_and_unavailable_when_not(
