@@ -291,33 +291,37 @@ class Taker:
         try:
             blocks, transactions = self._assembled(rows, commits)
         except SchemaConflict as e:
+            rows, unnamed = self._able(rows, numbers, self._restorer.restored)
+            numbers = sorted(set(numbers) - {n for n, _ in unnamed})
             restored = self._restorer.restored(rows)
             otherwise = [] if restored is not None else self._structures.otherwise(numbers)
             if restored is not None:
                 rows = restored
             elif otherwise:
                 log.warning("%s The dictionary was read again.", e)
-            elif not any(self._structures.read_again(n) for n in numbers):
+            elif not unnamed and not any(self._structures.read_again(n) for n in numbers):
                 raise
             for change in otherwise:
                 yield self._structure_change(change)
-            rows, undecoded = self._decodable(rows, commits, numbers)
-            left_out += undecoded
+            rows, unread = self._able(rows, numbers, lambda some: self._assembled(some, commits))
+            left_out += [left for _, left in unnamed + unread]
             blocks, transactions = self._assembled(rows, commits)
         self.position = position
         self.counters.gave(time.monotonic() - self._began)
         yield LogBlock(blocks, transactions, position, open_, left_out)
 
-    def _decodable(self, rows: pa.Table, commits: list[Commit], numbers: list[int]) -> tuple[pa.Table, list[LeftOut]]:
-        """The rows without those of tables that are read again and that no known structure fits."""
+    def _able(
+        self, rows: pa.Table, numbers: list[int], act: Callable[[pa.Table], object]
+    ) -> tuple[pa.Table, list[tuple[int, LeftOut]]]:
+        """The rows without those of tables that are read again and that something cannot be done with; and these."""
         left_out = []
         for number in numbers:
             if not self._structures.read_again(number):
                 continue
             try:
-                self._assembled(rows.filter(pc.equal(rows.column("table"), number)).combine_chunks(), commits)
+                act(rows.filter(pc.equal(rows.column("table"), number)).combine_chunks())
             except SchemaConflict as e:
-                left_out.append(LeftOut(self._structures.table(number), _count(rows, number), e.what))
+                left_out.append((number, LeftOut(self._structures.table(number), _count(rows, number), e.what)))
                 rows = _of_others(rows, [number])
         return rows, left_out
 
