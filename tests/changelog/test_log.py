@@ -15,6 +15,7 @@ from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict
 from airflow_provider_cdc.core.manifest import FORMAT, Manifest
 from airflow_provider_cdc.core.position import Offset
 from tests.support.manifests import manifest
+from tests.support.patience import LONGEST_S
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def test_of_several_runs_that_commit_a_number_one_wins(place: tuple[str, dict[st
 
         def commit(writer: str, n: int = n, barrier: Any = barrier, won: Any = won, lost: Any = lost) -> None:
             changelog = ChangeLog(*place)
-            barrier.wait(20)
+            barrier.wait(LONGEST_S)
             try:
                 changelog.commit(manifest(n, writer=writer))
                 won.append(writer)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_cdc.changelog.storage import DurableFile, Storage, storage_error
 from airflow_provider_cdc.core.errors import ConfigError, StorageFull, StorageUnavailable
+from tests.support.patience import LONGEST_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,7 +46,7 @@ def test_of_many_threads_that_create_a_file_one_wins(place: tuple[str, dict[str,
         path, barrier, won = storages[0].path("c", f"{n}.json"), threading.Barrier(6), []
 
         def create(i: int, path: str = path, barrier: threading.Barrier = barrier, won: list[int] = won) -> None:
-            barrier.wait(20)
+            barrier.wait(LONGEST_S)
             try:
                 storages[i].create(path, bytes([i]) * 100_000)
             except FileExistsError:
@@ -111,7 +112,7 @@ def test_of_two_processes_that_create_a_file_one_wins(tmp_path: Path) -> None:
         assert racer.stdin is not None
         racer.stdin.write("\n")
         racer.stdin.flush()
-    won = [{int(n) for n in racer.communicate(timeout=60)[0].strip().split(",") if n} for racer in racers]
+    won = [{int(n) for n in racer.communicate(timeout=LONGEST_S)[0].strip().split(",") if n} for racer in racers]
     assert won[0] | won[1] == set(range(200))
     assert not won[0] & won[1]
     for n in range(200):

@@ -39,7 +39,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.support.asked import fate, scans, send, snapshot, told
 from tests.support.connectors import Connector, memory_connector
-from tests.support.patience import until
+from tests.support.patience import LONGEST_S, until
 from tests.support.replay import Replay
 from tests.support.shop import equal
 
@@ -627,7 +627,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], 
     def make(change: Callable[[], object]) -> None:
         taken.clear()
         change()
-        assert taken.wait(30)
+        assert taken.wait(LONGEST_S)
 
     monkeypatch.setattr(SchemaChanges, "take", watched)
     return make

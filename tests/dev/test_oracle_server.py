@@ -12,6 +12,7 @@ import pytest
 from dev.servers.oracle import CAPTURE_GRANTS, Oracle, OracleError
 from tests.support.oracle_server import NLS, code, rows, run
 from tests.support.oracle_sessions import its_capture, its_owner, own_server  # noqa: F401 - fixtures
+from tests.support.patience import LONGEST_S
 
 # logon
 
@@ -326,7 +327,7 @@ def test_a_second_writer_of_a_row_waits_for_the_first(server: Oracle, owner: ora
         thread.start()
         assert not done.wait(0.3)
         owner.commit()
-        assert done.wait(10)
+        assert done.wait(LONGEST_S)
         thread.join()
         other.commit()
         assert rows(other, "SELECT v FROM ty") == [(22,)]

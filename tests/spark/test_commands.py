@@ -16,6 +16,7 @@ from dev.bootstrap.jars import ensure
 from spark_jobs.session import STORAGE_OPTIONS, open_changelog
 from tests.spark.lake import Lake, spark_environment
 from tests.support.connectors import memory_connector
+from tests.support.patience import LONGEST_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -26,7 +27,9 @@ def _submit(job: str, *arguments: Any) -> subprocess.CompletedProcess[str]:
         submit, "--master", "local[2]", "--driver-memory", "1g", "--conf", "spark.ui.enabled=false",
         "--jars", ",".join(map(str, ensure("delta"))), paths.ROOT / "spark_jobs" / f"{job}.py", *arguments,
     ]  # fmt: skip
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=180, env=spark_environment())
+    return subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=LONGEST_S, env=spark_environment()
+    )
 
 
 def test_apply_then_verify_with_spark_submit(lake: Lake, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from spark_jobs.targets.base import Conflict, Owner
 from spark_jobs.targets.delta import DeltaTarget
 from tests.spark.lake import Database, Lake, run_child
 from tests.spark.points import Points
+from tests.support.patience import LONGEST_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
@@ -196,7 +197,7 @@ def test_after_kill_9_the_next_run_makes_the_tables_equal(prepared: Lake) -> Non
         assert child.stdout is not None
         assert any(line == "ready\n" for line in child.stdout)
     for killed, child in children:
-        _, errors = child.communicate("go\n", timeout=120)
+        _, errors = child.communicate("go\n", timeout=LONGEST_S)
         assert child.returncode == -signal.SIGKILL, errors[-3000:]
         killed.apply()
         _equal(killed)
@@ -214,7 +215,7 @@ def test_two_processes_at_once_give_the_same_tables(prepared: Lake) -> None:
         child.stdin.write("go\n")
         child.stdin.flush()
     for child in children:
-        _, errors = child.communicate(timeout=120)
+        _, errors = child.communicate(timeout=LONGEST_S)
         assert child.returncode == 0, errors[-3000:]
     _equal(prepared)
     at = {name: prepared.version(f"s.{name}") for name in ("keyed", "bag", "rewritten", "new")}

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_cdc.core.position import Offset
 from airflow_provider_cdc.state.store import StateStore
+from tests.support.patience import LONGEST_S
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -65,7 +66,7 @@ def test_runs_that_register_in_the_same_moment_do_not_disturb_each_other(url: st
 
         def register(store: StateStore, n: int, name: str, barrier: threading.Barrier) -> None:
             try:
-                barrier.wait(30)
+                barrier.wait(LONGEST_S)
                 store.register(record(name, f"/lake/{n}"))
             except BaseException as e:
                 troubles.append(e)

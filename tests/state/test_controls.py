@@ -17,6 +17,7 @@ from airflow_provider_cdc.state.models import Base
 from airflow_provider_cdc.state.store import StateStore
 from tests.state.conftest import Stores
 from tests.support.manifests import manifest
+from tests.support.patience import LONGEST_S
 
 
 def test_a_connector_is_wanted_to_run_until_somebody_says_otherwise(store: StateStore) -> None:
@@ -44,7 +45,7 @@ def test_wishes_of_many_at_once_for_a_new_connector_are_all_heard(stores: Stores
 
     def ask() -> None:
         mine = stores()
-        barrier.wait(30)
+        barrier.wait(LONGEST_S)
         mine.request_restart("c", "somebody")
 
     threads = [threading.Thread(target=ask) for _ in range(4)]

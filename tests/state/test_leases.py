@@ -83,11 +83,11 @@ def test_who_waits_gets_the_lease_when_it_is_given_back(store: StateStore, store
     def hold() -> None:
         with store.lease("c", "first", wait_s=0):
             held.set()
-            release.wait(20)
+            release.wait(LONGEST_S)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait(20)
+    held.wait(LONGEST_S)
     threading.Timer(0.2, release.set).start()
     with stores().lease("c", "second", wait_s=20) as lease:
         assert release.is_set()
@@ -207,7 +207,7 @@ def test_many_processes_at_once_write_one_after_the_other(store: StateStore, url
         subprocess.Popen([sys.executable, "-c", WORK, url, f"w{i}", "3"], cwd=ROOT, stderr=subprocess.PIPE, text=True)
         for i in range(3)
     ]
-    errors = [w.communicate(timeout=120)[1] for w in workers]
+    errors = [w.communicate(timeout=LONGEST_S)[1] for w in workers]
     assert [w.returncode for w in workers] == [0, 0, 0], errors
     there = store.load("c")
     assert there.offset is not None
@@ -232,7 +232,7 @@ def test_first_leases_of_a_connector_at_the_same_moment_are_one(stores: Stores) 
             got: list[Lease] = got,
             held: list[LeaseHeld] = held,
         ) -> None:
-            barrier.wait(20)
+            barrier.wait(LONGEST_S)
             try:
                 got.append(store._acquire(f"c{n}", "someone", 0))
             except LeaseHeld as e:

@@ -19,6 +19,7 @@ from airflow_provider_cdc.core.signals import LARGEST, Fate, SentSignal, Signal
 from airflow_provider_cdc.state.store import StateStore
 from tests.state.conftest import Stores
 from tests.support.manifests import manifest
+from tests.support.patience import LONGEST_S
 
 SNAPSHOT = SentSignal("ad-hoc-1", "execute-snapshot", '{"data-collections": ["shop.a"]}', "airflow", None, "ada")
 
@@ -204,7 +205,7 @@ def test_the_same_origin_from_many_senders_at_once_is_one_signal(stores: Stores)
 
     def send() -> None:
         mine = stores()
-        barrier.wait(30)
+        barrier.wait(LONGEST_S)
         numbers.extend(mine.send("c", SentSignal("x", "log", origin=f"file:{n}")) for n in range(10))
 
     threads = [threading.Thread(target=send) for _ in range(4)]

@@ -93,7 +93,7 @@ class Forks:
     def __exit__(self, *_: object) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(20)
+        self._process.wait(LONGEST_S)
         self._folder.cleanup()
 
     def start(self, function: str, **arguments: Any) -> Run:

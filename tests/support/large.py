@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from tests.support.connectors import Connector
+from tests.support.patience import LONGEST_S
 
 _CAPTURE = """
 import json, sys, time
@@ -37,7 +38,7 @@ def capture_apart(connector: Connector) -> dict[str, Any]:
         input=json.dumps(given),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=LONGEST_S,
         check=True,
     )
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from dev.servers import S3
+from tests.support.patience import LONGEST_S
 
 KINDS = {
     "honours": "hands everything on",
@@ -67,7 +68,7 @@ def other_store(s3: S3, kind: str) -> Iterator[Proxy]:
             return self._answer(status, headers, body)
 
         def _ask(self, method: str, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
-            connection = http.client.HTTPConnection(s3.host, s3.port, timeout=60)
+            connection = http.client.HTTPConnection(s3.host, s3.port, timeout=LONGEST_S)
             try:
                 connection.request(method, self.path, body, headers)
                 answer = connection.getresponse()

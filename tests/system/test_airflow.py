@@ -177,7 +177,8 @@ def test_testing_a_connection_in_the_form_checks_the_prerequisites(services: Ser
 
 
 def test_pages_need_a_login_and_show_no_secret(services: Services, ran: Airflow, inventory: Any) -> None:
-    batch = json.loads(ran.run("cdc", "batches", "inventory", "-o", "json").stdout)[0]["batch"]
+    *_, snapshot = json.loads(ran.run("cdc", "batches", "inventory", "-o", "json").stdout)
+    batch = snapshot["batch"]
     pages = ("/cdc/", "/cdc/connectors.json", "/cdc/connectors/inventory", f"/cdc/connectors/inventory/batches/{batch}")
     for page in pages:
         assert services.request("GET", page, login=False)[0] == 401

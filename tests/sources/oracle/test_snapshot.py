@@ -21,6 +21,7 @@ from airflow_provider_cdc.sources.oracle.snapshot import OracleSnapshot
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import settings
 from tests.support.oracle_server import NLS, mine
+from tests.support.patience import LONGEST_S
 
 BOOLEAN = "io.debezium.connector.oracle.converters.NumberOneToBooleanConverter"
 ZERO_SCALE = "io.debezium.connector.oracle.converters.NumberToZeroScaleConverter"
@@ -248,7 +249,7 @@ def test_snapshot_waits_for_an_exclusive_lock_unless_locking_is_off(schema: Orac
         cursor.execute("LOCK TABLE T1 IN EXCLUSIVE MODE")
         thread = threading.Thread(target=snapshot_)
         thread.start()
-        assert opened.wait(1.5 if waits else 20) is not waits
+        assert opened.wait(1.5 if waits else LONGEST_S) is not waits
         connection.rollback()
         thread.join(20)
     assert opened.is_set()
