@@ -388,6 +388,9 @@ class ConnectorConfig(Configuration):
         "column.exclude.list": Decides.COLUMNS,
         COLUMN_TEXTS: Decides.COLUMNS,
         "skipped.operations": Decides.CHANGES,
+        "decimal.handling.mode": Decides.FORM,
+        "binary.handling.mode": Decides.FORM,
+        "time.precision.mode": Decides.FORM,
     }
 
     @model_validator(mode="before")

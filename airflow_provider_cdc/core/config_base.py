@@ -69,6 +69,8 @@ class Decides(enum.StrEnum):
     """Which columns of captured tables are captured, and how much of their values."""
     CHANGES = "changes"
     """Which changes of captured tables are captured."""
+    FORM = "form"
+    """In which form values are captured: it may decide the type of a column."""
 
 
 class Configuration(BaseModel):

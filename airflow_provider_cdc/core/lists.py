@@ -5,12 +5,13 @@ An offset remembers every list and switch that decides what is captured, as the 
 it adds are read, and where existing rows lack something, people are told of which tables, and what reads them.
 
     >>> config = ConnectorConfig.parse({"topic.prefix": "shop", "table.include.list": "inventory.orders"})
-    >>> text(config)
-    '{"lists": {"table.include.list": ["inventory.orders"]}}'
+    >>> json.loads(text(config))["lists"]["table.include.list"]
+    ['inventory.orders']
 """
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Iterable, Mapping
 
@@ -50,7 +51,7 @@ class ListsBefore:
         known = [name for name in named if whole or name in _FIRST]
         fields = {str(field.alias): name for name, field in type(now).model_fields.items()}
         # of a switch, an offset that does not name it says nothing; of a list, that it was empty
-        known = [n for n in known if n in lists or not isinstance(getattr(now, fields[n]), bool)]
+        known = [n for n in known if n in lists or not isinstance(getattr(now, fields[n]), (bool, enum.Enum))]
         self._now = now
         self.config = now.model_copy(update={fields[name]: _as(now, fields[name], lists.get(name)) for name in known})
         self._fields = {name: fields[name] for name in known}
@@ -72,6 +73,14 @@ class ListsBefore:
                 other = {_folded(table) for table, query in then.items() if query != now.get(table)}
                 found += [t for t in tables if {_folded(str(t)), _folded(t.full_name)} & other]
         return found
+
+    def retyped(self, known: TableSchema, now: TableSchema) -> list[str]:
+        """Columns of a table, declared as they were, whose type is another one by a property that decides the form of values."""
+        if not self.other(Decides.FORM):
+            return []
+        present = {c.name: c for c in now.columns}
+        both = [(c, present[c.name]) for c in known.columns if c.name in present]
+        return [c.name for c, p in both if c.declared == p.declared and c.type != p.type]
 
     def other(self, *kinds: Decides) -> list[str]:
         """The properties that decide this, and are not as they were."""

@@ -15,7 +15,7 @@ from typing import Any
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.config_base import Decides
 from airflow_provider_cdc.core.config_values import LostMode, SnapshotMode
-from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
+from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.gap import repair_signals
 from airflow_provider_cdc.core.guardrail import guard
@@ -74,7 +74,7 @@ class Planner:
         """
         :raises PositionLost: the log does not reach back, and the configuration does not say what to do then
         :raises PrerequisiteError: no table is captured, or more than there may be
-        :raises ConfigError: two tables would have the same topic
+        :raises ConfigError: two tables would have the same topic, or columns another type than they were captured with
         """
         guard(self._config, self._captured)
         for table in self._captured():
@@ -107,6 +107,7 @@ class Planner:
         lost = self._lost(self._source.parse_position(place))
         if lost is LostMode.SNAPSHOT:
             return Plan(self._all_pending(offset, wanted), rows=True)
+        self._same_types(before)
         if not anew:
             rows = self._rows_of(left, rows) if left else reads_rows(policy)
         if lost is LostMode.INCREMENTAL:
@@ -175,6 +176,27 @@ class Planner:
             or t == hidden
             or (reads and filters.snapshot(t) and not before.filters.snapshot(t))
         ]
+
+    def _same_types(self, before: ListsBefore) -> None:
+        """
+        :raises ConfigError: the log would be read under types that tables were not captured with
+        """
+        names = before.other(Decides.FORM)
+        found = self._source.discover() if names else {}
+        retyped = [
+            f"{table}.{column}"
+            for table in (self._captured() if names else ())
+            if (known := self._history.get(table)) is not None and table in found
+            for column in before.retyped(known, found[table])
+        ]
+        if retyped:
+            shown = ", ".join(names)
+            raise ConfigError(
+                f"{shown} is not as it was when tables were first captured: columns would have another type from here on.",
+                where=", ".join(retyped),
+                safe="Nothing was read; the offset is untouched.",
+                remedy=f"set {shown} back; or have all rows in the new form, with snapshot.mode=always for one run, which reads all tables again",
+            )
 
     def _tell_what_is_missing(self, before: ListsBefore, plan: Plan) -> None:
         """Warn of tables that lists let in, or more of them than before, and that this run does not read."""

@@ -517,6 +517,8 @@ class SourceSuite:
         tables, kinds = _everything(ready, other), load_source(ready.kind).Config.lists()
         assert {"table.include.list", "column.exclude.list", "skipped.operations"} <= kinds.keys()
         for n, (name, decides) in enumerate(kinds.items()):
+            if decides is Decides.FORM:
+                continue
             narrow, wide = _narrow_and_wide(ready, other, name, decides)
             connector = ready.connector(tmp_path / str(n))
             _set(connector, narrow)

@@ -179,6 +179,8 @@ class MySqlConfig(ConnectorConfig):
         "gtid.source.excludes": Decides.CHANGES,
         "gtid.source.filter.dml.events": Decides.CHANGES,
         "snapshot.select.statement.overrides": Decides.QUERIES,
+        "bigint.unsigned.handling.mode": Decides.FORM,
+        "converters": Decides.FORM,
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
         "database.jdbc.driver": "there is no JDBC here",

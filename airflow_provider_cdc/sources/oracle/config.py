@@ -376,6 +376,8 @@ class OracleConfig(ConnectorConfig):
         "schema.exclude.list": Decides.TABLES,
         "lob.enabled": Decides.COLUMNS,
         "snapshot.select.statement.overrides": Decides.QUERIES,
+        "interval.handling.mode": Decides.FORM,
+        "converters": Decides.FORM,
         "log.mining.username.include.list": Decides.CHANGES,
         "log.mining.username.exclude.list": Decides.CHANGES,
         "log.mining.clientid.include.list": Decides.CHANGES,

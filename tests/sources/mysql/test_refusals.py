@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_cdc.core.errors import (
     AccessDenied,
     CdcError,
+    ConfigError,
     PositionLost,
     PrerequisiteError,
     SourceUnavailable,
@@ -215,3 +216,37 @@ def test_server_that_goes_away_in_the_middle(mariadb_factory: Any, tmp_path: Pat
         made.capture()
         assert made.rows(f"{db.name}.t") == source_rows(server, db.name, "t")
         assert made.replay.operations["c"] == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "first", "then"),
+    [
+        ("DECIMAL(20,10)", {"decimal.handling.mode": "double"}, {"decimal.handling.mode": "precise"}),
+        ("VARBINARY(10)", {}, {"binary.handling.mode": "hex"}),
+        ("BIGINT UNSIGNED", {}, {"bigint.unsigned.handling.mode": "precise"}),
+        ("TINYINT(1)", {}, {"converters": "b", "b.type": "io.debezium.connector.binlog.converters.TinyIntOneToBooleanConverter"}),
+    ],
+)  # fmt: skip
+def test_columns_of_another_type_in_the_middle_of_the_log(
+    db: Any, tmp_path: Path, column: str, first: dict[str, str], then: dict[str, str]
+) -> None:
+    db.sql(f"CREATE TABLE v (id INT PRIMARY KEY, v {column})", "INSERT INTO v VALUES (1, 1)")
+    connector = mysql_connector(db.server, tmp_path, database_include_list=db.name)
+    connector.properties |= first
+    connector.capture()
+    db.sql("INSERT INTO v VALUES (2, 1)")
+    name = next(iter(then))
+    connector.properties |= then
+    _refused(connector, ConfigError, name, f"{db.name}.v.v", "snapshot.mode=always")
+    connector.capture({"snapshot.mode": "always"})
+    db.sql("INSERT INTO v VALUES (3, 1)")
+    connector.capture()
+    rows = connector.rows(f"{db.name}.v")
+    assert [row["id"] for row in rows] == [1, 2, 3]
+    assert len({(type(row["v"]), row["v"]) for row in rows}) == 1, "all in the new form"
+
+
+def test_a_mode_that_no_column_depends_on_may_change(db: Any, connector: Connector) -> None:
+    db.sql("INSERT INTO t VALUES (3, 'three')")
+    connector.properties |= {"decimal.handling.mode": "string", "binary.handling.mode": "hex"}
+    assert connector.capture().events == 1

@@ -494,3 +494,31 @@ def test_tombstones_follow_deletes_unless_they_are_switched_off(db: Oracle, made
         assert [r["value"] and r["value"]["op"] for r in found] == values
         db.sql("INSERT INTO T VALUES (1, 'again')")
         connector.capture()
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "mode", "first", "then"),
+    [
+        ("DATE", "DATE '2026-11-22'", "time.precision.mode", "connect", "adaptive"),
+        ("INTERVAL DAY TO SECOND", "INTERVAL '5' DAY", "interval.handling.mode", "numeric", "string"),
+    ],
+)
+def test_a_mode_by_which_columns_would_have_another_type_in_the_middle_of_the_log_is_refused(
+    schema: Oracle, tmp_path: Path, column: str, value: str, mode: str, first: str, then: str
+) -> None:
+    table(schema, columns=f"ID NUMBER(9) PRIMARY KEY, V {column}")
+    schema.sql(f"INSERT INTO T VALUES (1, {value})")
+    connector = oracle_connector(schema, tmp_path, schema_include_list="APP")
+    connector.properties |= {mode: first}
+    connector.capture()
+    schema.sql(f"INSERT INTO T VALUES (2, {value})")
+    connector.properties |= {mode: then}
+    with pytest.raises(ConfigError, match=rf"{mode} is not as it was") as caught:
+        connector.capture()
+    assert "APP.T.V" in str(caught.value)
+    connector.capture({"snapshot.mode": "always"})
+    schema.sql(f"INSERT INTO T VALUES (3, {value})")
+    connector.capture()
+    rows = connector.rows("APP.T")
+    assert len(rows) == 3
+    assert len({row["V"] for row in rows}) == 1, "all in the new form"
