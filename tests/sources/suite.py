@@ -19,6 +19,7 @@ import shlex
 import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -42,7 +43,7 @@ from airflow_provider_cdc.core.source import Source
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources import load_source
 from airflow_provider_cdc.state.store import StateStore
-from tests.support.asked import fate, snapshot
+from tests.support.asked import fate, send, snapshot
 from tests.support.connectors import Connector
 from tests.support.large import capture_apart
 from tests.support.leftovers import consistent
@@ -235,6 +236,19 @@ def dies_at_commit(patch: pytest.MonkeyPatch, at: int) -> None:
     patch.setattr(StateStore, "commit", dies)
 
 
+CHUNKS = {"incremental_snapshot_chunk_size": 3, "signal_poll_interval_ms": 50}
+
+
+def _ask_for(story: Story, connector: Connector, db: Adapter, random: Random, number: int) -> None:
+    """Ask for a snapshot of a table of a story, by a row of the log or beside it."""
+    table = random.choice(sorted(t for t in story.tables if not t.startswith("out_")) or [f"{story.prefix}a"])
+    data = {"data-collections": [f"{db.namespace}.{table}"], "type": random.choice(("blocking", "incremental"))}
+    if random.random() < 0.5:
+        db.insert_signal(f"ask-{number}", "execute-snapshot", json.dumps(data))
+    else:
+        send(connector, "execute-snapshot", data, id_=f"ask-{number}")
+
+
 class SourceSuite:
     """See the module. Subclasses give the fixture ``db``."""
 
@@ -412,18 +426,23 @@ class SourceSuite:
     def test_what_happens_before_a_table_is_read_again_is_captured(
         self, db: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Row events and statements, each once and under the structure of its place; the read follows where it was made. Some of
-        the runs in between die."""
+        """Row events and statements, each once and under the structure of its place; the read follows where it was made. Snapshots of
+        the tables of every other story are asked for meanwhile, and some of the runs in between die."""
         random, journal = Random(7), Journal()
         told = cases([*(["kind"] if db.changes_kinds else []), *db.rewrites()], random, each=2, longer=self.STORIES)
         stories = [Story(db, journal, f"s{n}_", random) for n in range(len(told))]
         listed = {"table_include_list": rf"{re.escape(db.namespace)}\.s\d+_.*", "batch_max_rows": 50}
-        connector = db.connector(tmp_path, **listed)
+        connector = db.connector(tmp_path, **listed, signal_data_collection=db.signals(), **CHUNKS)
         first = connector.capture().batches[-1]
-        going = [story.tell(*case) for story, case in zip(stories, told, strict=True)]
+        going = dict(enumerate(story.tell(*case) for story, case in zip(stories, told, strict=True)))
+        asked = 0
         while going:
-            some = set(random.sample(range(len(going)), random.randint(1, len(going))))
-            going = [g for n, g in enumerate(going) if n not in some or next(g, self) is not self]
+            for n in random.sample(sorted(going), random.randint(1, len(going))):
+                if next(going[n], self) is self:
+                    del going[n]
+                if n % 2 and random.random() < 0.4:
+                    _ask_for(random.choice(stories[1::2]), connector, db, random, asked)
+                    asked += 1
             with monkeypatch.context() as patch:
                 dies_at_commit(patch, random.randint(1, 12))
                 with contextlib.suppress(Dies):
@@ -432,9 +451,13 @@ class SourceSuite:
         compare(connector, journal, first)
         equal(connector, db, *(t for story in stories for t in story.tables if not t.startswith("out_")))
         consistent(connector)
+        fates = Counter(s["state"] for s in connector.store.signals_of("test", limit=1000))
+        assert fates.total() == asked
+        assert set(fates) <= {"done", "refused", "failed"}
+        assert fates["done"] > asked // 2
         with capsys.disabled():
             events = sum(map(len, journal.events.values()))
-            print(f" [{len(told)} cases, {events} events, {len(journal.changes)} statements]", end="")
+            print(f" [{len(told)} cases, {events} events, {len(journal.changes)} statements, {dict(fates)}]", end="")
 
     def test_a_table_emptied(self, ready: Adapter, tmp_path: Path) -> None:
         connector = started(ready, tmp_path)
