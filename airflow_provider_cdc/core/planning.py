@@ -335,16 +335,20 @@ def pended(
 ) -> Offset:
     """The offset with more tables pending.
 
+    A table that is to be read whole for one reason, and in part for another, is read whole.
+
     :param request: number of the signal that asks for them
     :param selects: table → statement that gives its rows; what the target holds of such a table stays
     :param streamed: names of those that are captured at the offset's position, and go on being so until they are read
     """
-    state, selects = offset.snapshot, selects or {}
+    state = offset.snapshot
+    selects = {name: sql for name, sql in (selects or {}).items() if name not in state.pending or name in state.selects}
     names = {str(t): history.seen(t) and str(t) not in selects for t in tables}
+    kept = {name: sql for name, sql in state.selects.items() if name not in names}
     requests = state.requests if request is None else state.requests | dict.fromkeys(names, request)
     streamed = {*state.streamed, *(set(streamed) & names.keys() - state.pending.keys())}
     update = {
-        "pending": state.pending | names, "requests": requests, "selects": state.selects | selects,
+        "pending": state.pending | names, "requests": requests, "selects": kept | selects,
         "streamed": sorted(streamed),
     }  # fmt: skip
     return offset.model_copy(update={"snapshot": state.model_copy(update=update)})

@@ -153,9 +153,11 @@ class Snapshotter:
             log.info("Snapshot of %d tables at %s begins.", len(tables), session.position)
             self._told.started()
             if catch_up is not None and not offset.snapshot.waiting.issuperset(names):
+                in_part = offset.snapshot.selects.keys()
                 offset = catch_up(session.position)
                 offset = offset.model_copy(update={"snapshot": offset.snapshot.without(stay)})
-                names = [name for name in names if name in offset.snapshot.pending]
+                whole = in_part - offset.snapshot.selects.keys()  # now, which needs a view of its own
+                names = [name for name in names if name in offset.snapshot.pending and name not in whole]
                 tables = [t for t in tables if str(t) in names]
             place = (at or session.position).to_json()
             offset = offset.model_copy(update={"position": offset.position or place})

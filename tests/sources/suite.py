@@ -37,6 +37,7 @@ from airflow_provider_cdc.core.events import LogBlock, LogItem
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.gap import find_gap
 from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.run import Run
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory
 from airflow_provider_cdc.core.source import Source
@@ -422,6 +423,34 @@ class SourceSuite:
             t.update("a", {"id": 21}, {"n": "two"})
         assert operations(connector, connector.capture()) == {"a": {"u": 1}}
         equal(connector, ready)
+
+    @pytest.mark.parametrize("view", ["before the run", "before the view"])
+    def test_a_part_of_a_table_that_was_asked_for_is_all_of_it_where_its_rows_are_rewritten(
+        self, ready: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: str
+    ) -> None:
+        """The request is taken before the statement is come to in the log."""
+        connector = started(ready, tmp_path)
+        select = {
+            "data-collection": f"{ready.namespace}.a",
+            "filter": ready.select("a", ready.condition("id", "<", 3)),
+        }
+        number = snapshot(connector, f"{ready.namespace}.a", type="blocking", additional_conditions=[select])
+        todo = [lambda: ready.change_column("a", "n", TEXT)]
+        if view == "before the run":
+            todo.pop()()
+        catch_up = Run._catch_up
+
+        def caught_up(run: Run, end: Position) -> Any:
+            offset = catch_up(run, end)
+            if todo:
+                todo.pop()()
+            return offset
+
+        monkeypatch.setattr(Run, "_catch_up", caught_up)
+        connector.capture()
+        assert todo == []
+        equal(connector, ready, "a")
+        assert fate(connector, number)[0] == "done"
 
     def test_what_happens_before_a_table_is_read_again_is_captured(
         self, db: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
