@@ -28,12 +28,13 @@ from tests.support.workload import source_rows
 
 LENGTH = 9  # where an event's head has its length
 HEAD = 19
-KINDS = ["mysql", "mariadb"]
+KINDS = ["mysql 9.7", "mysql 8.0", "mariadb", "mariadb 11.8"]
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def server(request: pytest.FixtureRequest) -> Iterator[Any]:
-    with request.getfixturevalue(f"{request.param}_factory")(server_id="81") as started:
+    name, _, edition = request.param.partition(" ")
+    with request.getfixturevalue(f"{name}_factory")(edition or None, server_id="81") as started:
         started.sql(
             "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, v TEXT)", "INSERT INTO m.t VALUES (0, 'first')"
         )
@@ -51,7 +52,7 @@ def _connector(server: Any, folder: Path, **properties: Any) -> Connector:
 
 def _rows_event(server: Any) -> tuple[Path, int, int]:
     """A closed file of the log that a connector has not read, and where the last event with rows in it is, from where to where."""
-    at = server.sql("SHOW MASTER STATUS" if _mariadb(server) else "SHOW BINARY LOG STATUS")[0][0]
+    at = server.sql("SHOW BINARY LOGS")[-1][0]
     new_log_file(server)
     events = server.sql(f"SHOW BINLOG EVENTS IN '{at}'")
     place, end = next((int(e[1]), int(e[4])) for e in reversed(events) if str(e[2]).startswith("Write_rows"))
@@ -88,7 +89,9 @@ def test_a_log_that_cannot_be_read_on_is_no_lost_position(server: Any, tmp_path:
     offset, new, expected, remedy = DAMAGES[damage]
     connector = _connector(server, tmp_path, position_lost_mode="snapshot")
     connector.capture()
-    server.sql(f"SET GLOBAL {'master' if _mariadb(server) else 'source'}_verify_checksum = ON")
+    for name in ("master_verify_checksum", "source_verify_checksum"):  # the older and the newer name
+        if server.sql(f"SHOW GLOBAL VARIABLES LIKE '{name}'"):
+            server.sql(f"SET GLOBAL {name} = ON")
     first = max(r["id"] for r in source_rows(server, "m", "t")) + 1
     server.sql(*(f"INSERT INTO m.t VALUES ({n}, REPEAT('x', 100))" for n in range(first, first + 3)))
     file, place, _ = _rows_event(server)
