@@ -347,8 +347,10 @@ def pended(
     kept = {name: sql for name, sql in state.selects.items() if name not in names}
     requests = state.requests if request is None else state.requests | dict.fromkeys(names, request)
     streamed = {*state.streamed, *(set(streamed) & names.keys() - state.pending.keys())}
+    other = state.pending.keys() - state.requests.keys() if request is not None else names.keys()
+    due = {*state.due, *(requests.keys() & names.keys() & other)}
     update = {
         "pending": state.pending | names, "requests": requests, "selects": kept | selects,
-        "streamed": sorted(streamed),
+        "streamed": sorted(streamed), "due": sorted(due),
     }  # fmt: skip
     return offset.model_copy(update={"snapshot": state.model_copy(update=update)})

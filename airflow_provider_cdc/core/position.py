@@ -38,6 +38,7 @@ class SnapshotState(BaseModel):
     :param selects: pending table → statement that gives its rows in place of all of them
     :param streamed: pending tables whose events are captured until they are read, as they were before; those of other pending
         tables are part of what is read
+    :param due: tables of requests that are to be read whatever becomes of the request, as a statement has rewritten their rows
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -47,6 +48,7 @@ class SnapshotState(BaseModel):
     requests: dict[str, int] = Field(default_factory=dict)
     selects: dict[str, str] = Field(default_factory=dict)
     streamed: list[str] = Field(default_factory=list)
+    due: list[str] = Field(default_factory=list)
 
     @property
     def waiting(self) -> set[str]:
@@ -61,6 +63,7 @@ class SnapshotState(BaseModel):
                 "requests": {name: number for name, number in self.requests.items() if name not in names},
                 "selects": {name: sql for name, sql in self.selects.items() if name not in names},
                 "streamed": [name for name in self.streamed if name not in names],
+                "due": [name for name in self.due if name not in names],
             }
         )
 
@@ -75,6 +78,7 @@ class SnapshotState(BaseModel):
             "pending": kept.pending | dict.fromkeys(moved, True),
             "requests": kept.requests | {new: self.requests[old] for new, old in moved.items() if old in self.requests},
             "streamed": sorted({*kept.streamed, *(new for new, old in moved.items() if old in self.streamed)}),
+            "due": sorted({*kept.due, *(new for new, old in moved.items() if old in self.due)}),
         }
         return kept.model_copy(update=update)
 

@@ -227,8 +227,8 @@ class Run:
         self.history.reset(self.parts.store.schema_history(self.parts.name))
         log.exception("A blocking snapshot has failed; streaming goes on from where it had stopped.")
         self.desk.failed(set(state.requests.values()), str(e))
-        pending = {name: again for name, again in state.pending.items() if name not in state.requests}
-        left = state.model_copy(update={"pending": pending, "requests": {}, "selects": {}})
+        left = state.without(state.requests.keys() - {*state.due})
+        left = left.model_copy(update={"requests": {}, "selects": {}, "due": []})
         self.offset = self.batcher.offset.model_copy(update={"snapshot": left})
         self.commit()
 

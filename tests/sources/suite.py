@@ -452,6 +452,18 @@ class SourceSuite:
         equal(connector, ready, "a")
         assert fate(connector, number)[0] == "done"
 
+    def test_a_request_that_fails_does_not_keep_a_rewritten_table_from_being_read_again(
+        self, ready: Adapter, tmp_path: Path
+    ) -> None:
+        connector = started(ready, tmp_path)
+        names = [f"{ready.namespace}.{table}" for table in ("a", "b")]
+        bad = {"data-collection": names[1], "filter": "this is <> not SQL"}
+        number = snapshot(connector, *names, type="blocking", additional_conditions=[bad])
+        ready.change_column("a", "n", TEXT)
+        connector.capture()
+        equal(connector, ready, "a", "b")
+        assert fate(connector, number)[0] == "failed"
+
     def test_what_happens_before_a_table_is_read_again_is_captured(
         self, db: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
