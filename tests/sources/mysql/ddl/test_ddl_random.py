@@ -26,11 +26,11 @@ _SECONDS = 0.05
 
 
 def check(sql: str, **modes: Any) -> None:
-    """Reading gives statements, in time."""
+    """Reading gives statements, in time: of the processor, whatever else it has to do."""
     for attempt in range(3):  # the machine may be busy with something else
-        start = time.perf_counter()
+        start = time.thread_time()
         statements = read(sql, **modes)
-        elapsed = time.perf_counter() - start
+        elapsed = time.thread_time() - start
         if elapsed < _SECONDS:
             break
         assert attempt < 2, f"{elapsed:.3f} s for {sql!r}"

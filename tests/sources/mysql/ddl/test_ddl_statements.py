@@ -387,9 +387,9 @@ def test_comment_signs_inside_quotes_are_text() -> None:
 def milliseconds(sql: str) -> float:
     best = 1e9
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.thread_time()
         read(sql)
-        best = min(best, (time.perf_counter() - start) * 1000)
+        best = min(best, (time.thread_time() - start) * 1000)
     return best
 
 

@@ -35,12 +35,12 @@ _SECONDS = 0.1
 
 
 def check(sql: str) -> None:
-    """Reading gives a statement, in time."""
+    """Reading gives a statement, in time: of the processor, whatever else it has to do."""
     for attempt in range(3):  # the machine may be busy with something else
-        start = time.perf_counter()
+        start = time.thread_time()
         statement = read(sql)
         read_default(sql)
-        elapsed = time.perf_counter() - start
+        elapsed = time.thread_time() - start
         if elapsed < _SECONDS:
             break
         assert attempt < 2, f"{elapsed:.3f} s for {sql[:200]!r}"
