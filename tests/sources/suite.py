@@ -256,6 +256,9 @@ class SourceSuite:
     STORIES = 12
     """How many stories of several statements are told, besides those of one."""
 
+    def second_opinion(self, connector: Connector, db: Adapter, start: Row, end: Row) -> None:
+        """Compare the events of a stretch of the log with those of another reader, where there is one."""
+
     @pytest.fixture
     def ready(self, db: Adapter) -> Adapter:
         """Two tables with a key and one without, with a few rows."""
@@ -475,6 +478,7 @@ class SourceSuite:
         listed = {"table_include_list": rf"{re.escape(db.namespace)}\.s\d+_.*", "batch_max_rows": 50}
         connector = db.connector(tmp_path, **listed, signal_data_collection=db.signals(), **CHUNKS)
         first = connector.capture().batches[-1]
+        start = connector.store.load("test").offset.position
         going = dict(enumerate(story.tell(*case) for story, case in zip(stories, told, strict=True)))
         asked = 0
         while going:
@@ -490,6 +494,7 @@ class SourceSuite:
                     connector.capture()
         connector.capture()
         compare(connector, journal, first)
+        self.second_opinion(connector, db, start, connector.store.load("test").offset.position)
         equal(connector, db, *(t for story in stories for t in story.tables if not t.startswith("out_")))
         consistent(connector)
         fates = Counter(s["state"] for s in connector.store.signals_of("test", limit=1000))

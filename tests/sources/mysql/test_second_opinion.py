@@ -12,13 +12,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pymysqlreplication")
-
-from pymysqlreplication import BinLogStreamReader
-from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
-
 from tests.sources.mysql.test_kernels import events_of
 from tests.support.connectors import mysql_connector
+from tests.support.second_opinion import DeleteRowsEvent, WriteRowsEvent, row_events
 from tests.support.workload import Writer
 
 Change = tuple[str, str, dict[str, Any] | None, dict[str, Any] | None]
@@ -27,29 +23,16 @@ Change = tuple[str, str, dict[str, Any] | None, dict[str, Any] | None]
 def _their_changes(
     server: Any, start: dict[str, Any], end: dict[str, Any], database: str, *, mariadb: bool
 ) -> Iterator[Change]:
-    """Rows as mysql-replication gives them, between two places of a log file.
-
-    With MariaDB it asks by GTIDs alone, from the oldest log on if it has none. It is told where to end: a server that ends the
-    answer itself hangs up before all of it is read, when that is much.
-    """
-    stream = BinLogStreamReader(
-        connection_settings={"host": server.host, "port": server.port, "user": server.user, "passwd": server.password},
-        server_id=4499, log_file=start["file"], log_pos=start["pos"], end_log_pos=end["pos"], resume_stream=True, blocking=True,
-        is_mariadb=mariadb, auto_position=start["gtids"] if mariadb else None,
-        only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent], only_schemas=[database],
-    )  # fmt: skip
-    try:
-        for event in stream:
-            for row in event.rows:
-                match event:
-                    case WriteRowsEvent():
-                        yield event.table, "c", None, row["values"]
-                    case DeleteRowsEvent():
-                        yield event.table, "d", row["values"], None
-                    case _:
-                        yield event.table, "u", row["before_values"], row["after_values"]
-    finally:
-        stream.close()
+    """Rows as mysql-replication gives them, between two places of a log file."""
+    for event in row_events(server, start, end, database, mariadb=mariadb):
+        for row in event.rows:
+            match event:
+                case WriteRowsEvent():
+                    yield event.table, "c", None, row["values"]
+                case DeleteRowsEvent():
+                    yield event.table, "d", row["values"], None
+                case _:
+                    yield event.table, "u", row["before_values"], row["after_values"]
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql97", "mysql80"])
