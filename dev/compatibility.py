@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -97,7 +98,9 @@ def repeated(said: list[Entry]) -> Iterator[str]:
 def collected() -> set[str]:
     """Names of all tests that pytest collects, without the parts in brackets."""
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "--long", "tests"]
-    lines = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    plain = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}  # they may print otherwise
+    done = subprocess.run(command, cwd=paths.ROOT, env=plain, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
     return {line.partition("[")[0] for line in lines if "::" in line}
 
 
