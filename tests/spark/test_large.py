@@ -31,6 +31,7 @@ def compiled(spark: SparkSession) -> Iterator[None]:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("compiled")
 def test_transaction_of_two_million_rows_is_captured_and_applied(
     spark: SparkSession, database: Any, tmp_path: Path

@@ -30,7 +30,7 @@ def _columns(server: Any, database: str, table: str) -> list[str]:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [11, 12, 13])
+@pytest.mark.parametrize("seed", [11, *(pytest.param(seed, marks=pytest.mark.long) for seed in (12, 13))])
 def test_delta_ends_equal_to_the_source_value_by_value(
     mariadb: Any, spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:

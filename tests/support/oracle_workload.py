@@ -319,6 +319,12 @@ class OracleWriter:
 
     # -- structure ----------------------------------------------------------------------------------------------------
 
+    def rewrite(self) -> None:
+        """A statement, as soon as some table has no long transaction, after which the table has to be read again."""
+        done = self.done.get("ddl compute", 0)
+        while self.done.get("ddl compute", 0) == done:
+            self.change_schema()
+
     def change_schema(self) -> None:
         """DDL on a table; transactions that have changed it end first, but for long ones, which keep it as it is."""
         table = self.random.choice([t for t in sorted(KEYS) if not (self.plain and t == "DOC")])

@@ -41,7 +41,7 @@ def test_snapshot_of_two_million_rows(database: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("server", ["mariadb", "mysql97"])
+@pytest.mark.parametrize("server", ["mariadb", pytest.param("mysql97", marks=pytest.mark.long)])
 def test_chunks_of_wide_rows(server: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """A gigabyte in 256 rows, which by their number are a quarter of one chunk."""
     with request.getfixturevalue(server).database("wide") as database:

@@ -46,6 +46,7 @@ def connector(server: Oracle, tmp_path: Path, request: pytest.FixtureRequest) ->
     server.serve_rows(0)
 
 
+@pytest.mark.long
 def test_one_transaction_of_two_million_rows(server: Oracle, connector: Connector) -> None:
     rows = 2_000_000
     server.serve_rows(rows, connector.properties["table.include.list"][4:], transaction_rows=rows)
