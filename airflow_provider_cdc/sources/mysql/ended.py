@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from airflow_provider_cdc.core.errors import (
     CdcError,
@@ -25,6 +25,132 @@ _SAFE: Final = "Nothing is lost: the position is in the log, and everything befo
 _LARGEST: Final = 1 << 30
 
 
+class Meaning(NamedTuple):
+    """An error, but for what the server says and where."""
+
+    kind: Callable[..., CdcError]
+    what: str
+    safe: str
+    remedy: str
+
+    def error(self, message: str, where: str) -> CdcError:
+        return self.kind(f"{self.what}: {message}", where=where, safe=self.safe, remedy=self.remedy)
+
+
+_LOST = Meaning(
+    PositionLost,
+    "The binary log cannot be read from the saved position on",
+    safe="Everything before the position is captured. Changes after it that the server has purged are lost for the log; "
+    "the tables still have their outcome.",
+    remedy="set snapshot.mode=when_needed to read all tables again and go on from there; keep the log longer "
+    "(binlog_expire_logs_seconds) than the longest pause between two captures",
+)
+_BEHIND = Meaning(
+    PositionLost,
+    "The server's log does not go as far as what is captured, or is another one",
+    safe="Everything before the position is captured, also what the server does not have any more. Nothing was read from this log.",
+    remedy="find out whether the server was set back, restored, lost the end of its log in a crash (sync_binlog=1 prevents that), or is a "
+    "replica that is behind; if another server has the transactions, connect to that one, else set snapshot.mode=when_needed, which "
+    "reads all tables again as they are there",
+)
+_TOO_LARGE = Meaning(
+    PrerequisiteError,
+    "The server does not send an event of its log that is larger than its max_allowed_packet",
+    safe=_SAFE,
+    remedy=f"SET GLOBAL max_allowed_packet = {_LARGEST}, and run again; where it is as large already, the event's length is wrong: the file "
+    "is damaged there (mysqlbinlog --verify-binlog-checksum tells), and the tables are to be read again with snapshot.mode=always "
+    "for one run",
+)
+_CLOSED = Meaning(
+    PrerequisiteError,
+    "The server writes no binary log at present",
+    safe="Everything before the position is captured. What is changed while the server writes no log is in none.",
+    remedy="switch the log on (log_bin), or look at the server's error log for why it has closed it (a full disk, with "
+    "binlog_error_action=IGNORE_ERROR), and restart the server; then read the tables again with snapshot.mode=always for one run",
+)
+_ENCRYPTED = Meaning(
+    PrerequisiteError,
+    "The server cannot decrypt its own log",
+    safe=_SAFE,
+    remedy="give the server the key with which the file was written (its keyring, or encryption plugin), and run again",
+)
+_WITHOUT_GTIDS = Meaning(
+    PrerequisiteError,
+    "The log has transactions with GTIDs and others without, and cannot be read by GTIDs across them",
+    safe=_SAFE,
+    remedy="gtid_mode was changed since the position: read the tables again with snapshot.mode=always for one run, and leave gtid_mode "
+    "as it is",
+)
+_IN_TROUBLE = Meaning(
+    SourceUnavailable,
+    "The server has given up reading its log for now",
+    safe="What was not committed is captured again by the next run.",
+    remedy="a retry goes on where this run stopped; if it happens again and again, look at the server's error log, its memory and its disk",
+)
+_DAMAGED = Meaning(
+    SourceLogDamaged,
+    "The server cannot read its own log any further",
+    safe="Everything before it is captured; nothing of it was written.",
+    remedy="run the capture again: if the error stays, the log file is damaged on the server, or missing from its disk (mysqlbinlog "
+    "--verify-binlog-checksum tells); restore the file, connect to a replica that has it, or read the tables again with "
+    "snapshot.mode=always for one run",
+)
+_UNKNOWN = Meaning(
+    PrerequisiteError,
+    "The server has ended the reading of its log, for a reason that is not known here",
+    safe="Everything before the position is captured.",
+    remedy="look at the server's error log, mend what it names, and run again; if the log cannot be read from there on, read the tables "
+    "again with snapshot.mode=always for one run",
+)
+
+
+def _texts(*texts: str) -> re.Pattern[str]:
+    return re.compile("|".join(texts), re.IGNORECASE)
+
+
+# the first that fits counts
+_MEANINGS: Final[tuple[tuple[re.Pattern[str], Meaning], ...]] = (
+    (
+        _texts(
+            "could not find first log file name", "purged required binary logs", "required binlog files have been purged",
+            "gtid state not found in binlog$",
+        ),
+        _LOST,
+    ),
+    (
+        _texts(
+            "has more GTIDs than", "from position (> file size|< 4)", "from impossible position", "which is not in the master's binlog",
+            "slave has probably diverged", "is missing the GTID", "requested incorrect position",
+        ),
+        _BEHIND,
+    ),
+    (_texts("exceeded max_allowed_packet"), _TOO_LARGE),
+    (_texts("decrypt"), _ENCRYPTED),
+    (_texts("binary log is not open"), _CLOSED),
+    (_texts("cannot replicate (anonymous|GTID-)"), _WITHOUT_GTIDS),
+    (_texts("corrupt"), _DAMAGED),
+    (
+        _texts(
+            "memory", "my_net_write", "net_flush", "flush_net", "net error", "could not find next log", "I/O error reading log event$",
+            "hook", "could not load|failed to load replication slave GTID state",
+        ),
+        _IN_TROUBLE,
+    ),
+    (
+        _texts(
+            "bogus data", "truncated in the middle", "crc check", "format.descript", "I/O error", "error reading", "failed to read",
+            "could not (open|read|start|determine)", "failed to (open|determine|replace)", "duplicate", "unknown error reading",
+        ),
+        _DAMAGED,
+    ),
+)  # fmt: skip
+
+
+def position_lost(message: str, where: str) -> CdcError:
+    """The log does not reach back to a position."""
+    return _LOST.error(message, where)
+
+
 def ended(message: str, where: str) -> CdcError:
     """What a text of the server means for capture.
 
@@ -34,136 +160,5 @@ def ended(message: str, where: str) -> CdcError:
     why = message.partition("; the first event ")[0]  # what follows tells places in the log
     for texts, meaning in _MEANINGS:
         if texts.search(why):
-            return meaning(message, where)
-    return PrerequisiteError(
-        f"The server has ended the reading of its log, for a reason that is not known here: {message}",
-        where=where,
-        safe="Everything before the position is captured.",
-        remedy="look at the server's error log, mend what it names, and run again; if the log cannot be read from there on, read the tables "
-        "again with snapshot.mode=always for one run",
-    )
-
-
-def position_lost(message: str, where: str) -> PositionLost:
-    """The log does not reach back to a position."""
-    return PositionLost(
-        f"The binary log cannot be read from the saved position on: {message}",
-        where=where,
-        safe="Everything before the position is captured. Changes after it that the server has purged are lost for the log; "
-        "the tables still have their outcome.",
-        remedy="set snapshot.mode=when_needed to read all tables again and go on from there; keep the log longer "
-        "(binlog_expire_logs_seconds) than the longest pause between two captures",
-    )
-
-
-def _behind(message: str, where: str) -> PositionLost:
-    return PositionLost(
-        f"The server's log does not go as far as what is captured, or is another one: {message}",
-        where=where,
-        safe="Everything before the position is captured, also what the server does not have any more. Nothing was read from this log.",
-        remedy="find out whether the server was set back, restored, lost the end of its log in a crash (sync_binlog=1 prevents that), or is a "
-        "replica that is behind; if another server has the transactions, connect to that one, else set snapshot.mode=when_needed, which "
-        "reads all tables again as they are there",
-    )
-
-
-def _too_large(message: str, where: str) -> PrerequisiteError:
-    return PrerequisiteError(
-        f"The server does not send an event of its log that is larger than its max_allowed_packet: {message}",
-        where=where,
-        safe=_SAFE,
-        remedy=f"SET GLOBAL max_allowed_packet = {_LARGEST}, and run again; where it is as large already, the event's length is wrong: the file "
-        "is damaged there (mysqlbinlog --verify-binlog-checksum tells), and the tables are to be read again with snapshot.mode=always "
-        "for one run",
-    )
-
-
-def _closed(message: str, where: str) -> PrerequisiteError:
-    return PrerequisiteError(
-        f"The server writes no binary log at present: {message}",
-        where=where,
-        safe="Everything before the position is captured. What is changed while the server writes no log is in none.",
-        remedy="switch the log on (log_bin), or look at the server's error log for why it has closed it (a full disk, with "
-        "binlog_error_action=IGNORE_ERROR), and restart the server; then read the tables again with snapshot.mode=always for one run",
-    )
-
-
-def _encrypted(message: str, where: str) -> PrerequisiteError:
-    return PrerequisiteError(
-        f"The server cannot decrypt its own log: {message}",
-        where=where,
-        safe=_SAFE,
-        remedy="give the server the key with which the file was written (its keyring, or encryption plugin), and run again",
-    )
-
-
-def _without_gtids(message: str, where: str) -> PrerequisiteError:
-    return PrerequisiteError(
-        f"The log has transactions with GTIDs and others without, and cannot be read by GTIDs across them: {message}",
-        where=where,
-        safe=_SAFE,
-        remedy="gtid_mode was changed since the position: read the tables again with snapshot.mode=always for one run, and leave gtid_mode "
-        "as it is",
-    )
-
-
-def _in_trouble(message: str, where: str) -> SourceUnavailable:
-    return SourceUnavailable(
-        f"The server has given up reading its log for now: {message}",
-        where=where,
-        safe="What was not committed is captured again by the next run.",
-        remedy="a retry goes on where this run stopped; if it happens again and again, look at the server's error log, its memory and its disk",
-    )
-
-
-def _damaged(message: str, where: str) -> SourceLogDamaged:
-    return SourceLogDamaged(
-        f"The server cannot read its own log any further: {message}",
-        where=where,
-        safe="Everything before it is captured; nothing of it was written.",
-        remedy="run the capture again: if the error stays, the log file is damaged on the server, or missing from its disk (mysqlbinlog "
-        "--verify-binlog-checksum tells); restore the file, connect to a replica that has it, or read the tables again with "
-        "snapshot.mode=always for one run",
-    )
-
-
-def _texts(*texts: str) -> re.Pattern[str]:
-    return re.compile("|".join(texts), re.IGNORECASE)
-
-
-# the first that fits counts
-_MEANINGS: Final[tuple[tuple[re.Pattern[str], Callable[[str, str], CdcError]], ...]] = (
-    (
-        _texts(
-            "could not find first log file name", "purged required binary logs", "required binlog files have been purged",
-            "gtid state not found in binlog$",
-        ),
-        position_lost,
-    ),
-    (
-        _texts(
-            "has more GTIDs than", "from position (> file size|< 4)", "from impossible position", "which is not in the master's binlog",
-            "slave has probably diverged", "is missing the GTID", "requested incorrect position",
-        ),
-        _behind,
-    ),
-    (_texts("exceeded max_allowed_packet"), _too_large),
-    (_texts("decrypt"), _encrypted),
-    (_texts("binary log is not open"), _closed),
-    (_texts("cannot replicate (anonymous|GTID-)"), _without_gtids),
-    (_texts("corrupt"), _damaged),
-    (
-        _texts(
-            "memory", "my_net_write", "net_flush", "flush_net", "net error", "could not find next log", "I/O error reading log event$",
-            "hook", "could not load|failed to load replication slave GTID state",
-        ),
-        _in_trouble,
-    ),
-    (
-        _texts(
-            "bogus data", "truncated in the middle", "crc check", "format.descript", "I/O error", "error reading", "failed to read",
-            "could not (open|read|start|determine)", "failed to (open|determine|replace)", "duplicate", "unknown error reading",
-        ),
-        _damaged,
-    ),
-)  # fmt: skip
+            return meaning.error(message, where)
+    return _UNKNOWN.error(message, where)
