@@ -14,16 +14,17 @@ One file per channel, one line each in the registries below. Channels of users' 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider_cdc.channels.guarded import Guarded
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.extensions import extensions
+from airflow_provider_cdc.core.seams import SignalChannel
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.config import ConnectorConfig
     from airflow_provider_cdc.core.notifications import NotificationChannel
-    from airflow_provider_cdc.core.signals import SentSignal
 
 SIGNAL_GROUP: Final = "airflow_provider_cdc.signal_channels"
 """Entry points: name → a callable that is given configuration and connector, and gives a :class:`SignalChannel`."""
@@ -43,31 +44,12 @@ _NOTIFICATIONS: Mapping[str, str | None] = {
 _NO_JMX = "there is no Java here, so there are no beans; `airflow cdc` and the Airflow UI do what they do"
 
 
-class SignalChannel(Protocol):
-    """Brings signals from outside. One thread at a time uses it."""
-
-    def poll(self) -> Sequence[SentSignal]:
-        """Signals that have come since, oldest first; those that were not acknowledged yet come again.
-
-        Each has an ``origin`` that is the same when it is read again, even by another run, and never that of another signal.
-        Waits no longer than the channel's own configuration says.
-        """
-
-    def acknowledge(self, signals: Sequence[SentSignal]) -> None:
-        """Called when these are recorded in the state tables: they need not come again."""
-
-    def close(self) -> None:
-        """Let go of everything; may be called twice."""
-
-
 def open_channels(config: ConnectorConfig, connector: str) -> list[SignalChannel]:
     """The channels of ``signal.enabled.channels`` that have to be asked. None of them raises: what goes wrong is logged, and
     tried again after a while.
 
     :raises ConfigError: there is no such channel, or it cannot be used as it is configured
     """
-    from airflow_provider_cdc.channels.guarded import Guarded
-
     opened: list[SignalChannel] = []
     try:
         for name in config.signal_enabled_channels:

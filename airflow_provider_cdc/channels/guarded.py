@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from airflow_provider_cdc.channels import SignalChannel
+from airflow_provider_cdc.core.seams import SignalChannel
 from airflow_provider_cdc.core.signals import SentSignal
 
 log = logging.getLogger(__name__)
