@@ -9,22 +9,26 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_cdc.core.seams import Lease, Wanted
+from airflow_provider_cdc.state.database import Database
 from airflow_provider_cdc.state.leases import Leases
-from airflow_provider_cdc.state.models import Base, BatchRow, ConnectorRow, ControlRow, LeaseRow, OffsetRow
+from airflow_provider_cdc.state.models import Base, ConnectorRow, ControlRow, LeaseRow, OffsetRow
 
 
-class Connectors(Leases):
-    """The part of the state store that lists connectors and batches."""
+class Connectors:
+    """Registers, lists and forgets connectors."""
+
+    def __init__(self, database: Database, leases: Leases) -> None:
+        self._database, self._leases = database, leases
 
     def register(self, record: dict[str, Any]) -> None:
         """Remember what a connector is, see ``runtime.record``. Writes only what has changed."""
         key = ConnectorRow.connector == record["connector"]
-        for attempt in self._patiently():
+        for attempt in self._database.attempts():
             with attempt:
                 if self.connector(record["connector"]) == record:
                     return
                 values = record | {"updated_at": datetime.now(UTC)}
-                with self._write() as c:
+                with self._database.write() as c:
                     if c.execute(sa.update(ConnectorRow).where(key).values(**values)).rowcount:
                         return
                     try:
@@ -36,7 +40,7 @@ class Connectors(Leases):
     def connector(self, name: str) -> dict[str, Any] | None:
         """What :meth:`register` was told last."""
         columns = [c for c in ConnectorRow.__table__.columns if c.name != "updated_at"]
-        with self._engine.connect() as c:
+        with self._database.engine.connect() as c:
             row = c.execute(sa.select(*columns).where(ConnectorRow.connector == name)).one_or_none()
         return None if row is None else dict(row._mapping)
 
@@ -62,8 +66,8 @@ class Connectors(Leases):
         )  # fmt: skip
         if connector is not None:
             statement = statement.where(names.c.connector == connector)
-        with self._engine.connect() as c:
-            now = c.scalar(self._now)
+        with self._database.engine.connect() as c:
+            now = c.scalar(self._database.now_ms)
             rows = [dict(row._mapping) for row in c.execute(statement)]
         for row in rows:
             left = (row.pop("expires_ms") or 0) - now
@@ -76,14 +80,6 @@ class Connectors(Leases):
             row["wanted"] = row["wanted"] or Wanted.RUNNING.value
         return rows
 
-    def batches(self, connector: str, *, limit: int = 50, batch: int | None = None) -> list[dict[str, Any]]:
-        """The newest batches of a connector, newest first, or one of them."""
-        statement = sa.select(BatchRow.__table__).where(BatchRow.connector == connector)
-        if batch is not None:
-            statement = statement.where(BatchRow.batch == batch)
-        with self._engine.connect() as c:
-            return [dict(row._mapping) for row in c.execute(statement.order_by(BatchRow.batch.desc()).limit(limit))]
-
     def forget(self, lease: Lease) -> None:
         """Delete everything that is kept of a connector, in one transaction.
 
@@ -92,9 +88,9 @@ class Connectors(Leases):
 
         :raises LeaseLost: another run took over
         """
-        for attempt in self._patiently():
-            with attempt, self._write() as c:
-                self._require(c, lease)
+        for attempt in self._database.attempts():
+            with attempt, self._database.write() as c:
+                self._leases.require(c, lease)
                 for table in Base.metadata.sorted_tables:
                     if table.name != LeaseRow.__tablename__:
                         c.execute(sa.delete(table).where(table.c.connector == lease.connector))

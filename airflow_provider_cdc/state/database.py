@@ -1,4 +1,4 @@
-"""The state database: reaching it, waiting for it, writing to it. What the tables are for is in the modules beside this one."""
+"""Connections and transactions of the state database. What the tables are for is in the modules beside this one."""
 
 from __future__ import annotations
 
@@ -34,11 +34,17 @@ back for an hour in autumn."""
 
 
 class Database:
-    """The connection of a :class:`~airflow_provider_cdc.state.store.StateStore`, which says what the parameters are."""
+    """The state database: one engine, transactions, and what to do while the database cannot be reached.
 
-    def __init__(
-        self, url: str, *, schema: str | None = None, lease_ttl_s: float = 30.0, patience_s: float = 60.0
-    ) -> None:
+    :param url: SQLAlchemy URL
+    :param schema: database schema of the tables, where it is not the default one
+    :param idle_ms: after this time PostgreSQL ends a transaction in which nothing happens
+    :param patience_s: how long an unreachable database is tried again
+    :ivar now_ms: the statement that asks for the database's own clock, in milliseconds
+    :raises StateError: the URL cannot be used
+    """
+
+    def __init__(self, url: str, *, schema: str | None = None, idle_ms: int = 30_000, patience_s: float = 60.0) -> None:
         try:
             parsed = sa.make_url(url)
             if parsed.get_backend_name() not in _NOW_MS:
@@ -46,7 +52,7 @@ class Database:
             options: dict[str, Any] = {"schema_translate_map": {None: schema}} if schema else {}
             # a pooler may give each transaction another session: nothing may be kept in one, prepared statements neither
             unprepared = {"prepare_threshold": None} if parsed.get_driver_name() == "psycopg" else {}
-            self._engine = sa.create_engine(
+            self.engine = sa.create_engine(
                 parsed, pool_pre_ping=True, execution_options=options, connect_args=unprepared
             )
         except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as e:
@@ -55,42 +61,46 @@ class Database:
                 f"The state database's URL cannot be used ({type(e).__name__}).",
                 remedy="give a SQLAlchemy URL of PostgreSQL, MySQL or SQLite, for example postgresql+psycopg://user:password@host/airflow",
             ) from None
-        if self._engine.dialect.name == "sqlite":
-            sa.event.listen(self._engine, "connect", _sqlite_connect)
-            sa.event.listen(self._engine, "begin", _sqlite_begin)
-        self._now = sa.text(f"SELECT {_NOW_MS[self._engine.dialect.name]}")
-        self._ttl_ms = int(lease_ttl_s * 1000)
-        self._patience_s = patience_s
+        if self.engine.dialect.name == "sqlite":
+            sa.event.listen(self.engine, "connect", _sqlite_connect)
+            sa.event.listen(self.engine, "begin", _sqlite_begin)
+        self.now_ms = sa.text(f"SELECT {_NOW_MS[self.engine.dialect.name]}")
+        self._schema, self._idle_ms, self._patience_s = schema, idle_ms, patience_s
 
     def create_tables(self) -> None:
         """Create the tables where they are missing. Airflow deployments use ``airflow db migrate`` instead."""
-        Base.metadata.create_all(self._engine)
+        Base.metadata.create_all(self.engine)
 
     def verify(self) -> None:
         """:raises StateError: the tables are not there"""
-        for attempt in self._patiently():
+        for attempt in self.attempts():
             with attempt:
-                names = set(sa.inspect(self._engine).get_table_names(schema=self._schema()))
+                names = set(sa.inspect(self.engine).get_table_names(schema=self._schema))
         if missing := sorted(set(Base.metadata.tables) - names):
             raise StateError(
                 f"The state tables are missing: {', '.join(missing)}.",
-                where=self._engine.url.render_as_string(hide_password=True),
+                where=self.engine.url.render_as_string(hide_password=True),
                 remedy="airflow db migrate",
             )
 
     def close(self) -> None:
-        self._engine.dispose()
+        self.engine.dispose()
 
     @contextlib.contextmanager
-    def _write(self) -> Iterator[sa.Connection]:
-        with self._engine.connect().execution_options(cdc_write=True) as c, c.begin():
-            if self._engine.dialect.name == "postgresql":
+    def write(self) -> Iterator[sa.Connection]:
+        """A transaction that writes; it is committed at the end of the block, and rolled back after an error."""
+        with self.engine.connect().execution_options(cdc_write=True) as c, c.begin():
+            if self.engine.dialect.name == "postgresql":
                 # a run that stands still within a transaction, a frozen machine, must not lock the others out
-                c.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {self._ttl_ms}")
+                c.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {self._idle_ms}")
             yield c
 
-    def _patiently(self) -> Retrying:
-        """Try again while the database cannot be reached, or is locked.
+    def attempts(self) -> Retrying:
+        """Attempts at one piece of work, until one succeeds: the next one comes while the database cannot be reached, or is locked.
+
+            >>> for attempt in database.attempts():
+            ...     with attempt, database.write() as c:
+            ...         c.execute(statement)
 
         :raises StateUnavailable: patience is at its end
         """
@@ -107,15 +117,14 @@ class Database:
         reason = getattr(error, "orig", None) or error
         raise StateUnavailable(
             f"The state database cannot be reached, or is locked, for {self._patience_s:g} s: {reason}",
-            where=self._engine.url.render_as_string(hide_password=True),
+            where=self.engine.url.render_as_string(hide_password=True),
             safe="What was committed before stays; a batch that was being committed is found by the next run.",
             remedy="see to the database, then run the capture again",
         ) from error
 
-    def _schema(self) -> str | None:
-        options = self._engine.get_execution_options()
-        mapped = options.get("schema_translate_map", {}).get(None)
-        return str(mapped) if mapped else None
+    def qualified(self, table: str) -> str:
+        """A table's name with its schema, quoted where it has one."""
+        return f'"{self._schema}"."{table}"' if self._schema else table
 
 
 def _passes(e: BaseException) -> bool:

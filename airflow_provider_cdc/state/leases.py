@@ -20,14 +20,21 @@ from airflow_provider_cdc.state.models import LeaseRow
 log = logging.getLogger(__name__)
 
 
-class Leases(Database):
-    """The part of the state store that leases are in."""
+class Leases:
+    """Gives leases out, renews them, and checks them.
+
+    :param ttl_s: how long a lease lives without being renewed
+    """
+
+    def __init__(self, database: Database, ttl_s: float) -> None:
+        self._database, self._ttl_ms = database, int(ttl_s * 1000)
 
     @contextlib.contextmanager
-    def lease(self, connector: str, owner: str, *, wait_s: float) -> Iterator[Lease]:
-        lease = self._acquire(connector, owner, wait_s)
+    def hold(self, connector: str, owner: str, *, wait_s: float) -> Iterator[Lease]:
+        """See :meth:`airflow_provider_cdc.core.seams.StateStore.lease`."""
+        lease = self.acquire(connector, owner, wait_s)
         stop = threading.Event()
-        beat = threading.Thread(target=self._keep_alive, args=(lease, stop), name="cdc-lease", daemon=True)
+        beat = threading.Thread(target=self.keep_alive, args=(lease, stop), name="cdc-lease", daemon=True)
         beat.start()
         try:
             yield lease
@@ -35,20 +42,25 @@ class Leases(Database):
             stop.set()
             beat.join()
             try:
-                self._release(lease)
+                self.release(lease)
             except Exception as e:  # it expires by itself, and what the run has done or raised matters more
                 log.warning("The lease of %s could not be given back; it ends by itself: %s", lease.connector, e)
 
     def confirm(self, lease: Lease) -> None:
-        for attempt in self._patiently():
-            with attempt, self._write() as c:
-                self._require(c, lease)
+        """:raises LeaseLost: another run took over"""
+        for attempt in self._database.attempts():
+            with attempt, self._database.write() as c:
+                self.require(c, lease)
 
-    def _acquire(self, connector: str, owner: str, wait_s: float) -> Lease:
+    def acquire(self, connector: str, owner: str, wait_s: float) -> Lease:
+        """A lease that nobody renews.
+
+        :raises LeaseHeld: another run holds it, after ``wait_s`` too
+        """
         deadline = time.monotonic() + wait_s
-        told = False
+        logged = False
         while True:
-            for attempt in self._patiently():
+            for attempt in self._database.attempts():
                 with attempt:
                     epoch, holder, left_s = self._try_acquire(connector, owner)
             if epoch is not None:
@@ -59,16 +71,16 @@ class Leases(Database):
                     safe="This run read and wrote nothing.",
                     remedy=f"let it finish; if it is dead, its lease ends by itself in {left_s:.0f} s",
                 )
-            if not told:
+            if not logged:
                 log.info("Waiting for the lease of %s, held by %s.", connector, holder)
-                told = True
+                logged = True
             time.sleep(min(max(left_s, 0.05), 1.0))
 
     def _try_acquire(self, connector: str, owner: str) -> tuple[int | None, str | None, float]:
         """Epoch when the lease was got; otherwise its holder and the seconds it has left."""
         try:
-            with self._write() as c:
-                now = c.scalar(self._now)
+            with self._database.write() as c:
+                now = c.scalar(self._database.now_ms)
                 row = c.execute(
                     sa.select(LeaseRow.owner, LeaseRow.epoch, LeaseRow.expires_ms)
                     .where(LeaseRow.connector == connector)
@@ -86,11 +98,12 @@ class Leases(Database):
         except IntegrityError:  # another run inserted the row in the same moment
             return None, "another run", 0.0
 
-    def _keep_alive(self, lease: Lease, stop: threading.Event) -> None:
+    def keep_alive(self, lease: Lease, stop: threading.Event) -> None:
+        """Renew a lease until ``stop`` is set, or until another run has taken over."""
         while not stop.wait(self._ttl_ms / 3000):
             try:
-                with self._write() as c:
-                    expires = c.scalar(self._now) + self._ttl_ms
+                with self._database.write() as c:
+                    expires = c.scalar(self._database.now_ms) + self._ttl_ms
                     mine = (LeaseRow.connector == lease.connector) & (LeaseRow.epoch == lease.epoch)
                     if not c.execute(sa.update(LeaseRow).where(mine).values(expires_ms=expires)).rowcount:
                         log.warning(
@@ -104,13 +117,17 @@ class Leases(Database):
                     "The lease of %s could not be renewed, trying again: %s", lease.connector, text, exc_info=not known
                 )
 
-    def _release(self, lease: Lease) -> None:
-        with self._write() as c:
+    def release(self, lease: Lease) -> None:
+        """Give a lease back."""
+        with self._database.write() as c:
             mine = (LeaseRow.connector == lease.connector) & (LeaseRow.epoch == lease.epoch)
             c.execute(sa.update(LeaseRow).where(mine).values(expires_ms=0, owner=None))
 
-    def _require(self, c: sa.Connection, lease: Lease) -> None:
-        """Lock the lease's row and make sure that nobody has taken over."""
+    def require(self, c: sa.Connection, lease: Lease) -> None:
+        """Lock the lease's row until the transaction ends.
+
+        :raises LeaseLost: another run took over
+        """
         row = c.execute(
             sa.select(LeaseRow.epoch, LeaseRow.owner).where(LeaseRow.connector == lease.connector).with_for_update()
         ).one_or_none()

@@ -13,7 +13,9 @@ from airflow_provider_cdc.state.database import Database, storable
 from airflow_provider_cdc.state.models import NotificationRow
 
 
-def keep(c: sa.Connection, connector: str, notifications: Sequence[Notification], batch: int | None) -> None:
+def record_notifications(
+    c: sa.Connection, connector: str, notifications: Sequence[Notification], batch: int | None
+) -> None:
     """Write notifications within an open transaction.
 
     :param batch: the batch that they were committed with
@@ -34,10 +36,13 @@ def keep(c: sa.Connection, connector: str, notifications: Sequence[Notification]
         c.execute(sa.insert(NotificationRow).values(**row))
 
 
-class Notifications(Database):
-    """The part of the state store that notifications are read from."""
+class Notifications:
+    """Reads notifications."""
 
-    def notifications(self, connector: str, *, after: int | None = None, limit: int = 50) -> list[dict[str, Any]]:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def newest(self, connector: str, *, after: int | None = None, limit: int = 50) -> list[dict[str, Any]]:
         """Notifications of a connector, oldest first.
 
         :param after: those with a number above this one; by default the newest ones
@@ -51,7 +56,7 @@ class Notifications(Database):
             statement = statement.where(r.id > after).order_by(r.id)
         else:
             statement = statement.order_by(r.id.desc())
-        for attempt in self._patiently():
-            with attempt, self._engine.connect() as c:
+        for attempt in self._database.attempts():
+            with attempt, self._database.engine.connect() as c:
                 rows = [dict(row._mapping) for row in c.execute(statement.limit(limit))]
         return rows if after is not None else rows[::-1]

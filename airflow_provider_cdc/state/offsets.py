@@ -14,19 +14,22 @@ from airflow_provider_cdc.core.manifest import Answer, Manifest, SchemaChangeRec
 from airflow_provider_cdc.core.notifications import Notification
 from airflow_provider_cdc.core.position import Offset
 from airflow_provider_cdc.core.seams import Lease, StoredOffset
-from airflow_provider_cdc.state.database import storable
+from airflow_provider_cdc.state.database import Database, storable
 from airflow_provider_cdc.state.leases import Leases
 from airflow_provider_cdc.state.models import BatchRow, OffsetHistoryRow, OffsetRow, SchemaHistoryRow
-from airflow_provider_cdc.state.notifications import keep
-from airflow_provider_cdc.state.signals import answer
+from airflow_provider_cdc.state.notifications import record_notifications
+from airflow_provider_cdc.state.signals import record_fate
 
 
-class Offsets(Leases):
-    """The part of the state store that a run commits to."""
+class Offsets:
+    """Moves offsets on, with everything that is committed together with them."""
+
+    def __init__(self, database: Database, leases: Leases) -> None:
+        self._database, self._leases = database, leases
 
     def load(self, connector: str) -> StoredOffset:
-        for attempt in self._patiently():
-            with attempt, self._engine.connect() as c:
+        for attempt in self._database.attempts():
+            with attempt, self._database.engine.connect() as c:
                 row = c.execute(
                     sa.select(OffsetRow.offset, OffsetRow.version).where(OffsetRow.connector == connector)
                 ).one_or_none()
@@ -46,18 +49,18 @@ class Offsets(Leases):
         notifications: Sequence[Notification] = (),
         answers: Sequence[Answer] = (),
     ) -> StoredOffset:
-        return self._move(lease, expected, offset, "nothing to capture", told=notifications, answers=answers)
+        return self._move(lease, expected, offset, "nothing to capture", notifications=notifications, answers=answers)
 
-    def replace_offset(self, lease: Lease, expected: StoredOffset, offset: Offset, reason: str) -> StoredOffset:
+    def replace(self, lease: Lease, expected: StoredOffset, offset: Offset, reason: str) -> StoredOffset:
         """Put another offset in place of the one there is, as a person has asked. Raises like :meth:`commit`.
 
-        The one there was stays in :meth:`offset_history`.
+        The one there was stays in :meth:`history`.
 
         :param reason: who wanted it, and what for
         """
         return self._move(lease, expected, offset, storable(reason, 250))
 
-    def offset_history(self, connector: str, limit: int = 50, *, version: int | None = None) -> list[dict[str, Any]]:
+    def history(self, connector: str, limit: int = 50, *, version: int | None = None) -> list[dict[str, Any]]:
         """Offsets that a connector has had, newest first: ``version``, ``offset``, ``epoch``, ``reason``, ``created_at``.
 
         :param version: only this one
@@ -66,8 +69,8 @@ class Offsets(Leases):
         statement = sa.select(h.version, h.offset, h.epoch, h.reason, h.created_at).where(h.connector == connector)
         if version is not None:
             statement = statement.where(h.version == version)
-        for attempt in self._patiently():
-            with attempt, self._engine.connect() as c:
+        for attempt in self._database.attempts():
+            with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement.order_by(h.version.desc()).limit(limit)).all()
         return [dict(row._mapping) for row in rows]
 
@@ -79,20 +82,22 @@ class Offsets(Leases):
         reason: str,
         manifest: Manifest | None = None,
         path: str = "",
-        told: Sequence[Notification] = (),
+        notifications: Sequence[Notification] = (),
         answers: Sequence[Answer] = (),
     ) -> StoredOffset:
-        for attempt in self._patiently():
+        for attempt in self._database.attempts():
             with attempt:
                 try:
-                    with self._write() as c:
-                        self._require(c, lease)
+                    with self._database.write() as c:
+                        self._leases.require(c, lease)
                         self._set_offset(c, lease, expected.version, offset, reason, manifest)
                         if manifest is not None:
                             self._record(c, manifest, path)
-                        keep(c, lease.connector, told, manifest.batch if manifest is not None else None)
+                        record_notifications(
+                            c, lease.connector, notifications, manifest.batch if manifest is not None else None
+                        )
                         for a in answers:
-                            answer(c, lease.connector, a.number, a.fate, a.message)
+                            record_fate(c, lease.connector, a.number, a.fate, a.message)
                 except CommitConflict:
                     # the answer to an earlier attempt may have been lost after the database had committed it
                     there = self.load(lease.connector)
@@ -146,9 +151,17 @@ class Offsets(Leases):
                 )
             )  # fmt: skip
 
+    def batches(self, connector: str, *, limit: int = 50, batch: int | None = None) -> list[dict[str, Any]]:
+        """The newest batches of a connector, newest first, or one of them."""
+        statement = sa.select(BatchRow.__table__).where(BatchRow.connector == connector)
+        if batch is not None:
+            statement = statement.where(BatchRow.batch == batch)
+        with self._database.engine.connect() as c:
+            return [dict(row._mapping) for row in c.execute(statement.order_by(BatchRow.batch.desc()).limit(limit))]
+
     def schema_history(self, connector: str) -> Iterator[SchemaChangeRecord]:
-        for attempt in self._patiently():
-            with attempt, self._engine.connect() as c:
+        for attempt in self._database.attempts():
+            with attempt, self._database.engine.connect() as c:
                 rows = c.scalars(
                     sa.select(SchemaHistoryRow.record)
                     .where(SchemaHistoryRow.connector == connector)

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_cdc.core.signals import LARGEST, Fate, SentSignal, Signal
-from airflow_provider_cdc.state.controls import Controls
-from airflow_provider_cdc.state.database import storable
+from airflow_provider_cdc.state.controls import locked
+from airflow_provider_cdc.state.database import Database, storable
 from airflow_provider_cdc.state.models import OffsetRow, SignalRow
 
 _PLAIN = re.compile(r"[a-z0-9:/._=-]{1,200}")
@@ -21,8 +21,11 @@ _SHOWN = 2000
 """Characters of a signal's data that lists show."""
 
 
-class Signals(Controls):
-    """The part of the state store that signals are in."""
+class Signals:
+    """Records signals and their fates."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def send(self, connector: str, signal: SentSignal) -> int:
         origin = origin_key(signal.origin or f"once:{uuid.uuid4()}")  # an attempt whose answer was lost is found again
@@ -40,32 +43,32 @@ class Signals(Controls):
             "received_at": datetime.now(UTC),
         }
         known = sa.select(SignalRow.id).where(SignalRow.connector == connector, SignalRow.origin == origin)
-        for attempt in self._patiently():
-            with attempt, self._write() as c:
+        for attempt in self._database.attempts():
+            with attempt, self._database.write() as c:
                 # One sender after the other: otherwise a number could become visible after a higher one was taken, and
                 # with "numbers above the last one" that signal would never be seen.
-                self._locked(c, connector)
+                locked(c, connector)
                 found = c.scalar(known)
                 number = self._insert(c, values) if found is None else found
         return number
 
-    def signals(self, connector: str, after: int) -> list[Signal]:
+    def after(self, connector: str, after: int) -> list[Signal]:
         r = SignalRow
         statement = sa.select(r.id, r.signal_id, r.type, r.data, r.channel)
         statement = statement.where(r.connector == connector, r.id > after).order_by(r.id)
-        for attempt in self._patiently():
-            with attempt, self._engine.connect() as c:
+        for attempt in self._database.attempts():
+            with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement).all()
         return [Signal(*row) for row in rows]
 
     def fate(
         self, connector: str, number: int, fate: Fate, message: str = "", progress: dict[str, Any] | None = None
     ) -> None:
-        for attempt in self._patiently():
-            with attempt, self._write() as c:
-                answer(c, connector, number, fate, message, progress)
+        for attempt in self._database.attempts():
+            with attempt, self._database.write() as c:
+                record_fate(c, connector, number, fate, message, progress)
 
-    def signals_of(
+    def newest(
         self, connector: str, limit: int = 50, *, number: int | None = None, under_way: bool = False
     ) -> list[dict[str, Any]]:
         """Signals with their fates, newest first, for people.
@@ -83,8 +86,8 @@ class Signals(Controls):
             statement = statement.where(r.id == number)
         if under_way:
             statement = statement.where(r.state.in_([f.value for f in Fate if not f.final]))
-        for attempt in self._patiently():
-            with attempt, self._engine.connect() as c:
+        for attempt in self._database.attempts():
+            with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement.order_by(r.id.desc()).limit(limit)).all()
         return [dict(row._mapping) for row in rows]
 
@@ -107,17 +110,15 @@ class Signals(Controls):
                 break
             except IntegrityError:  # a sender of another connector took the number in the same moment
                 taken = number
-        if self._engine.dialect.name == "postgresql":  # the others count on from the highest number by themselves
-            name = self._qualified(SignalRow.__tablename__)
+        if (
+            self._database.engine.dialect.name == "postgresql"
+        ):  # the others count on from the highest number by themselves
+            name = self._database.qualified(SignalRow.__tablename__)
             c.execute(sa.text("SELECT setval(pg_get_serial_sequence(:t, 'id'), :n)"), {"t": name, "n": number})
         return number
 
-    def _qualified(self, table: str) -> str:
-        schema = self._schema()
-        return f'"{schema}"."{table}"' if schema else table
 
-
-def answer(
+def record_fate(
     c: sa.Connection, connector: str, number: int, fate: Fate, message: str, progress: dict[str, Any] | None = None
 ) -> None:
     """Record what has become of a signal, within an open transaction; see ``StateStore.fate``."""

@@ -6,14 +6,27 @@ transaction that names the lease's epoch and the version it expects.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from airflow_provider_cdc.core.manifest import Answer, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.notifications import Notification
+from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.seams import Control, Lease, StoredOffset, Wanted
+from airflow_provider_cdc.core.signals import Fate, SentSignal, Signal
 from airflow_provider_cdc.state.connectors import Connectors
+from airflow_provider_cdc.state.controls import Controls
+from airflow_provider_cdc.state.database import Database
+from airflow_provider_cdc.state.leases import Leases
 from airflow_provider_cdc.state.notifications import Notifications
 from airflow_provider_cdc.state.offsets import Offsets
 from airflow_provider_cdc.state.signals import Signals
 
 
-class StateStore(Offsets, Signals, Notifications, Connectors):
-    """See :class:`airflow_provider_cdc.core.seams.StateStore`; more for people is in the modules that it is made of.
+class StateStore:
+    """One class per concern over one database, behind the methods of :class:`airflow_provider_cdc.core.seams.StateStore` and of
+    :class:`airflow_provider_cdc.core.lifecycle.LifecycleStore`, which say what each method promises.
 
         >>> store = StateStore("postgresql+psycopg://airflow:***@db/airflow")
         >>> store.load("shop").offset.seq
@@ -25,3 +38,112 @@ class StateStore(Offsets, Signals, Notifications, Connectors):
     :param patience_s: how long an unreachable database is tried again
     :raises StateError: the URL cannot be used
     """
+
+    def __init__(
+        self, url: str, *, schema: str | None = None, lease_ttl_s: float = 30.0, patience_s: float = 60.0
+    ) -> None:
+        # a run that stands still within a transaction loses it when it loses its lease
+        self.database = Database(url, schema=schema, idle_ms=int(lease_ttl_s * 1000), patience_s=patience_s)
+        self.leases = Leases(self.database, lease_ttl_s)
+        self._offsets = Offsets(self.database, self.leases)
+        self._signals = Signals(self.database)
+        self._controls = Controls(self.database)
+        self._notifications = Notifications(self.database)
+        self._connectors = Connectors(self.database, self.leases)
+
+    def create_tables(self) -> None:
+        """Create the tables where they are missing. Airflow deployments use ``airflow db migrate`` instead."""
+        self.database.create_tables()
+
+    def verify(self) -> None:
+        """:raises StateError: the tables are not there"""
+        self.database.verify()
+
+    def close(self) -> None:
+        """Close every connection; may be called twice."""
+        self.database.close()
+
+    # -- leases and offsets -------------------------------------------------------------------------------------------
+
+    def lease(self, connector: str, owner: str, *, wait_s: float) -> AbstractContextManager[Lease]:
+        return self.leases.hold(connector, owner, wait_s=wait_s)
+
+    def confirm(self, lease: Lease) -> None:
+        self.leases.confirm(lease)
+
+    def load(self, connector: str) -> StoredOffset:
+        return self._offsets.load(connector)
+
+    def commit(self, lease: Lease, expected: StoredOffset, manifest: Manifest, manifest_path: str) -> StoredOffset:
+        return self._offsets.commit(lease, expected, manifest, manifest_path)
+
+    def advance(
+        self,
+        lease: Lease,
+        expected: StoredOffset,
+        offset: Offset,
+        notifications: Sequence[Notification] = (),
+        answers: Sequence[Answer] = (),
+    ) -> StoredOffset:
+        return self._offsets.advance(lease, expected, offset, notifications, answers)
+
+    def replace_offset(self, lease: Lease, expected: StoredOffset, offset: Offset, reason: str) -> StoredOffset:
+        return self._offsets.replace(lease, expected, offset, reason)
+
+    def offset_history(self, connector: str, limit: int = 50, *, version: int | None = None) -> list[dict[str, Any]]:
+        return self._offsets.history(connector, limit, version=version)
+
+    def batches(self, connector: str, *, limit: int = 50, batch: int | None = None) -> list[dict[str, Any]]:
+        return self._offsets.batches(connector, limit=limit, batch=batch)
+
+    def schema_history(self, connector: str) -> Iterator[SchemaChangeRecord]:
+        return self._offsets.schema_history(connector)
+
+    # -- signals and notifications ------------------------------------------------------------------------------------
+
+    def send(self, connector: str, signal: SentSignal) -> int:
+        return self._signals.send(connector, signal)
+
+    def signals(self, connector: str, after: int) -> list[Signal]:
+        return self._signals.after(connector, after)
+
+    def fate(
+        self, connector: str, number: int, fate: Fate, message: str = "", progress: dict[str, Any] | None = None
+    ) -> None:
+        self._signals.fate(connector, number, fate, message, progress)
+
+    def signals_of(
+        self, connector: str, limit: int = 50, *, number: int | None = None, under_way: bool = False
+    ) -> list[dict[str, Any]]:
+        return self._signals.newest(connector, limit, number=number, under_way=under_way)
+
+    def notifications(self, connector: str, *, after: int | None = None, limit: int = 50) -> list[dict[str, Any]]:
+        return self._notifications.newest(connector, after=after, limit=limit)
+
+    # -- steering -----------------------------------------------------------------------------------------------------
+
+    def control(self, connector: str) -> Control:
+        return self._controls.control(connector)
+
+    def set_control(self, connector: str, wanted: Wanted, by: str, reason: str = "") -> Control:
+        return self._controls.set_control(connector, wanted, by, reason)
+
+    def request_restart(self, connector: str, by: str, reason: str = "") -> Control:
+        return self._controls.request_restart(connector, by, reason)
+
+    def ended(self, connector: str, error: str | None, metrics: dict[str, Any] | None = None) -> None:
+        self._controls.ended(connector, error, metrics)
+
+    # -- connectors ---------------------------------------------------------------------------------------------------
+
+    def register(self, record: dict[str, Any]) -> None:
+        self._connectors.register(record)
+
+    def connector(self, name: str) -> dict[str, Any] | None:
+        return self._connectors.connector(name)
+
+    def connectors(self, connector: str | None = None) -> list[dict[str, Any]]:
+        return self._connectors.connectors(connector)
+
+    def forget(self, lease: Lease) -> None:
+        self._connectors.forget(lease)

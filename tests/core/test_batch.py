@@ -175,7 +175,7 @@ class DyingStore(StateStore):
 
 
 def _die_before_the_offset(bench: Bench, lease: Lease, events: int = 2) -> None:
-    store = DyingStore(bench.store._engine.url.render_as_string(hide_password=False))
+    store = DyingStore(bench.store.database.engine.url.render_as_string(hide_password=False))
     batcher = bench.batcher(lease, "dead", store=store)
     bench.add(batcher, events)
     batcher.add_change(_record(batcher), {"p.shop.t": SCHEMA})
@@ -241,7 +241,7 @@ def test_the_second_of_two_manifests_of_a_number_is_a_conflict_and_leaves_no_fil
 def test_a_run_that_lost_its_lease_writes_no_manifest(bench: Bench, lease: Lease) -> None:
     batcher = bench.batcher(lease)
     bench.add(batcher)
-    bench.store._release(lease)
+    bench.store.leases.release(lease)
     with bench.store.lease("c", "other", wait_s=0):
         for commit in (lambda: batcher.commit(_at(1)), lambda: bench.batcher(lease).commit(_at(2))):
             with pytest.raises(LeaseLost, match="taken over by other"):

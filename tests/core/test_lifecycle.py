@@ -115,8 +115,8 @@ def test_states_follow_what_runs_and_people_do(connector: Connector, life: Lifec
 
 
 def test_a_run_that_was_killed_is_a_failure(connector: Connector, life: Lifecycle) -> None:
-    connector.store._ttl_ms = 50
-    connector.store._acquire("test", "worker-1", 0)
+    connector.store.leases._ttl_ms = 50
+    connector.store.leases.acquire("test", "worker-1", 0)
     while (status := life.status()).owner is not None:
         pass
     assert status.state is RunState.FAILED

@@ -219,7 +219,7 @@ def test_a_run_that_slept_past_its_lease_fails_loudly_and_changes_nothing(forks:
 
 
 def _epoch(connector: Connector) -> int:
-    with connector.store._engine.connect() as c:
+    with connector.store.database.engine.connect() as c:
         return c.scalar(sa.select(LeaseRow.epoch)) or 0
 
 

@@ -49,10 +49,10 @@ def test_a_record_that_says_nothing_new_is_not_written(url: str) -> None:
     store = StateStore(url)
     store.create_tables()
     store.register(record("shop"))
-    with store._engine.connect() as c:
+    with store.database.engine.connect() as c:
         before = c.exec_driver_sql("SELECT updated_at FROM cdc_connector").scalar()
     store.register(record("shop"))
-    with store._engine.connect() as c:
+    with store.database.engine.connect() as c:
         assert c.exec_driver_sql("SELECT updated_at FROM cdc_connector").scalar() == before
     store.close()
 

@@ -78,7 +78,7 @@ def test_a_run_that_did_not_give_its_lease_back_is_told_apart(store: StateStore,
         assert alive["taken_at"] is not None
     (gone,) = store.connectors("c")
     assert (gone["owner"], gone["taken_at"], gone["died"]) == (None, None, None)
-    stores(lease_ttl_s=0.1)._acquire("c", "killed", 0)
+    stores(lease_ttl_s=0.1).leases.acquire("c", "killed", 0)
     time.sleep(0.3)
     (dead,) = store.connectors("c")
     assert (dead["owner"], dead["died"]) == (None, "killed")
@@ -105,9 +105,9 @@ def test_an_offset_that_is_replaced_stays_in_the_history_with_the_reason(store: 
 
 def test_an_offset_is_replaced_only_by_who_knows_it_and_holds_the_lease(stores: Stores) -> None:
     store = stores(lease_ttl_s=0.1)
-    old = store._acquire("c", "old", 0)
+    old = store.leases.acquire("c", "old", 0)
     there = store.advance(old, store.load("c"), Offset(position={"entry": 1}))
-    new = stores(lease_ttl_s=30)._acquire("c", "new", 20)
+    new = stores(lease_ttl_s=30).leases.acquire("c", "new", 20)
     with pytest.raises(LeaseLost):
         store.replace_offset(old, there, Offset(), "x")
     with pytest.raises(CommitConflict):
@@ -131,7 +131,7 @@ def _fill(store: StateStore, connector: str) -> None:
 
 
 def _counts(store: StateStore, connector: str) -> dict[str, int]:
-    with store._engine.connect() as c:
+    with store.database.engine.connect() as c:
         return {
             t.name: c.scalar(sa.select(sa.func.count()).select_from(t).where(t.c.connector == connector)) or 0
             for t in Base.metadata.sorted_tables
@@ -152,7 +152,7 @@ def test_forgetting_a_connector_leaves_nothing_of_it_and_everything_of_the_other
 
 def test_a_run_that_was_frozen_can_write_nothing_for_a_new_connector_of_the_same_name(stores: Stores) -> None:
     store = stores(lease_ttl_s=0.1)
-    frozen = store._acquire("c", "frozen", 0)
+    frozen = store.leases.acquire("c", "frozen", 0)
     with stores().lease("c", "deleting", wait_s=20) as lease:
         store.forget(lease)
     with stores().lease("c", "new", wait_s=20), pytest.raises(LeaseLost):
@@ -162,8 +162,8 @@ def test_a_run_that_was_frozen_can_write_nothing_for_a_new_connector_of_the_same
 def test_a_connector_is_forgotten_only_under_its_lease(stores: Stores) -> None:
     store = stores(lease_ttl_s=0.1)
     _fill(store, "c")
-    old = store._acquire("c", "old", 20)
-    stores(lease_ttl_s=30)._acquire("c", "new", 20)
+    old = store.leases.acquire("c", "old", 20)
+    stores(lease_ttl_s=30).leases.acquire("c", "new", 20)
     full = _counts(store, "c")
     with pytest.raises(LeaseLost):
         store.forget(old)

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _row(store: StateStore, connector: str = "c") -> sa.Row[tuple[str | None, int, int]]:
-    with store._engine.connect() as c:
+    with store.database.engine.connect() as c:
         return c.execute(
             sa.select(LeaseRow.owner, LeaseRow.epoch, LeaseRow.expires_ms).where(LeaseRow.connector == connector)
         ).one()
@@ -37,7 +37,7 @@ def _row(store: StateStore, connector: str = "c") -> sa.Row[tuple[str | None, in
 
 def _dead_run(store: StateStore, owner: str = "dead") -> Lease:
     """A lease whose run died without giving it back."""
-    return store._acquire("c", owner, 0)
+    return store.leases.acquire("c", owner, 0)
 
 
 def test_each_lease_has_a_higher_epoch(store: StateStore) -> None:
@@ -132,7 +132,7 @@ def test_a_living_run_renews_its_lease(stores: Stores) -> None:
 def _taken_over(stores: Stores) -> tuple[StateStore, Lease, Lease]:
     store = stores(lease_ttl_s=0.2)
     old = _dead_run(store, "old")
-    return store, old, stores(lease_ttl_s=30)._acquire("c", "new", 20)
+    return store, old, stores(lease_ttl_s=30).leases.acquire("c", "new", 20)
 
 
 def test_a_run_that_was_taken_over_can_write_nothing(stores: Stores) -> None:
@@ -154,7 +154,7 @@ def test_a_run_that_was_taken_over_can_write_nothing(stores: Stores) -> None:
 def test_a_run_that_was_taken_over_does_not_give_the_others_lease_back(stores: Stores) -> None:
     store, old, new = _taken_over(stores)
     before = _row(store)
-    store._release(old)
+    store.leases.release(old)
     assert _row(store) == before
     store.confirm(new)
 
@@ -165,7 +165,7 @@ def test_a_run_that_was_taken_over_does_not_renew_the_others_lease(
     store, old, _new = _taken_over(stores)
     before = _row(store)
     with caplog.at_level(logging.WARNING):
-        store._keep_alive(old, threading.Event())  # returns by itself
+        store.leases.keep_alive(old, threading.Event())  # returns by itself
     assert "The lease of c was taken over" in caplog.text
     assert _row(store) == before
 
@@ -174,8 +174,8 @@ def test_a_lease_that_has_run_out_and_that_nobody_took_is_still_good(stores: Sto
     """A pause longer than the lease is harmless as long as nobody else came."""
     store = stores(lease_ttl_s=0.1)
     lease = _dead_run(store)
-    with store._engine.connect() as c:
-        while c.scalar(store._now) <= _row(store).expires_ms:
+    with store.database.engine.connect() as c:
+        while c.scalar(store.database.now_ms) <= _row(store).expires_ms:
             time.sleep(0.02)
             c.rollback()
     store.confirm(lease)
@@ -213,7 +213,7 @@ def test_many_processes_at_once_write_one_after_the_other(store: StateStore, url
     assert there.offset is not None
     assert (there.version, there.offset.seq) == (9, 9)
     assert _row(store).epoch == 9
-    with store._engine.connect() as c:
+    with store.database.engine.connect() as c:
         history = c.execute(sa.text('SELECT "offset", epoch FROM cdc_offset_history ORDER BY version')).all()
     offsets = [json.loads(o) if isinstance(o, str) else o for o, _ in history]
     assert [o["seq"] for o in offsets] == list(range(1, 10))
@@ -234,7 +234,7 @@ def test_first_leases_of_a_connector_at_the_same_moment_are_one(stores: Stores) 
         ) -> None:
             barrier.wait(LONGEST_S)
             try:
-                got.append(store._acquire(f"c{n}", "someone", 0))
+                got.append(store.leases.acquire(f"c{n}", "someone", 0))
             except LeaseHeld as e:
                 held.append(e)
 
@@ -251,9 +251,9 @@ def test_a_run_that_is_frozen_within_a_transaction_does_not_lock_the_others_out(
     frozen, other = StateStore(postgres_url, lease_ttl_s=1), StateStore(postgres_url, lease_ttl_s=1)
     try:
         lease = _dead_run(frozen)
-        transaction = frozen._write()
+        transaction = frozen.database.write()
         connection = transaction.__enter__()
-        frozen._require(connection, lease)  # the row is locked, and nothing follows
+        frozen.leases.require(connection, lease)  # the row is locked, and nothing follows
         began = time.monotonic()
         with other.lease("c", "other", wait_s=20) as taken:
             assert taken.epoch == lease.epoch + 1

@@ -46,7 +46,7 @@ def _next_commit(proxy: Proxy) -> None:
 
 
 def _versions(store: StateStore) -> list[int]:
-    with store._engine.connect() as c:
+    with store.database.engine.connect() as c:
         return list(c.scalars(sa.select(OffsetHistoryRow.version).order_by(OffsetHistoryRow.version)))
 
 
@@ -133,7 +133,7 @@ def test_a_renewal_whose_connection_is_lost_is_made_again(proxy: Proxy, postgres
         lambda s: s.verify(),
         lambda s: s.load("c"),
         lambda s: list(s.schema_history("c")),
-        lambda s: s._acquire("c", "me", 0),
+        lambda s: s.leases.acquire("c", "me", 0),
     ],
     ids=["verify", "load", "schema history", "lease"],
 )

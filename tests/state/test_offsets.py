@@ -25,7 +25,7 @@ def lease(store: StateStore) -> Iterator[Lease]:
 
 def _history(store: StateStore) -> list[Any]:
     h = OffsetHistoryRow
-    with store._engine.connect() as c:
+    with store.database.engine.connect() as c:
         return list(c.execute(sa.select(h.version, h.offset, h.epoch, h.reason).order_by(h.version)).all())
 
 
@@ -153,7 +153,7 @@ def test_a_write_that_fails_in_the_middle_leaves_nothing(store: StateStore, leas
 
 def test_missing_tables_are_an_error_with_the_command_that_makes_them(store: StateStore) -> None:
     store.verify()
-    with store._engine.begin() as c:
+    with store.database.engine.begin() as c:
         OffsetRow.__table__.drop(c)  # type: ignore[attr-defined]
     with pytest.raises(StateError, match=r"The state tables are missing: cdc_offset\.") as caught:
         store.verify()

@@ -150,11 +150,11 @@ def test_no_setting_stays_in_a_session_of_postgresql(postgres: Any) -> None:
         store = StateStore(postgres.url(name), lease_ttl_s=7)
         store.create_tables()
         ask = sa.text("SHOW idle_in_transaction_session_timeout")
-        with store._write() as c:
+        with store.database.write() as c:
             assert c.scalar(ask) == "7s"
             pid = c.scalar(sa.text("SELECT pg_backend_pid()"))
         for _ in range(12):  # psycopg prepares what it has run five times
-            with store._engine.connect() as c:
+            with store.database.engine.connect() as c:
                 assert c.scalar(sa.text("SELECT pg_backend_pid()")) == pid
                 assert c.scalar(ask) == "0"
                 assert c.scalar(sa.text("SELECT count(*) FROM pg_prepared_statements")) == 0

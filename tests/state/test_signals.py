@@ -176,7 +176,7 @@ def test_signals_of_many_senders_are_seen_in_the_order_of_their_numbers(store: S
 
     def send(sender: int) -> None:
         mine = stores()
-        sa.event.listen(mine._engine, "after_cursor_execute", dawdle)
+        sa.event.listen(mine.database.engine, "after_cursor_execute", dawdle)
         sent.extend(mine.send("c", SentSignal(f"{sender}-{n}", "log")) for n in range(each))
 
     def take() -> None:

@@ -24,7 +24,8 @@ from airflow_provider_cdc.changelog import storage
 from airflow_provider_cdc.changelog.storage import DurableFile, Storage
 from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.state.database import Database
+from airflow_provider_cdc.state.leases import Leases
 from tests.support.memory_work import Workload
 
 LEASE_S = 0.1
@@ -59,7 +60,7 @@ class Steps:
     def watch(self) -> None:
         """Put steps around every write of the change log and of the state store in this process."""
         if self.signal == signal.SIGSTOP:  # a renewal that is stopped half-way would lock everybody out
-            StateStore._keep_alive = lambda store, lease, stop: stop.wait()  # type: ignore
+            Leases.keep_alive = lambda leases, lease, stop: stop.wait()  # type: ignore
         self._around(Storage, "create", "create")
         self._around(Storage, "open", "open file")
         self._around(Storage, "delete", "delete")
@@ -94,17 +95,17 @@ class Steps:
         DurableFile.write = outer  # type: ignore[method-assign]
 
     def _transactions(self) -> None:
-        inner = StateStore._write
+        inner = Database.write
 
         @contextlib.contextmanager
-        def outer(store: StateStore) -> Iterator[Any]:
+        def outer(database: Database) -> Iterator[Any]:
             self.step("before transaction")
-            with inner(store) as connection:
+            with inner(database) as connection:
                 yield connection
                 self.step("inside transaction")
             self.step("after transaction")
 
-        StateStore._write = outer  # type: ignore[method-assign, assignment]
+        Database.write = outer  # type: ignore[method-assign, assignment]
 
 
 current = Steps(0)
