@@ -1,7 +1,10 @@
 """Fixtures and settings of all tests. A server starts when the first test asks for it and ends with the test run."""
 
 import os
+import shutil
 import sys
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,30 +28,82 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
+# hundreds of short Spark jobs and brokers that live for seconds: the optimizing compiler costs a third and never pays
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+MEMORY, ROOM = Path("/dev/shm"), 6 << 30
+"""Thousands of small databases and tables need not wait for a disk, where memory is plenty."""
+
+
+def _plenty() -> bool:
+    """Whether temporary files have room in memory, and processes beside them."""
+    known = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines()) if MEMORY.is_dir() else {}
+    available = int(known.get("MemAvailable", "0 kB").split()[0]) << 10
+    return available > 2 * ROOM and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM
+
+
+if "TMPDIR" not in os.environ and _plenty():
+    os.environ["TMPDIR"] = str(MEMORY)
+    tempfile.tempdir = None  # it may have been asked already
+
 AnyServer = TypeVar("AnyServer", bound=Server)
 
 SERVER_FIXTURES = {"mariadb", "mariadb_factory", "database", "postgres", "s3", "kafka", "oracle", "schema"}
 MYSQL_FIXTURES = {"mysql97", "mysql80", "mysql_factory"}
-SLOWNESS = ("server", "mysql", "airflow", "spark", "crash", "slow")
+SLOWNESS = ("server", "mysql", "crash", "slow", "airflow", "spark")
+SHARED = ("tests/spark/", "tests/system/")
+"""Folders whose tests share a Spark session, or an Airflow with all of its services: two of them cost more than they save."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run what takes long and finds little, too")
 
 
-# order: what is fast runs first, and a module stays in one piece
+# order: what is fast runs first, so that a failure shows early; with several workers what is slow does, so that all end together
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that need a MySQL server, run fast modules before slow ones, and leave the long ones out."""
+    """Mark the tests that need a MySQL server, put what shares a worker in order, and leave the long ones out."""
     _without_long(config, items)
     for item in items:
         if MYSQL_FIXTURES & set(_fixtures(item)):
             item.add_marker("mysql")
-    slowest: dict[Path, int] = {}
+    slowest: Counter[str] = Counter()
+    size: Counter[str] = Counter()
     for item in items:
-        slowest[item.path] = max(slowest.get(item.path, 0), _slowness(item))
-    items.sort(key=lambda item: (slowest[item.path], _slowness(item)))
+        group = group_of(item.nodeid)
+        slowest[group] = max(slowest[group], _slowness(item))
+        size[group] += 1
+    turn = -1 if hasattr(config, "workerinput") else 1
+
+    def place(item: pytest.Item) -> tuple[int, int, str, str, int]:
+        group = group_of(item.nodeid)
+        return turn * slowest[group], turn * size[group], group, item.nodeid.partition("::")[0], _slowness(item)
+
+    items.sort(key=place)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``--dist loadfile``: what shares something expensive shares a worker, too, and the slowest begin."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Grouped(LoadFileScheduling):  # type: ignore[misc]
+        """Hands out groups in the order that the workers have put them in."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return Grouped(config, log)
+
+
+def group_of(nodeid: str) -> str:
+    """What runs in one worker: a file, or a folder of :data:`SHARED`."""
+    file = nodeid.partition("::")[0]
+    return next((folder for folder in SHARED if file.startswith(folder)), file)
 
 
 def _without_long(config: pytest.Config, items: list[pytest.Item]) -> None:
