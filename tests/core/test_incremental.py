@@ -37,7 +37,7 @@ from airflow_provider_cdc.core.seams import Wanted
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource
-from tests.support.asked import fate, scans, send, snapshot, told
+from tests.support.asked import answered, fate, scans, send, snapshot, told
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S, until
 from tests.support.replay import Replay
@@ -261,7 +261,7 @@ def test_a_signal_table_that_is_emptied_while_a_window_is_open_does_not_keep_it_
 
     at_read(2, change)
     number = snapshot(connector, "shop.a", "shop.b")
-    connector.capture(run_for_s=5)
+    connector.capture(run_for_s=60, until=answered(connector, number))
     assert fate(connector, number) == ("done", "")
     equal(connector, db, "shop.a", "shop.b")
 
@@ -273,7 +273,7 @@ def test_watermarks_that_do_not_come_back_in_the_log_are_told_and_no_row_is_take
     monkeypatch.setattr(MemoryChunks, "write", lambda *_: None)
     number = snapshot(connector, "shop.a", "shop.b")
     fill(db, "shop.c", range(5000, 5003))
-    assert connector.capture(run_for_s=5).events == 3
+    assert connector.capture(run_for_s=60, until=answered(connector, number)).events == 3
     state, message = fate(connector, number)
     assert state == "failed"
     assert "what is written to the signal table shop.signals does not come back in the log" in message
@@ -297,7 +297,7 @@ def test_a_window_that_cannot_be_closed_fails_its_table_and_harms_no_other(
     monkeypatch.setattr(MemoryChunks, "remove", denied)
     number = snapshot(connector, "shop.a", "shop.b")
     fill(db, "shop.c", range(5000, 5003))
-    assert connector.capture(run_for_s=5).events == 3
+    assert connector.capture(run_for_s=60, until=answered(connector, number)).events == 3
     state, message = fate(connector, number)
     assert state == "failed"
     assert "shop.a: DELETE command denied GRANT DELETE; shop.b: DELETE command denied" in message
@@ -312,16 +312,16 @@ def test_a_run_that_ends_early_is_followed_by_one_that_goes_on_behind_the_last_r
 ) -> None:
     connector = partial(db, tmp_path, **form)
     number = snapshot(connector, "shop.a", "shop.b")
-    read, count = MemoryChunks.read, [0]
+    read, began = MemoryChunks.read, []
 
     def slow(self: MemoryChunks, *args: Any) -> Any:
-        count[0] += 1
-        if count[0] == 4:  # the run ends meanwhile
-            time.sleep(8)
+        began.append(time.monotonic())
+        if len(began) == 4:  # the run ends meanwhile
+            time.sleep(4)
         return read(self, *args)
 
     monkeypatch.setattr(MemoryChunks, "read", slow)
-    connector.capture(run_for_s=6)
+    connector.capture(run_for_s=60, until=lambda: len(began) == 4 and time.monotonic() > began[3] + 2)
     state = connector.store.load("test").offset
     assert state is not None
     first = state.incremental.scans[0]
@@ -431,7 +431,7 @@ def test_a_transaction_of_more_rows_than_are_held_is_waited_for_and_not_for_ever
 
     at_read(3, change)
     number = snapshot(connector, "shop.a", "shop.b")
-    connector.capture(run_for_s=4)
+    connector.capture(run_for_s=60, until=answered(connector, number))
     assert fate(connector, number) == ("done", "")
     equal(connector, db, "shop.a", "shop.b")
 

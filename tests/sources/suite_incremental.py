@@ -17,7 +17,7 @@ import pytest
 from airflow_provider_cdc.core.chunking import ChunkThread
 from airflow_provider_cdc.core.errors import PositionLost
 from tests.sources.suite import INT, TEXT, Adapter, equal
-from tests.support.asked import fate, scans, send, snapshot
+from tests.support.asked import answered, fate, scans, send, snapshot
 from tests.support.connectors import Connector
 
 FORMS = ("read", "insert_insert", "insert_delete")
@@ -190,7 +190,7 @@ class IncrementalSuite:
 
         at_read(2, empty)
         number = ask(connector, three, "a")
-        connector.capture(run_for_s=20)
+        connector.capture(run_for_s=60, until=answered(connector, number))
         equal(connector, three, "a")
         assert fate(connector, number) == ("done", "")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from airflow_provider_cdc.core.signals import SentSignal
@@ -25,6 +26,11 @@ def fate(connector: Connector, number: int) -> tuple[str, str]:
     """State and message of a signal."""
     found = connector.store.signals_of(connector.name, limit=1, number=number)[0]
     return found["state"], found["message"] or ""
+
+
+def answered(connector: Connector, number: int) -> Callable[[], bool]:
+    """A condition: a signal has been carried out, or never will be."""
+    return lambda: fate(connector, number)[0] in {"done", "failed"}
 
 
 def told(connector: Connector, kind: str | None = None) -> list[tuple[str, dict[str, str]]]:

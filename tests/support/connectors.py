@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.core.connector import CaptureResult
+from airflow_provider_cdc.core.connector import Capture, CaptureResult
 from airflow_provider_cdc.core.schema import TableSchema
 from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture, open_source
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
@@ -39,12 +41,23 @@ class Connector:
         named = {k.replace("_", "."): v for k, v in properties.items()}
         return ConnectorDefinition(self.name, self.source, self.changelog.storage.url, {**self.properties, **named})
 
-    def capture(self, properties: Mapping[str, Any] | None = None, *, run_for_s: float | None = None) -> CaptureResult:
-        """Run once, to the end of the log."""
+    def capture(
+        self,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        run_for_s: float | None = None,
+        until: Callable[[], object] | None = None,
+    ) -> CaptureResult:
+        """Run once, to the end of the log.
+
+        :param run_for_s: follow the log for so long
+        :param until: and not longer than until this is true
+        """
         definition = ConnectorDefinition(
             self.name, self.source, self.changelog.storage.url, {**self.properties, **(properties or {})}
         )
-        with open_capture(definition, self.state_url, secrets=self.secrets, lease_ttl_s=5, lease_wait_s=20) as capture:
+        opened = open_capture(definition, self.state_url, secrets=self.secrets, lease_ttl_s=5, lease_wait_s=20)
+        with opened as capture, _stopped(capture, until) if until is not None else contextlib.nullcontext():
             return capture.run(run_for_s=run_for_s)
 
     def discovered(self, table: str) -> TableSchema:
@@ -55,6 +68,26 @@ class Connector:
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Rows of a table by replaying the change log."""
         return self.replay.advance().rows(f"{self.properties.get('topic.prefix', self.name)}.{table}")
+
+
+@contextlib.contextmanager
+def _stopped(capture: Capture, condition: Callable[[], object]) -> Iterator[None]:
+    """Stop a capture as soon as a condition is true."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.05):
+            if condition():
+                capture.stop()
+                return
+
+    watcher = threading.Thread(target=watch, name="stops a capture")
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
 
 
 def mysql_connector(server: Any, folder: Path, kind: str = "mariadb", **properties: Any) -> Connector:

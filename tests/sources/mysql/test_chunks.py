@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pymysql
 import pytest
 
 from airflow_provider_cdc.core.chunks import ChunkReader, KeyRange, StructureChanged
@@ -411,6 +413,15 @@ def test_closing_from_another_thread_ends_what_is_running(db: Any, what: str) ->
         reader.close()
         with pytest.raises(SourceUnavailable):
             calls[what]()
+    _end_sleepers(db.server)
+
+
+def _end_sleepers(server: Any) -> None:
+    """A query that sleeps goes on when nobody waits for it any more, and would keep its table from being dropped."""
+    sleeping = "SELECT id FROM information_schema.processlist WHERE info LIKE '%SLEEP(5)%' AND id <> CONNECTION_ID()"
+    for (number,) in server.sql(sleeping):
+        with contextlib.suppress(pymysql.err.OperationalError):  # it has just ended
+            server.sql(f"KILL {number}")
 
 
 def test_many_refusals_leave_nothing_behind_on_the_server(db: Any, reader: ChunkReader) -> None:

@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.gap import find_gap
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql import failover
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
-from tests.support.asked import fate, snapshot
+from tests.support.asked import answered, fate, snapshot
 from tests.support.connectors import mysql_connector
 from tests.support.mysql_server import applied, reset_log
 from tests.support.workload import source_rows
@@ -259,7 +259,7 @@ def test_chunks_of_a_server_that_lacks_what_is_captured_are_refused_by_the_names
                 cursor.execute(statement)
         connector.secrets |= {"database.hostname": replica.host, "database.port": replica.port}
         number = snapshot(connector, "f.t")
-        connector.capture(run_for_s=30)
+        connector.capture(run_for_s=60, until=answered(connector, number))
         state, message = fate(connector, number)
         assert state == "failed"
         assert f"what is captured already: {uuid}:4-5. It is another server than before" in message

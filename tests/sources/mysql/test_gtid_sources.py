@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
 from airflow_provider_cdc.sources.mysql import failover, wire
 from airflow_provider_cdc.sources.mysql.gtid_sources import GtidSources
-from tests.support.asked import fate, snapshot
+from tests.support.asked import answered, fate, snapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_server import applied, purge_log, reset_log
 from tests.support.workload import source_rows
@@ -181,7 +181,7 @@ def test_signals_and_watermarks_count_whatever_their_source(
         replica.insert("a", 20, 29)
         connector.capture()
         number = snapshot(connector, "m.a")
-        connector.capture(run_for_s=8)
+        connector.capture(run_for_s=60, until=answered(connector, number))
         assert fate(connector, number)[0] == "done"
         assert connector.rows("m.a") == replica.rows("a")
 
