@@ -10,9 +10,9 @@ import orjson
 from pydantic import ValidationError
 
 from airflow_provider_cdc.changelog.exclusive import verify_exclusive
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.storage import Storage, Unconfirmed
 from airflow_provider_cdc.changelog.writer import ParquetBatchWriter
-from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict
+from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown
 from airflow_provider_cdc.core.manifest import FORMAT, DataFile, Manifest
 from airflow_provider_cdc.core.seams import BatchWriter
 
@@ -62,6 +62,13 @@ class ChangeLog:
                     where=path,
                     safe="The other run's batch is complete; this run's events are captured again from there.",
                 ) from None
+        except Unconfirmed as e:
+            raise CommitStateUnknown(
+                f"Nothing says whether batch {manifest.batch} is committed. {e.what}",
+                where=path,
+                safe="The offset was not moved, and the batch's files stay: nothing is lost or doubled in either case.",
+                remedy="run the capture again: it adopts the batch if it is there, and captures its events anew if it is not",
+            ) from e
         return path
 
     def path(self, manifest: Manifest) -> str:

@@ -23,6 +23,10 @@ _ATOMIC_CREATE = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"}
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
+class Unconfirmed(StorageUnavailable):
+    """The storage was asked to create a file and did not say that it has: the file may be there all the same."""
+
+
 class Storage:
     """A folder, local or on an object store.
 
@@ -100,6 +104,7 @@ class Storage:
         :param scratch: folder in which a local file is made before it gets its name, and where its remains are found if
             the process ends before that; without it they are hidden beside the file
         :raises FileExistsError: it exists
+        :raises Unconfirmed: it may exist now
         """
         with self._errors(path):
             if not self.local:
@@ -122,17 +127,24 @@ class Storage:
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary)
-            _sync_folder(folder)
+            try:
+                _sync_folder(folder)
+            except OSError as e:
+                raise _unconfirmed(e, path) from e
 
     def _create_object(self, path: str, data: bytes) -> None:
         try:
             self._fs.pipe_file(path, data, mode="create")
-        except OSError as e:
-            # s3fs knows the refusal only from stores that name the condition; there is but one
-            answer = getattr(e.__cause__, "response", None) or {}
-            if answer.get("ResponseMetadata", {}).get("HTTPStatusCode") == HTTPStatus.PRECONDITION_FAILED:
-                raise FileExistsError(path) from e
+        except (FileExistsError, PermissionError, FileNotFoundError):
             raise
+        except Exception as e:
+            status = _status(e)
+            # s3fs knows the refusal only from stores that name the condition; there is but one
+            if status == HTTPStatus.PRECONDITION_FAILED:
+                raise FileExistsError(path) from e
+            if status is not None and 400 <= status < 500:
+                raise
+            raise _unconfirmed(e, path) from e
 
     def replace(self, path: str, data: bytes) -> None:
         """Write a file, over an older one if there is one. Who reads it finds the old or the new one, whole."""
@@ -228,7 +240,7 @@ class Storage:
         """
         try:
             yield
-        except FileExistsError:
+        except (FileExistsError, StorageUnavailable):
             raise
         except OSError as e:
             if absent and isinstance(e, FileNotFoundError):
@@ -257,6 +269,24 @@ def _unavailable(e: Exception, path: str) -> StorageUnavailable:
     return StorageUnavailable(
         f"The change log's storage refused a request: {e}", where=path, safe="The offset was not moved."
     )
+
+
+def _unconfirmed(e: Exception, path: str) -> Unconfirmed:
+    return Unconfirmed(
+        f"The change log's storage did not confirm that it has created a file: {e}",
+        where=path,
+        safe="The offset was not moved.",
+    )
+
+
+def _status(e: Exception) -> int | None:
+    """The HTTP status that an object store has answered; ``None`` if there was no answer."""
+    answer = getattr(e.__cause__, "response", None)
+    if isinstance(answer, dict):  # s3fs
+        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    else:  # adlfs, gcsfs
+        status = getattr(e, "status_code", None) or getattr(e, "code", None)
+    return status if isinstance(status, int) else None
 
 
 class DurableFile:

@@ -11,6 +11,7 @@
     │   ├── LeaseHeld               another run of this connector is alive
     │   ├── LeaseLost               another run took this connector over: this one may write no more
     │   ├── CommitConflict          somebody else committed first: read again, then decide
+    │   ├── CommitStateUnknown      a commit was sent and not confirmed: it may be durable or not
     │   └── ConnectorHalted         a person has paused or stopped this connector
     └── TerminalError               a person must act; ``remedy`` says how
         ├── ConfigError             a property is unknown, wrong, or contradicts another
@@ -44,6 +45,7 @@ __all__ = [
     "CdcError",
     "ChangeLogDamaged",
     "CommitConflict",
+    "CommitStateUnknown",
     "ConfigError",
     "ConnectorHalted",
     "LeaseHeld",
@@ -126,6 +128,14 @@ class LeaseLost(TransientError):
 
 class CommitConflict(TransientError):
     """Somebody else committed first."""
+
+
+class CommitStateUnknown(TransientError):
+    """A commit was sent, and nothing says whether it is durable: the answer was lost.
+
+    What was sent must neither be deleted nor sent again under another name. The next run finds out what is durable and goes on from
+    there. A commit that failed for sure is another error: :class:`CommitConflict`, :class:`LeaseLost`, :class:`StorageUnavailable`.
+    """
 
 
 class ConnectorHalted(TransientError):

@@ -86,6 +86,7 @@ class StateStore(Protocol):
 
         :raises LeaseLost: the lease's epoch is not the newest
         :raises CommitConflict: the stored version is not ``expected.version``
+        :raises CommitStateUnknown: the database did not answer the commit
         """
 
     def advance(
@@ -183,6 +184,7 @@ class ChangeLog(Protocol):
         """Write the manifest: the moment at which the batch exists. Returns its path.
 
         :raises CommitConflict: another run has already committed a batch of this number
+        :raises CommitStateUnknown: the manifest may be there or not; its files must stay
         """
 
     def manifest(self, connector: str, batch: int) -> Manifest | None:

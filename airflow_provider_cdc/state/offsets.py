@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from airflow_provider_cdc.core.errors import CommitConflict
+from airflow_provider_cdc.core.errors import CommitConflict, CommitStateUnknown, StateUnavailable
 from airflow_provider_cdc.core.manifest import Answer, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.notifications import Notification
 from airflow_provider_cdc.core.position import Offset
@@ -85,24 +85,35 @@ class Offsets:
         notifications: Sequence[Notification] = (),
         answers: Sequence[Answer] = (),
     ) -> StoredOffset:
-        for attempt in self._database.attempts():
-            with attempt:
-                try:
-                    with self._database.write() as c:
-                        self._leases.require(c, lease)
-                        self._set_offset(c, lease, expected.version, offset, reason, manifest)
-                        if manifest is not None:
-                            self._record(c, manifest, path)
-                        record_notifications(
-                            c, lease.connector, notifications, manifest.batch if manifest is not None else None
-                        )
-                        for a in answers:
-                            record_fate(c, lease.connector, a.number, a.fate, a.message)
-                except CommitConflict:
-                    # the answer to an earlier attempt may have been lost after the database had committed it
-                    there = self.load(lease.connector)
-                    if there.version != expected.version + 1 or there.offset != offset:
-                        raise
+        commit_sent = False
+        try:
+            for attempt in self._database.attempts():
+                with attempt:
+                    try:
+                        with self._database.write() as c:
+                            self._leases.require(c, lease)
+                            self._set_offset(c, lease, expected.version, offset, reason, manifest)
+                            if manifest is not None:
+                                self._record(c, manifest, path)
+                            batch = None if manifest is None else manifest.batch
+                            record_notifications(c, lease.connector, notifications, batch)
+                            for a in answers:
+                                record_fate(c, lease.connector, a.number, a.fate, a.message)
+                            commit_sent = True  # by the end of this block
+                    except CommitConflict:
+                        # the answer to an earlier attempt may have been lost after the database had committed it
+                        there = self.load(lease.connector)
+                        if there.version != expected.version + 1 or there.offset != offset:
+                            raise
+        except StateUnavailable as e:
+            if not commit_sent:
+                raise
+            raise CommitStateUnknown(
+                f"Nothing says whether the offset of {lease.connector} was moved: the state database was lost before it answered. {e.what}",
+                where=e.where,
+                safe="A batch that exists stays: nothing is lost or doubled in either case.",
+                remedy="see to the database, then run the capture again: it finds out what was committed",
+            ) from e
         return StoredOffset(offset, expected.version + 1)
 
     def _set_offset(

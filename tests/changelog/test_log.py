@@ -5,17 +5,20 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import orjson
 import pytest
 
 from airflow_provider_cdc.changelog.log import ChangeLog, batch_name
 from airflow_provider_cdc.changelog.storage import Storage
-from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict
+from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown, StorageUnavailable
 from airflow_provider_cdc.core.manifest import FORMAT, Manifest
 from airflow_provider_cdc.core.position import Offset
+from dev.servers import S3
 from tests.support.manifests import manifest
 from tests.support.patience import LONGEST_S
+from tests.support.s3_proxy import other_store
 
 
 @pytest.fixture
@@ -75,6 +78,26 @@ def test_ones_own_manifest_sent_twice_is_a_success(changelog: ChangeLog) -> None
     """A client repeats a request whose answer was lost, and is told that the name is taken."""
     m = manifest(1, writer="me")
     assert changelog.commit(m) == changelog.commit(m)
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+def test_a_commit_that_the_store_does_not_confirm_may_be_there_or_not(s3: S3, cut: str) -> None:
+    """The connection is lost on the way to the store, or on the way back."""
+    with other_store(s3, "honours") as proxy:
+        url = f"{s3.bucket(f'b{uuid4().hex[:12]}')}/log"
+        changelog = ChangeLog(url, proxy.storage_options)
+        proxy.cut = lambda method, path: cut if method == "PUT" and "/manifests/" in path else None
+        with pytest.raises(CommitStateUnknown, match="Nothing says whether batch 1 is committed") as caught:
+            changelog.commit(manifest(1))
+    assert caught.value.where == changelog.path(manifest(1))
+    assert "The offset was not moved" in (caught.value.safe or "")
+    assert "run the capture again" in (caught.value.remedy or "")
+    assert ChangeLog(url, s3.storage_options).batches("c") == ([] if cut == "before" else [1])
+
+
+def test_a_commit_that_the_store_refuses_is_known_to_have_failed(s3: S3) -> None:
+    with pytest.raises(StorageUnavailable):
+        ChangeLog("s3://no-such-bucket-here/log", s3.storage_options).commit(manifest(1))
 
 
 def test_of_several_runs_that_commit_a_number_one_wins(place: tuple[str, dict[str, Any]]) -> None:

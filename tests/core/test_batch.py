@@ -13,7 +13,7 @@ from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.envelope import Envelope
-from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, LeaseLost, StorageUnavailable
+from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown, LeaseLost
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.manifest import FORMAT, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.position import Offset
@@ -255,14 +255,14 @@ class _NoAnswer(ChangeLog):
 
     def commit(self, manifest: Manifest) -> str:
         super().commit(manifest)
-        raise StorageUnavailable("The connection was lost.")
+        raise CommitStateUnknown("The connection was lost.")
 
 
 def test_a_manifest_whose_answer_was_lost_keeps_its_files(bench: Bench, lease: Lease) -> None:
     """Whether it was written is not known; deleting its files could make a batch that exists unreadable."""
     batcher = bench.batcher(lease, changelog=_NoAnswer(bench.changelog.storage.url))
     bench.add(batcher, 2)
-    with pytest.raises(StorageUnavailable):
+    with pytest.raises(CommitStateUnknown):
         batcher.commit(_at(1))
     batcher.abandon()
     assert len(bench.files()) == 1

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.errors import CommitConflict, LeaseHeld, StateUnavailable
+from airflow_provider_cdc.core.errors import CommitConflict, CommitStateUnknown, LeaseHeld, StateUnavailable
 from airflow_provider_cdc.core.position import Offset
 from airflow_provider_cdc.core.seams import StoredOffset
 from airflow_provider_cdc.state.models import OffsetHistoryRow
@@ -61,6 +61,48 @@ def test_a_commit_whose_answer_was_lost_is_recognised(store: StateStore, proxy: 
     assert [b["batch"] for b in store.batches("c")] == [2, 1]
     assert [r.seq for r in store.schema_history("c")] == [1, 4]
     assert _versions(store) == [1, 2]
+
+
+def test_a_database_that_is_lost_with_the_answer_to_a_commit_leaves_it_open_what_is_durable(
+    proxy: Proxy, postgres: Any, postgres_url: str
+) -> None:
+    store, other = StateStore(_through(proxy, postgres, postgres_url), patience_s=1), StateStore(postgres_url)
+
+    def lose(data: bytes) -> bool:
+        if b"COMMIT" in data:
+            proxy.refuse()
+        return b"COMMIT" in data
+
+    with store.lease("c", "me", wait_s=0) as lease:
+        before = store.load("c")
+        proxy.lose = lose
+        with pytest.raises(CommitStateUnknown, match="Nothing says whether the offset of c was moved") as caught:
+            store.commit(lease, before, m := manifest(), "x")
+    assert "cdc:***@127.0.0.1" in (caught.value.where or "")
+    assert "run the capture again" in (caught.value.remedy or "")
+    assert other.load("c") == StoredOffset(m.offset_after, 1), "this time it was durable"
+    store.close()
+    other.close()
+
+
+def test_a_database_that_is_lost_before_the_commit_is_known_to_have_kept_nothing(
+    proxy: Proxy, postgres: Any, postgres_url: str
+) -> None:
+    store, other = StateStore(_through(proxy, postgres, postgres_url), patience_s=1), StateStore(postgres_url)
+
+    def lose(data: bytes) -> bool:
+        if b"INSERT INTO cdc_batch" in data:
+            proxy.refuse()
+        return b"INSERT INTO cdc_batch" in data
+
+    with store.lease("c", "me", wait_s=0) as lease:
+        before = store.load("c")
+        proxy.lose = lose
+        with pytest.raises(StateUnavailable, match="cannot be reached"):
+            store.commit(lease, before, manifest(), "x")
+    assert other.load("c") == before
+    store.close()
+    other.close()
 
 
 def test_an_advance_whose_answer_was_lost_is_recognised(store: StateStore, proxy: Proxy) -> None:

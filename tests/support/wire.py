@@ -37,6 +37,10 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.refuse()
+
+    def refuse(self) -> None:
+        """Accept no connection any more."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
