@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_cdc.runtime import config_class
-from airflow_provider_cdc.sources import SOURCES
+from airflow_provider_cdc.sources import SOURCES, config_class
 
 _STATE: dict[str, Any] = {
     "connection-type": "cdc_state",

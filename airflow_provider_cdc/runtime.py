@@ -11,7 +11,6 @@ The Airflow face, the benchmarks and users' own scripts all go this way; nothing
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.secrets import credentials, secret_options
+from airflow_provider_cdc.sources import config_class, load_source
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.config import ConnectorConfig
@@ -66,27 +66,6 @@ class ConnectorDefinition:
         }
 
 
-def config_class(source: str) -> type[ConnectorConfig]:
-    """The configuration model of a kind of source, without loading the source and its driver: fit for DAG parse.
-
-    It is the one that the source's ``config.py`` defines.
-
-    :raises ConfigError: there is no such kind
-    """
-    from airflow_provider_cdc.core.config import ConnectorConfig
-    from airflow_provider_cdc.sources import SOURCES
-
-    if source not in SOURCES:
-        raise ConfigError(f"{source!r} is not a kind of source. Valid values are: {', '.join(sorted(SOURCES))}.")
-    name = f"{SOURCES[source].rpartition('.')[0]}.config"
-    (found,) = (
-        value
-        for value in vars(importlib.import_module(name)).values()
-        if isinstance(value, type) and issubclass(value, ConnectorConfig) and value.__module__ == name
-    )
-    return found
-
-
 def refuse_secrets(definition: ConnectorDefinition) -> None:
     """Make sure that a definition, which is shown and stored, holds no secret.
 
@@ -112,8 +91,6 @@ def parse_config(definition: ConnectorDefinition, secrets: Mapping[str, Any] | N
     :param secrets: properties from the connection (host, user, password); the definition's own win
     :raises ConfigError: something cannot be used, or the definition holds a secret
     """
-    from airflow_provider_cdc.sources import load_source
-
     refuse_secrets(definition)
     properties = {"topic.prefix": definition.name, **(secrets or {}), **definition.properties}
     return load_source(definition.source).Config.parse(properties)
@@ -121,8 +98,6 @@ def parse_config(definition: ConnectorDefinition, secrets: Mapping[str, Any] | N
 
 def open_source(definition: ConnectorDefinition, secrets: Mapping[str, Any] | None = None) -> Source:
     """The definition's source; close it after use."""
-    from airflow_provider_cdc.sources import load_source
-
     return load_source(definition.source)(parse_config(definition, secrets))  # type: ignore[call-arg]
 
 
@@ -134,7 +109,6 @@ def event_form(source: str, name: str) -> EventForm | None:
     :raises ConfigError: there is no such form; the error names those there are
     """
     from airflow_provider_cdc.core.forms import USUAL, choose
-    from airflow_provider_cdc.sources import load_source
 
     return None if name == USUAL else choose(load_source(source).FORMS, name, source)
 

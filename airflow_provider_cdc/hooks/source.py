@@ -14,8 +14,8 @@ from airflow.sdk.log import mask_secret
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.secrets import credentials
-from airflow_provider_cdc.runtime import ConnectorDefinition, config_class, open_source
-from airflow_provider_cdc.sources import SOURCES
+from airflow_provider_cdc.runtime import ConnectorDefinition, open_source
+from airflow_provider_cdc.sources import SOURCES, config_class
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.source import Finding

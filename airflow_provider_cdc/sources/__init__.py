@@ -7,20 +7,32 @@ A folder has the same files everywhere: ``config.py`` ``connect.py`` ``position.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_cdc.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.core.config import ConnectorConfig
     from airflow_provider_cdc.core.source import Source
 
+
+class Kind(NamedTuple):
+    """Where the classes of a kind of source are, as ``module:class``.
+
+    :param config: its configuration; the module loads without the database's driver, as every DAG that is parsed loads it
+    """
+
+    source: str
+    config: str
+
+
 SOURCES = {
-    "memory": "airflow_provider_cdc.sources.memory.source:MemorySource",
-    "mysql": "airflow_provider_cdc.sources.mysql.source:MySqlSource",
-    "mariadb": "airflow_provider_cdc.sources.mysql.source:MariaDbSource",
-    "oracle": "airflow_provider_cdc.sources.oracle.source:OracleSource",
+    "memory": Kind(f"{__name__}.memory.source:MemorySource", f"{__name__}.memory.config:MemoryConfig"),
+    "mysql": Kind(f"{__name__}.mysql.source:MySqlSource", f"{__name__}.mysql.config:MySqlConfig"),
+    "mariadb": Kind(f"{__name__}.mysql.source:MariaDbSource", f"{__name__}.mysql.config:MySqlConfig"),
+    "oracle": Kind(f"{__name__}.oracle.source:OracleSource", f"{__name__}.oracle.config:OracleConfig"),
 }
-"""Kind, as connector definitions spell it → class."""
+"""Kind, as connector definitions spell it → its classes."""
 
 
 def load_source(kind: str) -> type[Source]:
@@ -28,14 +40,30 @@ def load_source(kind: str) -> type[Source]:
 
     :raises ConfigError: there is no such kind, or its driver is not installed
     """
-    if kind not in SOURCES:
-        raise ConfigError(f"{kind!r} is not a kind of source. Valid values are: {', '.join(sorted(SOURCES))}.")
-    module, _, name = SOURCES[kind].partition(":")
+    path = _kind(kind).source
     try:
-        return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
+        return _load(path)  # type: ignore[no-any-return]
     except ImportError as e:
-        folder = module.split(".")[2]
         raise ConfigError(
             f"The driver of source {kind!r} is not installed: {e}",
-            remedy=f"pip install 'airflow-provider-cdc[{folder}]'",
+            remedy=f"pip install 'airflow-provider-cdc[{path.split('.')[2]}]'",
         ) from e
+
+
+def config_class(kind: str) -> type[ConnectorConfig]:
+    """The configuration model of a kind of source, without loading the source and its driver: fit for DAG parse.
+
+    :raises ConfigError: there is no such kind
+    """
+    return _load(_kind(kind).config)  # type: ignore[no-any-return]
+
+
+def _kind(kind: str) -> Kind:
+    if kind not in SOURCES:
+        raise ConfigError(f"{kind!r} is not a kind of source. Valid values are: {', '.join(sorted(SOURCES))}.")
+    return SOURCES[kind]
+
+
+def _load(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)

@@ -25,7 +25,7 @@ from airflow_provider_cdc.core.config_values import (
 )
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.runtime import ConnectorDefinition, parse_config, refuse_secrets
-from airflow_provider_cdc.sources import SOURCES, load_source
+from airflow_provider_cdc.sources import SOURCES, config_class, load_source
 
 
 class Shop(ConnectorConfig):
@@ -424,8 +424,14 @@ def test_an_unknown_kind_of_source_is_told_with_the_kinds_there_are() -> None:
     assert str(caught.value) == f"'mysq' is not a kind of source. Valid values are: {', '.join(sorted(SOURCES))}."
 
 
+@pytest.mark.parametrize("kind", sorted(SOURCES))
+def test_the_registry_names_the_configuration_that_the_source_has(kind: str) -> None:
+    assert config_class(kind) is load_source(kind).Config
+
+
 def test_a_missing_driver_is_told_with_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SOURCES, "oracle", "airflow_provider_cdc.sources.no_such_driver.source:X")
+    kind = SOURCES["oracle"]._replace(source="airflow_provider_cdc.sources.no_such_driver.source:X")
+    monkeypatch.setitem(SOURCES, "oracle", kind)
     with pytest.raises(ConfigError, match="pip install 'airflow-provider-cdc\\[no_such_driver\\]'"):
         load_source("oracle")
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.secrets import bare, credentials, is_secret_name, secret_options, secret_values
-from airflow_provider_cdc.runtime import ConnectorDefinition, config_class, refuse_secrets
-from airflow_provider_cdc.sources import SOURCES
+from airflow_provider_cdc.runtime import ConnectorDefinition, refuse_secrets
+from airflow_provider_cdc.sources import SOURCES, config_class
 
 MARKERS = ("sesame", "s3s@me", "a/b", "pa:ss", '"q u"')
 """A blank ends a URL, and where a password with ``@`` or ``:`` ends nobody can tell in ``user:password@host``."""

@@ -66,6 +66,9 @@ class _Source:
     Config = _Config
 
 
+_KIND = sources.Kind(f"{__name__}:_Source", f"{__name__}:_Config")
+
+
 @pytest.mark.parametrize(
     ("name", "section", "text", "told"),
     [
@@ -89,7 +92,7 @@ class _Source:
 def test_a_contradiction_is_told(
     name: str, section: str, text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sources.SOURCES, "shop", "tests.dev.test_compatibility:_Source")
+    monkeypatch.setitem(sources.SOURCES, "shop", _KIND)
     monkeypatch.setattr(compatibility, "PROPERTIES", tmp_path / "properties.toml")
     monkeypatch.setattr(compatibility, "PAGE", tmp_path / "configuration.md")
     compatibility.PROPERTIES.write_text(f'[shop]\n"{name}" = "X-001"\n[around]\nnames = []\n')
@@ -104,7 +107,7 @@ def test_a_contradiction_is_told(
 def test_a_property_that_is_without_effect_and_not_in_the_documentation_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sources.SOURCES, "shop", "tests.dev.test_compatibility:_Source")
+    monkeypatch.setitem(sources.SOURCES, "shop", _KIND)
     monkeypatch.setattr(compatibility, "PROPERTIES", tmp_path / "properties.toml")
     monkeypatch.setattr(compatibility, "PAGE", tmp_path / "configuration.md")
     compatibility.PROPERTIES.write_text('[shop]\n[around]\nnames = ["shop.java"]\n')

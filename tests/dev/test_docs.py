@@ -58,7 +58,7 @@ def test_every_source_has_a_section_with_its_properties(monkeypatch: pytest.Monk
     """A line in the registry is all that it takes."""
     from airflow_provider_cdc import sources
 
-    monkeypatch.setitem(sources.SOURCES, "new", "tests.dev.test_docs:_NewSource")
+    monkeypatch.setitem(sources.SOURCES, "new", sources.Kind(f"{__name__}:_NewSource", f"{__name__}:_NewConfig"))
     text = page(PAGE.read_text())
     section = text[text.index("## For `new`") :].split("\n## ")[0]
     assert "| `new.size` | `3` | How large. |" in section
