@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.connector import Capture
     from airflow_provider_cdc.core.forms import EventForm
     from airflow_provider_cdc.core.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.records import Registration
     from airflow_provider_cdc.core.source import Source
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -147,7 +148,7 @@ def open_capture(
     store = StateStore(state_url, schema=state_schema, lease_ttl_s=lease_ttl_s)
     try:
         store.verify()
-        store.register(record(definition, config, connections))
+        store.register(registration(definition, config, connections))
         changelog = ChangeLog(definition.changelog, {**definition.changelog_options, **(storage_secrets or {})})
         with open_source(definition, secrets) as source, contextlib.ExitStack() as stack:
             channels = open_channels(config, definition.name)
@@ -219,7 +220,7 @@ class ChangesProbe:
         from airflow_provider_cdc.state.store import StateStore
 
         self._name = definition.name
-        self._properties = record(definition, parse_config(definition, secrets))["properties"]
+        self._properties = registration(definition, parse_config(definition, secrets)).properties
         self.source = open_source(definition, secrets)
         self._store = StateStore(state_url, schema=state_schema)
 
@@ -239,8 +240,8 @@ class ChangesProbe:
             return f"an incremental snapshot goes on with {offset.incremental.scans[0].table}"
         if signals := self._store.signals(self._name, offset.signal):
             return f"signal {signals[0].id or signals[0].number} ({signals[0].type}) waits"
-        known = self._store.connector(self._name)
-        if known is not None and known["properties"] != self._properties:
+        known = self._store.registration(self._name)
+        if known is not None and known.properties != self._properties:
             return "the connector's properties were changed"
         current = self.source.current_position()
         reached = self.source.parse_position(offset.position).reached(current)
@@ -252,16 +253,17 @@ class ChangesProbe:
         self._store.close()
 
 
-def record(
+def registration(
     definition: ConnectorDefinition, config: ConnectorConfig, connections: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    """What the state tables remember of a run's definition; it holds no secret."""
-    properties: dict[str, Any] = json.loads(json.dumps(config.public()))
-    return {
-        "connector": definition.name,
-        "source": definition.source,
-        "changelog": definition.changelog,
-        "changelog_options": dict(definition.changelog_options),
-        "properties": properties,
-        "connections": dict(connections or {}),
-    }
+) -> Registration:
+    """What the state tables record of a run's definition; it holds no secret."""
+    from airflow_provider_cdc.core.records import Registration
+
+    return Registration(
+        definition.name,
+        definition.source,
+        definition.changelog,
+        dict(definition.changelog_options),
+        json.loads(json.dumps(config.public())),
+        dict(connections or {}),
+    )

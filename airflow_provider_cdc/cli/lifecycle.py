@@ -84,11 +84,10 @@ def delete(args: argparse.Namespace) -> None:
     with open_store(args) as store:
         row = overview.find(store, args.connector)
     too = "its change log with all batches" if args.with_changelog else None
-    print(
-        f"State of {args.connector}: offset, history, schema history, signals, notifications, {row['batch'] or 0} batches."
-    )
+    print(f"State of {args.connector}: offset, history, schema history, signals, notifications, {row.batch} batches.")
     if too:
-        print(f"Change log: {row['changelog'] or 'it is not recorded where it is'}, everything of {args.connector}.")
+        where = row.registration.changelog if row.registration else "it is not recorded where it is"
+        print(f"Change log: {where}, everything of {args.connector}.")
     print(
         "Tables that were written from it are not touched; they remember the last batch they have, so give a new connector a new name."
     )
@@ -107,8 +106,9 @@ def offset_show(args: argparse.Namespace) -> None:
     """The offset as it is stored."""
     with open_store(args) as store:
         row = overview.find(store, args.connector)
-    moved = None if row["updated_at"] is None else row["updated_at"].isoformat(timespec="seconds")
-    print_json({"connector": args.connector, "version": row["version"], "moved_at": moved, "offset": row["offset"]})
+    moved = None if row.moved_at is None else row.moved_at.isoformat(timespec="seconds")
+    offset = None if row.offset is None else row.offset.document()
+    print_json({"connector": args.connector, "version": row.version, "moved_at": moved, "offset": offset})
 
 
 @command
@@ -118,15 +118,14 @@ def offset_history(args: argparse.Namespace) -> None:
         overview.find(store, args.connector)
         rows = store.offset_history(args.connector, args.limit)
     if args.output == "json":
-        print_json(rows)
+        print_json([row.document() for row in rows])
         return
     print_table(
         ("version", "moved", "position", "seq", "batch", "why"),
         [
             (
-                row["version"], row["created_at"].isoformat(timespec="seconds"),
-                overview.position_text(row["offset"].get("position")), f"{row['offset'].get('seq', 0):,}",
-                row["offset"].get("batch", 0), row["reason"],
+                row.version, row.created_at.isoformat(timespec="seconds"),
+                overview.position_text(row.offset.position), f"{row.offset.seq:,}", row.offset.batch, row.reason,
             )
             for row in rows
         ],

@@ -20,7 +20,7 @@ def connectors(args: argparse.Namespace) -> None:
         ("connector", "source", "state", "batch", "seq", "offset moved", "pending tables", "captured by", "change log"),
         [
             (
-                s["connector"], s["source"] or "", s["state"], s["batch"], f"{s['seq']:,}", overview.age(row["updated_at"]),
+                s["connector"], s["source"] or "", s["state"], s["batch"], f"{s['seq']:,}", overview.age(row.moved_at),
                 len(s["pending_tables"]) or "", s["captured_by"] or "", s["changelog"] or "",
             )
             for row in rows
@@ -36,14 +36,14 @@ def offsets(args: argparse.Namespace) -> None:
     with open_store(args) as store:
         rows = [overview.find(store, args.connector)] if args.connector else store.connectors()
     if args.output == "json":
-        print_json([{"connector": r["connector"], **(r["offset"] or {})} for r in rows])
+        print_json([{"connector": r.connector, **(r.offset.document() if r.offset else {})} for r in rows])
         return
     print_table(
         ("connector", "position", "seq", "batch", "offset moved", "pending tables"),
         [
             (
                 s["connector"], overview.position_text(s["position"]), f"{s['seq']:,}", s["batch"],
-                overview.age(row["updated_at"]), ", ".join(s["pending_tables"]),
+                overview.age(row.moved_at), ", ".join(s["pending_tables"]),
             )
             for row in rows
             for s in [overview.summary(row)]
@@ -59,14 +59,14 @@ def batches(args: argparse.Namespace) -> None:
         overview.find(store, args.connector)
         rows = store.batches(args.connector, limit=args.limit)
     if args.output == "json":
-        print_json([{**row, "created_at": row["created_at"].isoformat()} for row in rows])
+        print_json([row.document() for row in rows])
         return
     print_table(
         ("batch", "committed", "events", "bytes", "seq", "topics", "position"),
         [
             (
-                row["batch"], row["created_at"].isoformat(timespec="seconds"), f"{row['events']:,}", f"{row['bytes']:,}",
-                f"{row['first_seq']:,} to {row['last_seq']:,}", len(row["topics"]), overview.position_text(row["position"]),
+                row.batch, row.created_at.isoformat(timespec="seconds"), f"{row.events:,}", f"{row.bytes:,}",
+                f"{row.first_seq:,} to {row.last_seq:,}", len(row.topics), overview.position_text(row.position),
             )
             for row in rows
         ],

@@ -14,6 +14,7 @@ from airflow_provider_cdc.hooks import overview
 from airflow_provider_cdc.hooks.wording import progress_text, standstill
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.core.records import NotificationRecord
     from airflow_provider_cdc.state.store import StateStore
 
 
@@ -81,13 +82,13 @@ def _wait(store: StateStore, connector: str, number: int) -> None:
         if not found:
             raise CdcError(f"Signal {number} is gone: connector {connector} was deleted.")
         row = found[0]
-        line = ": ".join(filter(None, (row["state"], row["message"], progress_text(row["progress"]))))
-        if Fate(row["state"]).final:
+        line = ": ".join(filter(None, (row.fate, row.message, progress_text(row.progress))))
+        if row.fate.final:
             print(line)
-            if row["state"] != Fate.DONE:
+            if row.fate is not Fate.DONE:
                 raise SystemExit(1)
             return
-        why = standstill(store.connectors(connector), connector)
+        why = standstill(store.connector(connector), connector)
         line += f" ({why})" if why else ""
         if line != shown:
             print(line, flush=True)
@@ -102,16 +103,16 @@ def signals(args: argparse.Namespace) -> None:
         overview.find(store, args.connector)
         rows = store.signals_of(args.connector, args.limit, number=args.number)
     if args.output == "json":
-        print_json(rows)
+        print_json([row.document() for row in rows])
         return
     print_table(
         ("number", "id", "type", "channel", "by", "received", "fate", "ended", "message"),
         [
             (
-                row["number"], row["id"], row["type"], row["channel"], row["sent_by"] or "",
-                row["received_at"].isoformat(timespec="seconds"), row["state"],
-                row["ended_at"].isoformat(timespec="seconds") if row["ended_at"] else "",
-                row["message"] or ("" if row["ended_at"] else progress_text(row["progress"])),
+                row.number, row.id, row.type, row.channel, row.sent_by or "",
+                row.received_at.isoformat(timespec="seconds"), row.fate,
+                row.ended_at.isoformat(timespec="seconds") if row.ended_at else "",
+                row.message or ("" if row.ended_at else progress_text(row.progress)),
             )
             for row in rows
         ],
@@ -131,7 +132,7 @@ def notifications(args: argparse.Namespace) -> None:
         while True:
             for row in rows:
                 print(_notification(row, args.output), flush=True)
-                after = row["number"]
+                after = row.number
             if not args.follow:
                 return
             if not rows:
@@ -139,9 +140,7 @@ def notifications(args: argparse.Namespace) -> None:
             rows = store.notifications(args.connector, after=after, limit=1000)
 
 
-def _notification(row: dict[str, Any], output: str) -> str:
-    when = row["created_at"].isoformat(timespec="seconds")
+def _notification(row: NotificationRecord, output: str) -> str:
     if output == "json":
-        return json.dumps({**row, "created_at": row["created_at"].isoformat(timespec="milliseconds")})
-    details = ", ".join(f"{k}={v}" for k, v in row["additional_data"].items() if k != "connector_name")
-    return f"{when}  {row['aggregate_type']}: {row['type']}" + (f" ({details})" if details else "")
+        return json.dumps(row.document())
+    return f"{row.created_at.isoformat(timespec='seconds')}  {row.notification}"

@@ -16,8 +16,7 @@ import socket
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.config import ConnectorConfig
@@ -25,6 +24,14 @@ from airflow_provider_cdc.core.errors import CommitConflict, ConfigError, LeaseH
 from airflow_provider_cdc.core.gap import Gap, Repair, all_again, find_gap, moved, no_gap, repair_signals
 from airflow_provider_cdc.core.offset_plan import OffsetPlan, OffsetPlanner
 from airflow_provider_cdc.core.position import Offset, Position
+from airflow_provider_cdc.core.records import (
+    BatchRecord,
+    ConnectorRecord,
+    NotificationRecord,
+    OffsetRecord,
+    Registration,
+    SignalRecord,
+)
 from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.seams import ChangeLog, Control, Lease, StateStore, StoredOffset, Wanted
 from airflow_provider_cdc.core.signals import Fate
@@ -38,18 +45,62 @@ _LOOKED_AT = 10_000
 class LifecycleStore(StateStore, Protocol):
     """What is asked of the state tables on behalf of people."""
 
-    def connectors(self, connector: str | None = None) -> list[dict[str, Any]]: ...
-    def batches(self, connector: str, *, limit: int = 50, batch: int | None = None) -> list[dict[str, Any]]: ...
+    def register(self, registration: Registration) -> None:
+        """Record a connector's definition. It is written only where it has changed."""
+
+    def registration(self, connector: str) -> Registration | None:
+        """What was registered last."""
+
+    def connectors(self) -> list[ConnectorRecord]:
+        """Every connector, by name."""
+
+    def connector(self, name: str) -> ConnectorRecord | None:
+        """One connector; ``None`` if it has not run yet."""
+
+    def batches(self, connector: str, *, limit: int = 50, batch: int | None = None) -> list[BatchRecord]:
+        """The newest batches, newest first, or one of them."""
+
     def signals_of(
         self, connector: str, limit: int = 50, *, number: int | None = None, under_way: bool = False
-    ) -> list[dict[str, Any]]: ...
-    def offset_history(
-        self, connector: str, limit: int = 50, *, version: int | None = None
-    ) -> list[dict[str, Any]]: ...
-    def set_control(self, connector: str, wanted: Wanted, by: str, reason: str = "") -> Control: ...
-    def request_restart(self, connector: str, by: str, reason: str = "") -> Control: ...
-    def replace_offset(self, lease: Lease, expected: StoredOffset, offset: Offset, reason: str) -> StoredOffset: ...
-    def forget(self, lease: Lease) -> None: ...
+    ) -> list[SignalRecord]:
+        """Signals with their fates, newest first.
+
+        :param number: only this one, with all of its data; lists have the first 2,000 characters
+        :param under_way: only those whose fate is not final
+        """
+
+    def notifications(self, connector: str, *, after: int | None = None, limit: int = 50) -> list[NotificationRecord]:
+        """Notifications, oldest first.
+
+        :param after: those with a number above this one; by default the newest ones
+        """
+
+    def offset_history(self, connector: str, limit: int = 50, *, version: int | None = None) -> list[OffsetRecord]:
+        """Offsets that a connector has had, newest first.
+
+        :param version: only this one
+        """
+
+    def set_control(self, connector: str, wanted: Wanted, by: str, reason: str = "") -> Control:
+        """Say what is wanted of a connector; a run that is alive sees it within a second or two.
+
+        :param by: who asks
+        """
+
+    def request_restart(self, connector: str, by: str, reason: str = "") -> Control:
+        """Ask the run that is alive to end, so that another one begins. What is wanted of the connector stays."""
+
+    def replace_offset(self, lease: Lease, expected: StoredOffset, offset: Offset, reason: str) -> StoredOffset:
+        """Put another offset in place of the one there is, which stays in the history. Raises like :meth:`commit`.
+
+        :param reason: who wants it, and what for
+        """
+
+    def forget(self, lease: Lease) -> None:
+        """Delete everything that is kept of a connector but the epoch of its lease.
+
+        :raises LeaseLost: another run took over
+        """
 
 
 class DeletableChangeLog(ChangeLog, Protocol):
@@ -94,26 +145,26 @@ class Lifecycle:
 
         :raises ConfigError: there is no such connector
         """
-        return standing(self._row(), self.store.signals_of(self.name, 100, under_way=True))
+        return standing(self._record(), self.store.signals_of(self.name, 100, under_way=True))
 
     def pause(self, by: str, reason: str = "") -> Control:
         """Have the run that is alive end at the next boundary between two transactions, and new ones end at once."""
-        self._row()
+        self._record()
         return self.store.set_control(self.name, Wanted.PAUSED, by, reason)
 
     def stop(self, by: str, reason: str = "") -> Control:
         """As :meth:`pause`, and for good: a connector that is stopped is one that nobody expects to go on by itself."""
-        self._row()
+        self._record()
         return self.store.set_control(self.name, Wanted.STOPPED, by, reason)
 
     def resume(self, by: str, reason: str = "") -> Control:
         """Let the next run go on where the offset stands."""
-        self._row()
+        self._record()
         return self.store.set_control(self.name, Wanted.RUNNING, by, reason)
 
     def restart(self, by: str, reason: str = "") -> Control:
         """Have the run that is alive end; the next one begins with what the definition and the connection say then."""
-        self._row()
+        self._record()
         return self.store.request_restart(self.name, by, reason)
 
     # -- the offset ---------------------------------------------------------------------------------------------------
@@ -131,13 +182,13 @@ class Lifecycle:
 
         :raises ConfigError: it has had no such one
         """
-        found = self.store.offset_history(self.name, 1, version=version)
-        if not found:
+        history = self.store.offset_history(self.name, 1, version=version)
+        if not history:
             raise ConfigError(
                 f"Connector {self.name} has had no offset of version {version}.",
                 remedy=f"airflow cdc offset history {self.name}",
             )
-        return self._planner().restore(version, found[0]["offset"])
+        return self._planner().restore(version, history[0].offset)
 
     def apply_offset(self, plan: OffsetPlan, confirmation: str | None, by: str) -> StoredOffset:
         """Carry a plan out.
@@ -178,7 +229,7 @@ class Lifecycle:
         :raises ConfigError: it is not confirmed
         :raises LeaseHeld: a run is alive
         """
-        self._row()
+        self._record()
         self._confirmed(confirmation)
         with self._lease() as lease:
             if (
@@ -192,7 +243,9 @@ class Lifecycle:
 
     def gap(self) -> Gap | None:
         """What is lost because the log no longer holds the offset's position; ``None`` if it does."""
-        return find_gap(self.name, self.store.load(self.name).offset or Offset(), self._moved_at(), self._source())
+        return find_gap(
+            self.name, self.store.load(self.name).offset or Offset(), self._record().moved_at, self._source()
+        )
 
     def repair(self, how: Repair, confirmation: str | None, by: str) -> Repaired:
         """Have the connector go on after a gap; see :mod:`airflow_provider_cdc.core.gap`.
@@ -205,7 +258,7 @@ class Lifecycle:
         self._confirmed(confirmation)
         with self._alone() as (lease, batcher):
             offset, number, dropped = batcher.offset, None, frozenset[int]()
-            gap = find_gap(self.name, offset, self._moved_at(), source)
+            gap = find_gap(self.name, offset, self._record().moved_at, source)
             if gap is None:
                 raise no_gap(self.name)
             if how is Repair.SNAPSHOT:
@@ -225,14 +278,10 @@ class Lifecycle:
 
     # -- plumbing -----------------------------------------------------------------------------------------------------
 
-    def _row(self) -> dict[str, Any]:
-        if rows := self.store.connectors(self.name):
-            return rows[0]
+    def _record(self) -> ConnectorRecord:
+        if (record := self.store.connector(self.name)) is not None:
+            return record
         raise ConfigError(f"No connector {self.name!r} has run yet.", safe="Nothing was changed.")
-
-    def _moved_at(self) -> datetime | None:
-        moment: datetime | None = self._row()["updated_at"]
-        return moment
 
     def _planner(self) -> OffsetPlanner:
         batches = self.store.batches(self.name, limit=_LOOKED_AT)

@@ -7,7 +7,7 @@ whatever place in the source's log they come from.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from airflow_provider_cdc.core.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.core.records import BatchRecord
     from airflow_provider_cdc.core.schema import TableId
     from airflow_provider_cdc.core.seams import StoredOffset
     from airflow_provider_cdc.core.source import Source
@@ -83,7 +84,7 @@ class OffsetPlanner:
     connector: str
     stored: StoredOffset
     source: Source
-    batches: Iterable[Mapping[str, Any]]
+    batches: Sequence[BatchRecord]
     history: Iterable[SchemaChangeRecord]
     told: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -119,12 +120,12 @@ class OffsetPlanner:
         dropped = frozenset(offset.snapshot.requests.values())
         return self._plan(fresh, Effect.SNAPSHOT, self._text(offset.position), None, "reset", dropped)
 
-    def restore(self, version: int, before: Mapping[str, Any]) -> OffsetPlan:
+    def restore(self, version: int, old: Offset) -> OffsetPlan:
         """Go back to a place that the connector has stood at.
 
-        :param before: the offset of that version
+        :param old: the offset of that version
         """
-        offset, old = self._offset(), Offset.model_validate(before)
+        offset = self._offset()
         pending = {t: seen for t, seen in old.snapshot.pending.items() if t not in old.snapshot.requests}
         streamed = [t for t in old.snapshot.streamed if t in pending]
         snapshot = SnapshotState(pending=pending, tables=old.snapshot.tables, streamed=streamed)
@@ -136,7 +137,7 @@ class OffsetPlanner:
             self.told.append(f"Version {version} has no position: the next run reads every captured table again.")
             return self._plan(restored, Effect.SNAPSHOT, self._text(offset.position), None, reason, dropped)
         target = self.source.parse_position(old.position)
-        reached = offset.position or next((b["position"] for b in self._looked() if b["position"]), None)
+        reached = offset.position or next((b.position for b in self.batches if b.position), None)
         effect = Effect.UNKNOWN if reached is None else self._way(self.source.parse_position(reached), target)
         if pending:
             self.told.append(f"Tables that would be read whole, as they were to be then: {', '.join(sorted(pending))}.")
@@ -183,19 +184,14 @@ class OffsetPlanner:
         if target.reached(end) and not end.reached(target):
             self.problems.append(f"{target} lies behind the end of the log, {end}.")
 
-    def _looked(self) -> list[Mapping[str, Any]]:
-        if not isinstance(self.batches, list):
-            self.batches = list(self.batches)
-        return self.batches
-
     def _repeated(self, target: Position) -> None:
         events = batches = 0
-        for batch in self._looked():
-            if not batch["position"] or target.reached(self.source.parse_position(batch["position"])):
+        for batch in self.batches:
+            if not batch.position or target.reached(self.source.parse_position(batch.position)):
                 if batches:
                     self.told.append(f"That is at most {events:,} events, of the last {batches} batches.")
                 return
-            events, batches = events + batch["events"], batches + 1
+            events, batches = events + batch.events, batches + 1
         if batches:
             self.told.append(f"Since then, {batches} batches with {events:,} events were captured, snapshots included.")
 

@@ -7,12 +7,13 @@ States are those of the documents ("Verifying that the connector is running"): `
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.records import ConnectorRecord, SignalRecord
 from airflow_provider_cdc.core.seams import Wanted
 
 
@@ -41,7 +42,7 @@ class Status:
     :param waiting: tables that are read, and whose place in the log streaming has not come to
     :param scans: incremental snapshots: table → rows read so far, in the order they are read
     :param metrics: of the last run that came to read anything, whatever its end: context → name → value
-    :param signals: signals whose fate is not final, newest first; see ``StateStore.signals_of``
+    :param signals: signals whose fate is not final, newest first
     """
 
     connector: str
@@ -63,7 +64,7 @@ class Status:
     waiting: tuple[str, ...] = ()
     scans: dict[str, int] = field(default_factory=dict)
     scans_paused: bool = False
-    signals: tuple[dict[str, Any], ...] = ()
+    signals: tuple[SignalRecord, ...] = ()
     metrics: dict[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
@@ -78,6 +79,8 @@ def _plain(value: Any) -> Any:
             return value.isoformat(timespec="milliseconds")
         case enum.Enum():
             return value.value
+        case SignalRecord():
+            return _plain(value.document())
         case tuple() | list():
             return [_plain(v) for v in value]
         case dict():
@@ -86,57 +89,53 @@ def _plain(value: Any) -> Any:
             return value
 
 
-def state_of(row: Mapping[str, Any]) -> tuple[RunState, datetime | None]:
-    """The state that a connector is in, and since when.
-
-    :param row: of ``StateStore.connectors``
-    """
-    if row["owner"] is not None:
-        return RunState.RUNNING, row["taken_at"]
-    ended: datetime | None = row["run_ended_at"]
-    if row["wanted"] != Wanted.RUNNING.value:
-        asked: datetime | None = row["since"]
+def state_of(record: ConnectorRecord) -> tuple[RunState, datetime | None]:
+    """The state that a connector is in, and since when."""
+    if record.owner is not None:
+        return RunState.RUNNING, record.owner_since
+    ended, control = record.run_ended_at, record.control
+    if control.wanted is not Wanted.RUNNING:
+        asked = control.since
         # the run that was alive when a person asked ended after that
-        return RunState(row["wanted"]), ended if asked is not None and ended is not None and ended > asked else asked
-    if row["died"] is not None:
-        return RunState.FAILED, row["died_at"]
-    if ended is not None and row["last_error_at"] == ended:
+        return RunState(control.wanted), ended if asked is not None and ended is not None and ended > asked else asked
+    if record.dead_owner is not None:
+        return RunState.FAILED, record.died_at
+    if ended is not None and record.last_error_at == ended:
         return RunState.FAILED, ended
     return RunState.UNASSIGNED, ended
 
 
-def standing(row: Mapping[str, Any], signals: Sequence[dict[str, Any]]) -> Status:
+def standing(record: ConnectorRecord, signals: Sequence[SignalRecord]) -> Status:
     """Put a status together.
 
-    :param row: of ``StateStore.connectors``
-    :param signals: those under way, of ``StateStore.signals_of``
+    :param signals: those under way
     """
-    state, since = state_of(row)
-    offset = Offset.model_validate(row["offset"] or {})
-    error, error_at = row["last_error"], row["last_error_at"]
-    if row["died"] is not None:
-        error = f"The run {row['died']} did not give its lease back: it was killed, or its machine is gone."
-        error_at = row["died_at"]
+    state, since = state_of(record)
+    offset = record.offset or Offset()
+    error, error_at = record.last_error, record.last_error_at
+    if record.dead_owner is not None:
+        error = f"The run {record.dead_owner} did not give its lease back: it was killed, or its machine is gone."
+        error_at = record.died_at
     return Status(
-        connector=row["connector"],
+        connector=record.connector,
         state=state,
         since=since,
-        wanted=Wanted(row["wanted"]),
-        owner=row["owner"],
-        asked_by=row["asked_by"] or "",
-        reason=row["reason"] or "",
+        wanted=record.control.wanted,
+        owner=record.owner,
+        asked_by=record.control.by,
+        reason=record.control.reason,
         last_error=error,
         last_error_at=error_at,
-        run_ended_at=row["run_ended_at"],
-        source=row["source"],
+        run_ended_at=record.run_ended_at,
+        source=record.source,
         position=offset.position,
         seq=offset.seq,
         batch=offset.batch,
-        moved_at=row["updated_at"],
+        moved_at=record.moved_at,
         pending=tuple(sorted(offset.snapshot.pending)),
         waiting=tuple(sorted(offset.snapshot.tables)),
         scans={scan.table: scan.rows for scan in offset.incremental.scans},
         scans_paused=offset.incremental.paused,
         signals=tuple(signals),
-        metrics=row.get("metrics") or {},
+        metrics=dict(record.metrics),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.signals import unquoted
@@ -13,22 +13,20 @@ from airflow_provider_cdc.hooks.overview import access_of
 from airflow_provider_cdc.runtime import parse_config
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.core.records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 _SHOWN = 30
 """Names of tables in a message."""
 
 
-def captured_tables(store: StateStore, row: dict[str, Any]) -> dict[str, str]:
-    """Tables that are captured and have a structure: name as ``database.table`` → name with the level above it, where there is one.
-
-    :param row: of ``StateStore.connectors``
-    """
+def captured_tables(store: StateStore, connector: ConnectorRecord) -> dict[str, str]:
+    """Tables that are captured and have a structure: name as ``database.table`` → name with the level above it, where there is one."""
     from airflow_provider_cdc.core.filters import Filters
     from airflow_provider_cdc.core.schema_history import SchemaHistory
 
-    tables = SchemaHistory.replay(store.schema_history(row["connector"])).tables
-    access = access_of(row)
+    tables = SchemaHistory.replay(store.schema_history(connector.connector)).tables
+    access = access_of(connector)
     if access is None:
         return {str(t): t.full_name for t in tables}
     access = access.current()
@@ -37,17 +35,14 @@ def captured_tables(store: StateStore, row: dict[str, Any]) -> dict[str, str]:
     return {str(t): t.full_name for t in tables if filters.table(t) and hidden not in (str(t), t.full_name)}
 
 
-def known_tables(store: StateStore, row: dict[str, Any]) -> list[str]:
-    """Names of :func:`captured_tables`, for people: of a definition that cannot be used now, those that are recorded.
-
-    :param row: of ``StateStore.connectors``
-    """
+def known_tables(store: StateStore, connector: ConnectorRecord) -> list[str]:
+    """Names of :func:`captured_tables`, for people: of a definition that cannot be used now, those that are recorded."""
     from airflow_provider_cdc.core.schema_history import SchemaHistory
 
     try:
-        return sorted(captured_tables(store, row))
+        return sorted(captured_tables(store, connector))
     except CdcError:  # as when a connection was renamed: how a connector stands can be told all the same
-        return sorted(str(t) for t in SchemaHistory.replay(store.schema_history(row["connector"])).tables)
+        return sorted(str(t) for t in SchemaHistory.replay(store.schema_history(connector.connector)).tables)
 
 
 def chosen(patterns: Sequence[str], captured: Mapping[str, str]) -> list[str]:

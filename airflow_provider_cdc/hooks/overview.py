@@ -16,34 +16,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.core.records import ConnectorRecord
     from airflow_provider_cdc.core.standing import Status
     from airflow_provider_cdc.state.store import StateStore
 
 
-def access_of(row: dict[str, Any], state_conn_id: str = DEFAULT_CONN_ID) -> ConnectorAccess | None:
-    """How the last run of a connector reached its source and change log; ``None`` when that is not recorded.
-
-    :param row: of ``StateStore.connectors``
-    """
-    if row.get("changelog") is None:
+def access_of(connector: ConnectorRecord, state_conn_id: str = DEFAULT_CONN_ID) -> ConnectorAccess | None:
+    """How the last run of a connector reached its source and change log; ``None`` when that is not recorded."""
+    known = connector.registration
+    if known is None:
         return None
     definition = ConnectorDefinition(
-        row["connector"], row["source"], row["changelog"], row["properties"], row["changelog_options"]
+        known.connector, known.source, known.changelog, known.properties, known.changelog_options
     )
-    connections = row["connections"]
+    connections = known.connections
     return ConnectorAccess(
         definition, connections.get("source", ""), connections.get("state", state_conn_id), connections.get("storage")
     )
 
 
-def find(store: StateStore, connector: str) -> dict[str, Any]:
-    """The row of one connector.
+def find(store: StateStore, connector: str) -> ConnectorRecord:
+    """What the state tables hold of one connector.
 
     :raises CdcError: there is none; the error names those there are
     """
-    if rows := store.connectors(connector):
-        return rows[0]
-    names = ", ".join(row["connector"] for row in store.connectors()) or "none"
+    if (found := store.connector(connector)) is not None:
+        return found
+    names = ", ".join(other.connector for other in store.connectors()) or "none"
     raise CdcError(f"No connector {connector!r} has run yet.", where=f"connectors in the state tables: {names}")
 
 
@@ -72,23 +71,27 @@ def age(moment: datetime | None, now: datetime | None = None) -> str:
     return f"{seconds} s ago"
 
 
-def summary(row: dict[str, Any]) -> dict[str, Any]:
+def summary(connector: ConnectorRecord) -> dict[str, Any]:
     """One connector in a line, fit for JSON."""
-    offset = row["offset"] or {}
-    moved: datetime | None = row["updated_at"]
+    moved, known = connector.moved_at, connector.registration
     return {
-        "connector": row["connector"],
-        "source": row["source"],
-        "position": offset.get("position"),
-        "seq": row["seq"] or 0,
-        "batch": row["batch"] or 0,
-        "pending_tables": sorted(offset.get("snapshot", {}).get("pending", {})),
+        "connector": connector.connector,
+        "source": connector.source,
+        "position": connector.position,
+        "seq": connector.seq,
+        "batch": connector.batch,
+        "pending_tables": pending_tables(connector),
         "moved_at": None if moved is None else moved.isoformat(timespec="seconds"),
-        "state": state_of(row)[0].value,
-        "captured_by": row["owner"],
-        "lease_s": round(row["lease_s"], 1),
-        "changelog": row["changelog"],
+        "state": state_of(connector)[0].value,
+        "captured_by": connector.owner,
+        "lease_s": round(connector.lease_s, 1),
+        "changelog": None if known is None else known.changelog,
     }
+
+
+def pending_tables(connector: ConnectorRecord) -> list[str]:
+    """Tables that are still to be read whole."""
+    return [] if connector.offset is None else sorted(connector.offset.snapshot.pending)
 
 
 def state_text(status: Status) -> str:
@@ -127,8 +130,8 @@ def status_lines(status: Status) -> Iterator[str]:
         scans = ", ".join(f"{table} ({rows:,} rows so far)" for table, rows in status.scans.items())
         yield f"  Incremental snapshot{' (paused)' if status.scans_paused else ''}: {scans}"
     for signal in status.signals:
-        parts = (signal["state"], signal["message"], progress_text(signal["progress"]))
-        yield f"  Signal {signal['number']}: {signal['type']} (id {signal['id']}), {', '.join(filter(None, parts))}"
+        parts = (signal.fate, signal.message, progress_text(signal.progress))
+        yield f"  Signal {signal.number}: {signal.type} (id {signal.id}), {', '.join(filter(None, parts))}"
 
 
 def metrics_lines(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -2,52 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider_cdc.core.seams import Wanted
+from airflow_provider_cdc.core.records import ConnectorRecord, Progress
+from airflow_provider_cdc.core.seams import Control, Wanted
 from airflow_provider_cdc.core.signals import Fate
 
 
-def halted(row: Mapping[str, Any]) -> str:
+def halted(control: Control) -> str:
     """Who has paused or stopped a connector, and why; empty where nobody has.
 
-    :param row: of ``StateStore.connectors``
-
-    >>> halted({"wanted": "paused", "asked_by": "ann", "reason": "migration", "since": None})
+    >>> halted(Control(Wanted.PAUSED, by="ann", reason="migration"))
     'paused by ann: migration'
     """
-    if (row.get("wanted") or Wanted.RUNNING) == Wanted.RUNNING:
+    if control.wanted is Wanted.RUNNING:
         return ""
-    by = f" by {row['asked_by']}" if row.get("asked_by") else ""
-    since = f" at {row['since']:%Y-%m-%d %H:%M:%S} UTC" if row.get("since") else ""
-    reason = f": {row['reason']}" if row.get("reason") else ""
-    return f"{row['wanted']}{by}{since}{reason}"
+    by = f" by {control.by}" if control.by else ""
+    since = f" at {control.since:%Y-%m-%d %H:%M:%S} UTC" if control.since else ""
+    reason = f": {control.reason}" if control.reason else ""
+    return f"{control.wanted}{by}{since}{reason}"
 
 
-def standstill(rows: Sequence[Mapping[str, Any]], connector: str) -> str:
+def standstill(record: ConnectorRecord | None, connector: str) -> str:
     """Why nothing moves with a connector now; empty when a run of it is alive.
 
-    :param rows: of ``StateStore.connectors(connector)``
+    :param record: what the state tables hold of it
     """
-    if not rows:
+    if record is None:
         return f"no capture of {connector} has run yet"
-    if text := halted(rows[0]):
+    if text := halted(record.control):
         return f"the connector is {text}"
-    if rows[0].get("owner") is None:
+    if record.owner is None:
         return "no run of its capture is alive; the next one goes on with it"
     return ""
 
 
-def progress_text(progress: Mapping[str, Any] | None) -> str:
-    """How a signal's snapshot comes on.
-
-    :param progress: of ``StateStore.signals_of``
+def progress_text(progress: Progress) -> str:
+    """How far the snapshot of a signal is.
 
     >>> progress_text({"left": 2, "table": "shop.orders", "rows": 120000, "rows_per_s": 81000.4})
     '2 tables left, now shop.orders, 120,000 rows, 81,000 rows/s'
     """
-    progress = progress or {}
     parts = []
     if (left := progress.get("left")) is not None:
         of = f" of {progress['tables']}" if progress.get("tables") else ""
@@ -62,15 +58,12 @@ def progress_text(progress: Mapping[str, Any] | None) -> str:
     return ", ".join(parts)
 
 
-def fraction(signal: Mapping[str, Any]) -> float | None:
+def fraction(fate: Fate, progress: Progress) -> float | None:
     """How much of a signal's snapshot is done, between 0 and 1; ``None`` where that cannot be said.
 
     A table counts by its rows, or by how far its key has come where keys are numbers; tables count alike.
-
-    :param signal: of ``StateStore.signals_of``
     """
-    progress: Mapping[str, Any] = signal.get("progress") or {}
-    if signal["state"] == Fate.DONE:
+    if fate is Fate.DONE:
         return 1.0
     left = progress.get("left")
     if left is None:
@@ -80,7 +73,7 @@ def fraction(signal: Mapping[str, Any]) -> float | None:
     return min(max(done, 0.0), 1.0)
 
 
-def _of_table(progress: Mapping[str, Any]) -> float:
+def _of_table(progress: Progress) -> float:
     """How much of the table that is being read is done."""
     if total := progress.get("of_about"):
         return min(float(progress.get("rows", 0)) / float(total), 1.0)

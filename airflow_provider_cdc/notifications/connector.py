@@ -16,6 +16,7 @@ from airflow_provider_cdc.hooks.wording import halted
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_cdc.core.records import NotificationRecord
     from airflow_provider_cdc.runtime import ConnectorDefinition
     from airflow_provider_cdc.state.store import StateStore
 
@@ -60,39 +61,27 @@ class CdcNotifier(BaseNotifier):
             return
         html = f"<pre>{escape(text)}</pre>"
         self.tell(
-            {**context, "cdc_text": text, "cdc_html": html, "cdc_notifications": [_document(row) for row in found]}
+            {
+                **context,
+                "cdc_text": text,
+                "cdc_html": html,
+                "cdc_notifications": [row.notification.document() for row in found],
+            }
         )
 
 
-def _since(rows: list[dict[str, Any]], began: datetime | None) -> list[dict[str, Any]]:
-    return rows if began is None else [row for row in rows if row["created_at"] >= began]
+def _since(rows: list[NotificationRecord], began: datetime | None) -> list[NotificationRecord]:
+    return rows if began is None else [row for row in rows if row.created_at >= began]
 
 
-def _text(store: StateStore, connector: str, rows: Sequence[dict[str, Any]]) -> str:
-    found = store.connectors(connector)
-    if not found:
+def _text(store: StateStore, connector: str, notifications: Sequence[NotificationRecord]) -> str:
+    record = store.connector(connector)
+    if record is None:
         return f"Connector {connector} has not run yet."
-    (row,) = found
-    lines = [
-        f"Connector {connector} is at {overview.position_text((row['offset'] or {}).get('position'))}, batch {row['batch']}."
-    ]
-    if text := halted(row):
+    lines = [f"Connector {connector} is at {overview.position_text(record.position)}, batch {record.batch}."]
+    if text := halted(record.control):
         lines.append(f"It is {text}.")
-    elif row["last_error"] and row["last_error_at"] == row["run_ended_at"]:
-        lines.append(f"Its last run failed: {row['last_error']}")
-    for told in rows:
-        more = ", ".join(f"{k}={v}" for k, v in told["additional_data"].items() if k != "connector_name" and v)
-        lines.append(
-            f"{told['created_at']:%H:%M:%S} {told['aggregate_type']}: {told['type']}{f' ({more})' if more else ''}"
-        )
+    elif record.last_error and record.last_error_at == record.run_ended_at:
+        lines.append(f"Its last run failed: {record.last_error}")
+    lines += [f"{row.created_at:%H:%M:%S} {row.notification}" for row in notifications]
     return "\n".join(lines)
-
-
-def _document(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "id": row["id"],
-        "aggregate_type": row["aggregate_type"],
-        "type": row["type"],
-        "additional_data": dict(row["additional_data"]),
-        "timestamp": int(row["created_at"].timestamp() * 1000),
-    }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
-from typing import Any
 
+from airflow_provider_cdc.core.records import ConnectorRecord, NotificationRecord, SignalRecord
 from airflow_provider_cdc.core.signals import Fate
 from airflow_provider_cdc.core.standing import RunState, state_of
 from airflow_provider_cdc.hooks.wording import fraction, halted, progress_text
@@ -20,57 +20,50 @@ _ABOUT = {
 }
 
 
-def state(row: dict[str, Any]) -> str:
-    """The state of a connector in a word.
-
-    :param row: of ``StateStore.connectors``
-    """
+def state(row: ConnectorRecord) -> str:
+    """The state of a connector in a word."""
     found, _ = state_of(row)
     return _coloured(found)
 
 
-def standing(row: dict[str, Any]) -> list[tuple[str, str]]:
+def standing(row: ConnectorRecord) -> list[tuple[str, str]]:
     """The state, since when and by whom, and the last error."""
     found, since = state_of(row)
-    about = halted(row) or _ABOUT.get(found, "")
+    about = halted(row.control) or _ABOUT.get(found, "")
     parts = [_coloured(found), *([f" since {ago(since)}"] if since else []), *([f": {escape(about)}"] if about else [])]
     facts: list[tuple[str, str]] = [("state", Raw("".join(parts)))]
-    died = row.get("died")
-    error = f"The run {died} was killed, or its machine is gone." if died else row.get("last_error")
+    died = row.dead_owner
+    error = f"The run {died} was killed, or its machine is gone." if died else row.last_error
     if error and found is not RunState.RUNNING:
-        when = row.get("died_at") if died else row.get("last_error_at")
+        when = row.died_at if died else row.last_error_at
         colour = "bad" if found is RunState.FAILED else "quiet"
-        facts.append(("last error", Raw(f"{ago(when)}<pre class={colour}>{escape(str(error))}</pre>")))
+        facts.append(("last error", Raw(f"{ago(when)}<pre class={colour}>{escape(error)}</pre>")))
     return facts
 
 
-def holder(row: dict[str, Any]) -> str:
+def holder(row: ConnectorRecord) -> str:
     """Who captures a connector now."""
-    if row["owner"] is None:
+    if row.owner is None:
         return Raw("<span class=quiet>nobody now</span>")
-    return f"{row['owner']} (lease ends in {row['lease_s']:.0f} s unless renewed)"
+    return f"{row.owner} (lease ends in {row.lease_s:.0f} s unless renewed)"
 
 
-def moving(rows: Sequence[dict[str, Any]]) -> bool:
+def moving(rows: Sequence[SignalRecord]) -> bool:
     """Whether the fate of some signal is not final."""
-    return any(not Fate(row["state"]).final for row in rows)
+    return any(not row.fate.final for row in rows)
 
 
-def signals(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Signals with what has become of them.
-
-    :param rows: of ``StateStore.signals_of``
-    """
+def signals(rows: Sequence[SignalRecord]) -> list[str]:
+    """Signals with their fates."""
     if not rows:
         return []
     lines = []
     for row in rows:
-        fate, sent_by = Fate(row["state"]), row["sent_by"]
+        by = f", {escape(row.sent_by)}" if row.sent_by else ""
         lines.append(
             (
-                row["number"], row["type"], Raw(f"<code>{escape(row['data'] or '')}</code>"),
-                Raw(f"{ago(row['received_at'])}, {escape(row['channel'])}{f', {escape(sent_by)}' if sent_by else ''}"),
-                _coloured(fate), _progress(row), row["message"],
+                row.number, row.type, Raw(f"<code>{escape(row.data or '')}</code>"),
+                Raw(f"{ago(row.received_at)}, {escape(row.channel)}{by}"), _coloured(row.fate), _progress(row), row.message,
             )
         )  # fmt: skip
     return [
@@ -79,34 +72,30 @@ def signals(rows: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
-def notifications(base: str, connector: str, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What the connector has told, newest first.
+def notifications(base: str, connector: str, rows: Sequence[NotificationRecord]) -> list[str]:
+    """Notifications of the connector, newest first.
 
-    :param rows: of ``StateStore.notifications``, oldest first
+    :param rows: oldest first
     """
     if not rows:
         return []
     lines = []
     for row in reversed(rows):
-        told = [f"{name}: {text}" for name, text in row["additional_data"].items() if name != "connector_name" and text]
-        batch = row["batch"]
-        lines.append(
-            (
-                _moment(row["created_at"]), row["aggregate_type"], row["type"], "; ".join(told),
-                link(base, str(batch), connector, batch) if batch else "",
-            )
-        )  # fmt: skip
+        n, batch = row.notification, row.batch
+        data = [f"{name}: {text}" for name, text in n.additional_data.items() if name != "connector_name" and text]
+        page = link(base, str(batch), connector, batch) if batch else ""
+        lines.append((_moment(row.created_at), n.aggregate_type, n.type, "; ".join(data), page))
     head = ("at", "about", "what", "details", "batch")
     return [Raw("<h2>Notifications</h2>"), table(head, lines)]
 
 
-def _progress(row: dict[str, Any]) -> str:
-    part = fraction(row)
-    text = "" if Fate(row["state"]) is Fate.DONE else escape(progress_text(row["progress"]))
+def _progress(row: SignalRecord) -> str:
+    part = fraction(row.fate, row.progress)
+    text = "" if row.fate is Fate.DONE else escape(progress_text(row.progress))
     bar = "" if part is None else f"<progress max=1 value={part:.3f}></progress> "
     seconds = ""
-    if row["running_at"] and row["ended_at"]:
-        seconds = f" in {(row['ended_at'] - row['running_at']).total_seconds():,.1f} s"
+    if row.running_at and row.ended_at:
+        seconds = f" in {(row.ended_at - row.running_at).total_seconds():,.1f} s"
     return Raw(f"{bar}{text}{seconds}")
 
 

@@ -16,6 +16,7 @@ from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.records import ConnectorRecord
 from airflow_provider_cdc.hooks import overview
 from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.plugins import pages
@@ -74,14 +75,14 @@ def batch(request: Request, user: GetUserDep, connector: str, batch: int) -> str
         manifest = None if access is None else access.changelog().manifest(connector, batch)
     except (CdcError, OSError) as e:
         trouble = str(e)
-    return pages.batch(_base(request), rows[0], before[0] if before else None, manifest, trouble, last=row["batch"])
+    return pages.batch(_base(request), rows[0], before[0] if before else None, manifest, trouble, last=row.batch)
 
 
-def _applied(row: dict[str, Any]) -> tuple[list[dict[str, Any]], str | None]:
+def _applied(row: ConnectorRecord) -> tuple[list[dict[str, Any]], str | None]:
     """Reports of the targets; the API server may not be able to read the change log, which is then said instead."""
     try:
         access = overview.access_of(row)
-        return ([] if access is None else overview.applied(access.changelog(), row["connector"])), None
+        return ([] if access is None else overview.applied(access.changelog(), row.connector)), None
     except (CdcError, OSError) as e:
         return [], str(e)
 
@@ -96,12 +97,12 @@ def _store() -> Iterator[StateStore]:
         store.close()
 
 
-def _found(store: StateStore, connector: str, user: BaseUser) -> dict[str, Any]:
+def _found(store: StateStore, connector: str, user: BaseUser) -> ConnectorRecord:
     """A connector that the user may see; of one that they may not they do not learn that it is there."""
-    rows = store.connectors(connector)
-    if not rows or not may_see(user, rows[0]):
+    found = store.connector(connector)
+    if found is None or not may_see(user, found):
         raise HTTPException(404, f"No connector {connector!r} has run yet.")
-    return rows[0]
+    return found
 
 
 def _base(request: Request) -> str:

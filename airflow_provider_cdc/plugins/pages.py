@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,10 @@ from airflow_provider_cdc.plugins.html import Raw, ago, facts, link, page, table
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.manifest import Manifest
+    from airflow_provider_cdc.core.records import BatchRecord, ConnectorRecord, NotificationRecord, SignalRecord
 
 
-def connectors(base: str, rows: list[dict[str, Any]]) -> str:
+def connectors(base: str, rows: Sequence[ConnectorRecord]) -> str:
     """All connectors."""
     if not rows:
         return page(base, "CDC connectors", [Raw("<p>No connector has run yet.</p>")])
@@ -30,7 +30,7 @@ def connectors(base: str, rows: list[dict[str, Any]]) -> str:
                 Raw(f"<code>{escape(overview.position_text(s['position']))}</code>"),
                 link(base, str(s["batch"]), s["connector"], s["batch"]) if s["batch"] else "none",
                 s["seq"],
-                ago(row["updated_at"]),
+                ago(row.moved_at),
                 activity.holder(row),
             )
         )
@@ -40,18 +40,18 @@ def connectors(base: str, rows: list[dict[str, Any]]) -> str:
 
 def connector(
     base: str,
-    row: dict[str, Any],
-    batches: list[dict[str, Any]],
+    row: ConnectorRecord,
+    batches: Sequence[BatchRecord],
     reports: list[dict[str, Any]],
     trouble: str | None,
     *,
-    signals: Sequence[dict[str, Any]] = (),
-    notifications: Sequence[dict[str, Any]] = (),
+    signals: Sequence[SignalRecord] = (),
+    notifications: Sequence[NotificationRecord] = (),
 ) -> str:
     """One connector.
 
-    :param signals: the newest ones, of ``StateStore.signals_of``
-    :param notifications: the newest ones, oldest first, of ``StateStore.notifications``
+    :param signals: the newest ones
+    :param notifications: the newest ones, oldest first
     """
     s = overview.summary(row)
     name = s["connector"]
@@ -60,7 +60,7 @@ def connector(
         ("source", s["source"] or ""),
         ("position", Raw(f"<code>{escape(overview.position_text(s['position']))}</code>")),
         ("seq", f"{s['seq']:,}"),
-        ("offset moved", ago(row["updated_at"])),
+        ("offset moved", ago(row.moved_at)),
         ("captured by", activity.holder(row)),
         ("change log", Raw(f"<code>{escape(s['changelog'] or 'not recorded yet')}</code>")),
     ]
@@ -73,48 +73,47 @@ def connector(
     parts.append(Raw("<h2>Batches</h2>"))
     lines = [
         (
-            link(base, str(b["batch"]), name, b["batch"]), b["created_at"].strftime("%Y-%m-%d %H:%M:%S UTC"), b["events"],
-            b["bytes"], len(b["topics"]), Raw(f"<code>{escape(overview.position_text(b['position']))}</code>"),
+            link(base, str(b.batch), name, b.batch), b.created_at.strftime("%Y-%m-%d %H:%M:%S UTC"), b.events, b.bytes,
+            len(b.topics), Raw(f"<code>{escape(overview.position_text(b.position))}</code>"),
         )
         for b in batches
     ]  # fmt: skip
     head = ("batch", "committed", "events", "bytes", "topics", "position after it")
     parts.append(table(head, lines) if lines else Raw("<p>None yet.</p>"))
-    for context, values in (row["metrics"] or {}).items():
+    for context, values in row.metrics.items():
         parts += [Raw(f"<h2>Metrics of the last run: {escape(context)}</h2>"), facts(overview.metrics_text(values))]
-    if row["properties"]:
+    if row.registration is not None and row.registration.properties:
         parts += [
             Raw("<h2>Properties of the last run</h2>"),
-            facts((k, _listed(v)) for k, v in row["properties"].items()),
+            facts((k, _listed(v)) for k, v in row.registration.properties.items()),
         ]
     return page(base, f"Connector {name}", parts, refresh_s=5 if activity.moving(signals) else None)
 
 
 def batch(
     base: str,
-    row: dict[str, Any],
-    before: dict[str, Any] | None,
+    row: BatchRecord,
+    before: BatchRecord | None,
     manifest: Manifest | None,
     trouble: str | None,
     *,
     last: int,
 ) -> str:
     """One batch of a connector that has ``last`` of them."""
-    name, number = row["connector"], row["batch"]
-    committed: datetime = row["created_at"]
+    name, number, committed = row.connector, row.batch, row.created_at
     known = [
         ("connector", link(base, name, name)),
         ("committed", f"{committed.strftime('%Y-%m-%d %H:%M:%S UTC')} ({overview.age(committed)})"),
-        ("events", f"{row['events']:,}"),
-        ("seq", f"{row['first_seq']:,} to {row['last_seq']:,}"),
+        ("events", f"{row.events:,}"),
+        ("seq", f"{row.first_seq:,} to {row.last_seq:,}"),
         ("position before", Raw(f"<code>{escape(_position_before(before, manifest))}</code>")),
-        ("position after", Raw(f"<code>{escape(overview.position_text(row['position']))}</code>")),
-        ("manifest", Raw(f"<code>{escape(row['manifest'])}</code>")),
+        ("position after", Raw(f"<code>{escape(overview.position_text(row.position))}</code>")),
+        ("manifest", Raw(f"<code>{escape(row.manifest)}</code>")),
     ]
     if before is not None:
-        known.insert(2, ("after the batch before", f"{(committed - before['created_at']).total_seconds():,.1f} s"))
+        known.insert(2, ("after the batch before", f"{(committed - before.created_at).total_seconds():,.1f} s"))
     parts: list[str] = [facts(known), Raw("<h2>Topics</h2>")]
-    topics = [(topic, n) for topic, n in sorted(row["topics"].items(), key=lambda i: (-i[1], i[0]))]
+    topics = [(topic, n) for topic, n in sorted(row.topics.items(), key=lambda i: (-i[1], i[0]))]
     parts.append(table(("topic", "events"), topics) if topics else Raw("<p>No event, only changes of structure.</p>"))
     if manifest is not None:
         parts += _manifest(manifest)
@@ -145,10 +144,10 @@ def _manifest(manifest: Manifest) -> list[str]:
     return parts
 
 
-def _position_before(before: dict[str, Any] | None, manifest: Manifest | None) -> str:
+def _position_before(before: BatchRecord | None, manifest: Manifest | None) -> str:
     if manifest is not None:
         return overview.position_text(manifest.offset_before.position if manifest.offset_before else None)
-    return overview.position_text(before["position"] if before else None)
+    return overview.position_text(before.position if before else None)
 
 
 def _targets(batch: int, reports: list[dict[str, Any]], trouble: str | None) -> str:

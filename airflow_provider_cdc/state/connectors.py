@@ -8,7 +8,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from airflow_provider_cdc.core.seams import Lease, Wanted
+from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.records import ConnectorRecord, Registration
+from airflow_provider_cdc.core.seams import Control, Lease
+from airflow_provider_cdc.state.controls import control_of
 from airflow_provider_cdc.state.database import Database
 from airflow_provider_cdc.state.leases import Leases
 from airflow_provider_cdc.state.models import Base, ConnectorRow, ControlRow, LeaseRow, OffsetRow
@@ -20,14 +23,14 @@ class Connectors:
     def __init__(self, database: Database, leases: Leases) -> None:
         self._database, self._leases = database, leases
 
-    def register(self, record: dict[str, Any]) -> None:
-        """Remember what a connector is, see ``runtime.record``. Writes only what has changed."""
-        key = ConnectorRow.connector == record["connector"]
+    def register(self, registration: Registration) -> None:
+        """Record a connector's definition. It is written only where it has changed."""
+        key = ConnectorRow.connector == registration.connector
         for attempt in self._database.attempts():
             with attempt:
-                if self.connector(record["connector"]) == record:
+                if self.registration(registration.connector) == registration:
                     return
-                values = record | {"updated_at": datetime.now(UTC)}
+                values = registration.document() | {"updated_at": datetime.now(UTC)}
                 with self._database.write() as c:
                     if c.execute(sa.update(ConnectorRow).where(key).values(**values)).rowcount:
                         return
@@ -37,24 +40,21 @@ class Connectors:
                     except IntegrityError:  # another run inserted the row in the same moment
                         c.execute(sa.update(ConnectorRow).where(key).values(**values))
 
-    def connector(self, name: str) -> dict[str, Any] | None:
-        """What :meth:`register` was told last."""
+    def registration(self, connector: str) -> Registration | None:
+        """What was registered last."""
         columns = [c for c in ConnectorRow.__table__.columns if c.name != "updated_at"]
         with self._database.engine.connect() as c:
-            row = c.execute(sa.select(*columns).where(ConnectorRow.connector == name)).one_or_none()
-        return None if row is None else dict(row._mapping)
+            row = c.execute(sa.select(*columns).where(ConnectorRow.connector == connector)).one_or_none()
+        return None if row is None else Registration(**row._mapping)
 
-    def connectors(self, connector: str | None = None) -> list[dict[str, Any]]:
-        """Every connector, or one: what it is, its offset, who captures it now (``owner`` since ``taken_at``, for ``lease_s`` more),
-        what is wanted of it and how its last run ended. Columns are those of the tables; ``died`` is a run whose lease ended
-        because it was not renewed, at ``died_at``.
-        """
+    def list(self, connector: str | None = None) -> list[ConnectorRecord]:
+        """Every connector, by name, or one of them."""
         names = sa.union(sa.select(ConnectorRow.connector), sa.select(OffsetRow.connector)).subquery()
         statement = (
             sa.select(
                 names.c.connector, ConnectorRow.source, ConnectorRow.changelog, ConnectorRow.changelog_options,
-                ConnectorRow.properties, ConnectorRow.connections, OffsetRow.offset, OffsetRow.seq, OffsetRow.batch,
-                OffsetRow.updated_at, OffsetRow.version, LeaseRow.owner, LeaseRow.expires_ms, LeaseRow.taken_at,
+                ConnectorRow.properties, ConnectorRow.connections, OffsetRow.offset, OffsetRow.version,
+                OffsetRow.updated_at, LeaseRow.owner, LeaseRow.expires_ms, LeaseRow.taken_at,
                 ControlRow.wanted, ControlRow.restarts, ControlRow.asked_by, ControlRow.reason, ControlRow.since,
                 ControlRow.run_ended_at, ControlRow.last_error, ControlRow.last_error_at, ControlRow.metrics,
             )
@@ -68,17 +68,8 @@ class Connectors:
             statement = statement.where(names.c.connector == connector)
         with self._database.engine.connect() as c:
             now = c.scalar(self._database.now_ms)
-            rows = [dict(row._mapping) for row in c.execute(statement)]
-        for row in rows:
-            left = (row.pop("expires_ms") or 0) - now
-            row["lease_s"] = max(left, 0) / 1000
-            row["died"], row["died_at"] = None, None
-            if left <= 0 and row["owner"] is not None:  # a run that ends by itself gives its lease back
-                row["died"], row["died_at"] = row["owner"], datetime.now(UTC) + timedelta(milliseconds=left)
-            if left <= 0:
-                row |= {"owner": None, "taken_at": None}
-            row["wanted"] = row["wanted"] or Wanted.RUNNING.value
-        return rows
+            rows = c.execute(statement).all()
+        return [_record(row, now) for row in rows]
 
     def forget(self, lease: Lease) -> None:
         """Delete everything that is kept of a connector, in one transaction.
@@ -94,3 +85,30 @@ class Connectors:
                 for table in Base.metadata.sorted_tables:
                     if table.name != LeaseRow.__tablename__:
                         c.execute(sa.delete(table).where(table.c.connector == lease.connector))
+
+
+def _record(row: sa.Row[Any], now_ms: int) -> ConnectorRecord:
+    left_ms = (row.expires_ms or 0) - now_ms
+    alive = left_ms > 0
+    dead = row.owner is not None and not alive  # a run that ends by itself gives its lease back
+    return ConnectorRecord(
+        connector=row.connector,
+        registration=None
+        if row.changelog is None
+        else Registration(
+            row.connector, row.source, row.changelog, row.changelog_options, row.properties, row.connections
+        ),
+        offset=None if row.offset is None else Offset.model_validate(row.offset),
+        version=row.version,
+        moved_at=row.updated_at,
+        owner=row.owner if alive else None,
+        owner_since=row.taken_at if alive else None,
+        lease_s=max(left_ms, 0) / 1000,
+        dead_owner=row.owner if dead else None,
+        died_at=datetime.now(UTC) + timedelta(milliseconds=left_ms) if dead else None,
+        control=Control() if row.wanted is None else control_of(row),
+        run_ended_at=row.run_ended_at,
+        last_error=row.last_error,
+        last_error_at=row.last_error_at,
+        metrics=row.metrics or {},
+    )

@@ -25,7 +25,7 @@ class Controls:
         for attempt in self._database.attempts():
             with attempt, self._database.engine.connect() as c:
                 row = c.execute(sa.select(ControlRow.__table__).where(ControlRow.connector == connector)).one_or_none()
-        return Control() if row is None else _control(row)
+        return Control() if row is None else control_of(row)
 
     def set_control(self, connector: str, wanted: Wanted, by: str, reason: str = "") -> Control:
         """Say what is wanted of a connector; a run that is alive sees it within a second or two.
@@ -79,5 +79,6 @@ def _update(c: sa.Connection, connector: str, by: str, reason: str, **values: An
     c.execute(sa.update(ControlRow).where(ControlRow.connector == connector).values(**asked, **values))
 
 
-def _control(row: sa.Row[Any]) -> Control:
+def control_of(row: sa.Row[Any]) -> Control:
+    """:param row: with the columns of :class:`ControlRow`"""
     return Control(Wanted(row.wanted), row.restarts, row.asked_by, row.reason, row.since)

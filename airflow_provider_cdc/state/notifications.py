@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.notifications import Notification
+from airflow_provider_cdc.core.records import NotificationRecord
 from airflow_provider_cdc.state.database import Database, storable
 from airflow_provider_cdc.state.models import NotificationRow
 
@@ -42,15 +42,14 @@ class Notifications:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def newest(self, connector: str, *, after: int | None = None, limit: int = 50) -> list[dict[str, Any]]:
+    def newest(self, connector: str, *, after: int | None = None, limit: int = 50) -> list[NotificationRecord]:
         """Notifications of a connector, oldest first.
 
         :param after: those with a number above this one; by default the newest ones
         """
         r = NotificationRow
         statement = sa.select(
-            r.id.label("number"), r.notification_id.label("id"), r.aggregate_type, r.type, r.additional_data, r.batch,
-            r.created_at,
+            r.id, r.notification_id, r.aggregate_type, r.type, r.additional_data, r.batch, r.created_at
         ).where(r.connector == connector)  # fmt: skip
         if after is not None:
             statement = statement.where(r.id > after).order_by(r.id)
@@ -58,5 +57,19 @@ class Notifications:
             statement = statement.order_by(r.id.desc())
         for attempt in self._database.attempts():
             with attempt, self._database.engine.connect() as c:
-                rows = [dict(row._mapping) for row in c.execute(statement.limit(limit))]
+                rows = [_record(*row) for row in c.execute(statement.limit(limit))]
         return rows if after is not None else rows[::-1]
+
+
+def _record(
+    number: int,
+    id_: str,
+    aggregate_type: str,
+    type_: str,
+    data: dict[str, str],
+    batch: int | None,
+    created_at: datetime,
+) -> NotificationRecord:
+    ts_ms = round(created_at.timestamp() * 1000)
+    made = Notification(id=id_, aggregate_type=aggregate_type, type=type_, additional_data=data, ts_ms=ts_ms)
+    return NotificationRecord(number, made, batch)

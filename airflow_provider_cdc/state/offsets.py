@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -13,6 +12,7 @@ from airflow_provider_cdc.core.errors import CommitConflict, CommitStateUnknown,
 from airflow_provider_cdc.core.manifest import Answer, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.notifications import Notification
 from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.records import BatchRecord, OffsetRecord
 from airflow_provider_cdc.core.seams import Lease, StoredOffset
 from airflow_provider_cdc.state.database import Database, storable
 from airflow_provider_cdc.state.leases import Leases
@@ -60,8 +60,8 @@ class Offsets:
         """
         return self._move(lease, expected, offset, storable(reason, 250))
 
-    def history(self, connector: str, limit: int = 50, *, version: int | None = None) -> list[dict[str, Any]]:
-        """Offsets that a connector has had, newest first: ``version``, ``offset``, ``epoch``, ``reason``, ``created_at``.
+    def history(self, connector: str, limit: int = 50, *, version: int | None = None) -> list[OffsetRecord]:
+        """Offsets that a connector has had, newest first.
 
         :param version: only this one
         """
@@ -72,7 +72,10 @@ class Offsets:
         for attempt in self._database.attempts():
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement.order_by(h.version.desc()).limit(limit)).all()
-        return [dict(row._mapping) for row in rows]
+        return [
+            OffsetRecord(version, Offset.model_validate(offset), epoch, reason, created_at)
+            for version, offset, epoch, reason, created_at in rows
+        ]
 
     def _move(
         self,
@@ -162,13 +165,14 @@ class Offsets:
                 )
             )  # fmt: skip
 
-    def batches(self, connector: str, *, limit: int = 50, batch: int | None = None) -> list[dict[str, Any]]:
+    def batches(self, connector: str, *, limit: int = 50, batch: int | None = None) -> list[BatchRecord]:
         """The newest batches of a connector, newest first, or one of them."""
         statement = sa.select(BatchRow.__table__).where(BatchRow.connector == connector)
         if batch is not None:
             statement = statement.where(BatchRow.batch == batch)
         with self._database.engine.connect() as c:
-            return [dict(row._mapping) for row in c.execute(statement.order_by(BatchRow.batch.desc()).limit(limit))]
+            rows = c.execute(statement.order_by(BatchRow.batch.desc()).limit(limit)).all()
+        return [BatchRecord(**row._mapping) for row in rows]
 
     def schema_history(self, connector: str) -> Iterator[SchemaChangeRecord]:
         for attempt in self._database.attempts():

@@ -6,11 +6,12 @@ import hashlib
 import re
 import uuid
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
+from airflow_provider_cdc.core.records import Progress, SignalRecord
 from airflow_provider_cdc.core.signals import LARGEST, Fate, SentSignal, Signal
 from airflow_provider_cdc.state.controls import locked
 from airflow_provider_cdc.state.database import Database, storable
@@ -70,7 +71,7 @@ class Signals:
 
     def newest(
         self, connector: str, limit: int = 50, *, number: int | None = None, under_way: bool = False
-    ) -> list[dict[str, Any]]:
+    ) -> list[SignalRecord]:
         """Signals with their fates, newest first, for people.
 
         :param number: only this one, with all of its data; otherwise lists show the first 2,000 characters
@@ -79,8 +80,8 @@ class Signals:
         r = SignalRow
         data = r.data if number is not None else sa.func.substr(r.data, 1, _SHOWN)
         statement = sa.select(
-            r.id.label("number"), r.signal_id.label("id"), r.type, data.label("data"), r.channel, r.sent_by, r.state,
-            r.message, r.progress, r.received_at, r.running_at, r.ended_at,
+            r.id, r.signal_id, r.type, data, r.channel, r.sent_by, r.state, r.message, r.progress, r.received_at,
+            r.running_at, r.ended_at,
         ).where(r.connector == connector)  # fmt: skip
         if number is not None:
             statement = statement.where(r.id == number)
@@ -89,7 +90,13 @@ class Signals:
         for attempt in self._database.attempts():
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement.order_by(r.id.desc()).limit(limit)).all()
-        return [dict(row._mapping) for row in rows]
+        return [
+            SignalRecord(
+                number, id_, type_, text, channel, sent_by, Fate(state), message, cast("Progress", progress or {}),
+                received_at, running_at, ended_at,
+            )
+            for number, id_, type_, text, channel, sent_by, state, message, progress, received_at, running_at, ended_at in rows
+        ]  # fmt: skip
 
     def _insert(self, c: sa.Connection, values: dict[str, Any]) -> int:
         """Insert under the next number, which is above that of the last signal that was taken."""

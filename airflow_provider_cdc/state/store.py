@@ -13,6 +13,14 @@ from typing import Any
 from airflow_provider_cdc.core.manifest import Answer, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.notifications import Notification
 from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.records import (
+    BatchRecord,
+    ConnectorRecord,
+    NotificationRecord,
+    OffsetRecord,
+    Registration,
+    SignalRecord,
+)
 from airflow_provider_cdc.core.seams import Control, Lease, StoredOffset, Wanted
 from airflow_provider_cdc.core.signals import Fate, SentSignal, Signal
 from airflow_provider_cdc.state.connectors import Connectors
@@ -90,10 +98,10 @@ class StateStore:
     def replace_offset(self, lease: Lease, expected: StoredOffset, offset: Offset, reason: str) -> StoredOffset:
         return self._offsets.replace(lease, expected, offset, reason)
 
-    def offset_history(self, connector: str, limit: int = 50, *, version: int | None = None) -> list[dict[str, Any]]:
+    def offset_history(self, connector: str, limit: int = 50, *, version: int | None = None) -> list[OffsetRecord]:
         return self._offsets.history(connector, limit, version=version)
 
-    def batches(self, connector: str, *, limit: int = 50, batch: int | None = None) -> list[dict[str, Any]]:
+    def batches(self, connector: str, *, limit: int = 50, batch: int | None = None) -> list[BatchRecord]:
         return self._offsets.batches(connector, limit=limit, batch=batch)
 
     def schema_history(self, connector: str) -> Iterator[SchemaChangeRecord]:
@@ -114,10 +122,10 @@ class StateStore:
 
     def signals_of(
         self, connector: str, limit: int = 50, *, number: int | None = None, under_way: bool = False
-    ) -> list[dict[str, Any]]:
+    ) -> list[SignalRecord]:
         return self._signals.newest(connector, limit, number=number, under_way=under_way)
 
-    def notifications(self, connector: str, *, after: int | None = None, limit: int = 50) -> list[dict[str, Any]]:
+    def notifications(self, connector: str, *, after: int | None = None, limit: int = 50) -> list[NotificationRecord]:
         return self._notifications.newest(connector, after=after, limit=limit)
 
     # -- steering -----------------------------------------------------------------------------------------------------
@@ -136,14 +144,18 @@ class StateStore:
 
     # -- connectors ---------------------------------------------------------------------------------------------------
 
-    def register(self, record: dict[str, Any]) -> None:
-        self._connectors.register(record)
+    def register(self, registration: Registration) -> None:
+        self._connectors.register(registration)
 
-    def connector(self, name: str) -> dict[str, Any] | None:
-        return self._connectors.connector(name)
+    def registration(self, connector: str) -> Registration | None:
+        return self._connectors.registration(connector)
 
-    def connectors(self, connector: str | None = None) -> list[dict[str, Any]]:
-        return self._connectors.connectors(connector)
+    def connectors(self) -> list[ConnectorRecord]:
+        return self._connectors.list()
+
+    def connector(self, name: str) -> ConnectorRecord | None:
+        found = self._connectors.list(name)
+        return found[0] if found else None
 
     def forget(self, lease: Lease) -> None:
         self._connectors.forget(lease)

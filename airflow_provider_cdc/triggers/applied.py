@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import StateError, StorageUnavailable
@@ -10,6 +11,7 @@ from airflow_provider_cdc.triggers.state import Found, StateTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.position import Position
+    from airflow_provider_cdc.core.records import BatchRecord, ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 
@@ -47,15 +49,15 @@ class AppliedTrigger(StateTrigger):
         return {name: getattr(self, name) for name in ("target", "location", "topic", "batch", "seq", "position")}
 
     def ask(self, store: StateStore) -> Found:
-        rows = store.connectors(self.connector)
-        access = overview.access_of(rows[0], self.state_conn_id) if rows else None
-        if access is None or not rows[0]["batch"]:
+        record = store.connector(self.connector)
+        access = None if record is None else overview.access_of(record, self.state_conn_id)
+        if record is None or access is None or not record.batch:
             return Found(f"Connector {self.connector} has captured nothing yet.", "nothing")
         if self.batch is None:
-            self.batch = self._find(store, rows[0])
+            self.batch = self._find(store, record)
         if self.batch is None:
             wanted = f"seq {self.seq}" if self.seq is not None else overview.position_text(self.position)
-            text = f"Connector {self.connector} has not captured up to {wanted} yet; it is at {_at(rows[0])}."
+            text = f"Connector {self.connector} has not captured up to {wanted} yet; it is at {_at(record)}."
             return Found(text, "captured")
         try:
             reports = overview.applied(access.changelog(), self.connector)
@@ -85,26 +87,25 @@ class AppliedTrigger(StateTrigger):
         found = report["failed"] or {}
         return "; ".join(f"{topic}: {text}" for topic, text in sorted(found.items()) if self.topic in (None, topic))
 
-    def _find(self, store: StateStore, row: dict[str, Any]) -> int | None:
+    def _find(self, store: StateStore, record: ConnectorRecord) -> int | None:
         """The first batch with which everything up to the point is captured; ``None`` as long as it is not."""
-        last = int(row["batch"])
+        last = record.batch
         if self.seq is not None:
-            return None if self.seq > row["seq"] else _first(store, self.connector, last, self._has_seq)
+            return None if self.seq > record.seq else _first(store, self.connector, last, self._has_seq)
         if self.position is None:
             return last
-        parse = _parser(row)
+        parse = _parser(record)
         wanted = parse(self.position)
-        now = (row["offset"] or {}).get("position")
-        if now is None or not parse(now).reached(wanted):
+        if record.position is None or not parse(record.position).reached(wanted):
             return None
         # places without changes are passed without a batch: then nothing is to be applied behind the last one
-        return _first(store, self.connector, last, lambda b: parse(b["position"]).reached(wanted))
+        return _first(store, self.connector, last, lambda b: parse(b.position).reached(wanted))
 
-    def _has_seq(self, batch: dict[str, Any]) -> bool:
-        return bool(batch["last_seq"] >= (self.seq or 0))
+    def _has_seq(self, batch: BatchRecord) -> bool:
+        return batch.last_seq >= (self.seq or 0)
 
 
-def _first(store: StateStore, connector: str, last: int, fits: Any) -> int:
+def _first(store: StateStore, connector: str, last: int, fits: Callable[[BatchRecord], bool]) -> int:
     """The first batch that fits, where all behind it fit too; the last one when none does."""
     low, high = 1, last
     while low < high:
@@ -117,13 +118,13 @@ def _first(store: StateStore, connector: str, last: int, fits: Any) -> int:
     return low
 
 
-def _parser(row: dict[str, Any]) -> Any:
+def _parser(record: ConnectorRecord) -> Callable[[dict[str, Any]], Position]:
     """What builds positions of the connector's source. The source is not connected to."""
     from airflow_provider_cdc.runtime import open_source
 
-    access = overview.access_of(row)
+    access = overview.access_of(record)
     if access is None:
-        raise StateError(f"Nothing is known about the source of {row['connector']}.", remedy="run its capture once")
+        raise StateError(f"Nothing is known about the source of {record.connector}.", remedy="run its capture once")
     access = access.current()
     source = open_source(access.definition, access.properties())
 
@@ -133,5 +134,5 @@ def _parser(row: dict[str, Any]) -> Any:
     return parse
 
 
-def _at(row: dict[str, Any]) -> str:
-    return f"{overview.position_text((row['offset'] or {}).get('position'))}, seq {row['seq']}"
+def _at(record: ConnectorRecord) -> str:
+    return f"{overview.position_text(record.position)}, seq {record.seq}"

@@ -25,6 +25,7 @@ from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.triggers.state import answers
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.core.records import BatchRecord
     from airflow_provider_cdc.state.store import StateStore
 
 log = logging.getLogger(__name__)
@@ -44,13 +45,13 @@ class News:
     :param number: of the look
     :param after: the last batch before
     :param upto: the last batch now
-    :param batches: rows of the batches in between, oldest first
+    :param batches: the batches in between, oldest first
     """
 
     number: int
     after: int
     upto: int
-    batches: Sequence[dict[str, Any]] = ()
+    batches: Sequence[BatchRecord] = ()
 
 
 class CdcChangeTrigger(BaseEventTrigger):
@@ -108,7 +109,7 @@ class CdcChangeTrigger(BaseEventTrigger):
                     cursor.batch = 0
                 if cursor.batch < news.after:  # told of while nobody listened
                     batches = [*await asyncio.to_thread(self._missed, cursor.batch, news.after), *batches]
-                payload = self._payload([b for b in batches if b["batch"] > cursor.batch])
+                payload = self._payload([b for b in batches if b.batch > cursor.batch])
                 cursor.told(news, bool(payload))
                 if payload:
                     yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
@@ -133,16 +134,16 @@ class CdcChangeTrigger(BaseEventTrigger):
             async for event in events:
                 yield event
 
-    def _missed(self, after: int, upto: int) -> list[dict[str, Any]]:
+    def _missed(self, after: int, upto: int) -> list[BatchRecord]:
         with CdcStateHook(self.state_conn_id).opened(patience_s=10) as store:
             return _batches(store, self.connector, after, upto)
 
-    def _payload(self, batches: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    def _payload(self, batches: Sequence[BatchRecord]) -> dict[str, Any] | None:
         found: dict[str, int] = {}
         told = []
         wanted = {sanitized(topic) for topic in self.topics}  # connectors of earlier releases have others
         for batch in batches:
-            events = {t: n for t, n in batch["topics"].items() if n and (not wanted or sanitized(t) in wanted)}
+            events = {t: n for t, n in batch.topics.items() if n and (not wanted or sanitized(t) in wanted)}
             if events:
                 told.append(batch)
             for topic, n in events.items():
@@ -153,9 +154,9 @@ class CdcChangeTrigger(BaseEventTrigger):
             "connector": self.connector,
             "topics": found,
             "events": sum(found.values()),
-            "batches": [told[0]["batch"], told[-1]["batch"]],
-            "last_seq": told[-1]["last_seq"],
-            "position": told[-1]["position"],
+            "batches": [told[0].batch, told[-1].batch],
+            "last_seq": told[-1].last_seq,
+            "position": told[-1].position,
         }
 
 
@@ -225,7 +226,7 @@ class _Looks(SharedStreamProducer):
 
         def look(store: StateStore) -> News:
             newest = store.batches(self._connector, limit=1)
-            upto = newest[0]["batch"] if newest else 0
+            upto = newest[0].batch if newest else 0
             after = upto if before is None or before > upto else before
             return News(time.monotonic_ns(), after, upto, _batches(store, self._connector, after, upto))
 
@@ -247,12 +248,12 @@ class _Looks(SharedStreamProducer):
             await cursor.confirm(look)
 
 
-def _batches(store: StateStore, connector: str, after: int, upto: int) -> list[dict[str, Any]]:
+def _batches(store: StateStore, connector: str, after: int, upto: int) -> list[BatchRecord]:
     """Batches after one up to another one, oldest first."""
     limit = upto - after
     while limit > 0:
         newest = store.batches(connector, limit=limit)
-        if len(newest) < limit or newest[-1]["batch"] <= after + 1:
-            return [b for b in reversed(newest) if after < b["batch"] <= upto]
-        limit += newest[-1]["batch"] - after  # more were committed meanwhile
+        if len(newest) < limit or newest[-1].batch <= after + 1:
+            return [b for b in reversed(newest) if after < b.batch <= upto]
+        limit += newest[-1].batch - after  # more were committed meanwhile
     return []

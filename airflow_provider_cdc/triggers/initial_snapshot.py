@@ -22,8 +22,7 @@ class InitialSnapshotTrigger(StateTrigger):
 
     def ask(self, store: StateStore) -> Found:
         offset = store.load(self.connector).offset
-        rows = store.connectors(self.connector)
-        why = standstill(rows, self.connector)
+        why = standstill(store.connector(self.connector), self.connector)
         if offset is None or offset.position is None:
             text = f"Connector {self.connector} has captured nothing yet{f': {why}' if why else ''}."
             return Found(text, f"nothing {why}")

@@ -39,15 +39,16 @@ class SignalFateTrigger(StateTrigger):
                 remedy=f"look at what was sent: airflow cdc signals {self.connector}",
             )
         (signal,) = found
-        fate, progress = Fate(signal["state"]), signal["progress"] or {}
-        name = f"Signal {self.number} ({signal['type']}) of {self.connector}"
+        fate, progress = signal.fate, signal.progress
+        name = f"Signal {self.number} ({signal.type}) of {self.connector}"
         if fate is Fate.RECEIVED:
-            why = standstill(store.connectors(self.connector), self.connector)
+            why = standstill(store.connector(self.connector), self.connector)
             return Found(f"{name} waits to be taken{f': {why}' if why else ''}.", f"received {why}")
-        stage = f"{fate.value} {progress.get('table')} {progress.get('left')} {signal['message']}"
+        stage = f"{fate.value} {progress.get('table')} {progress.get('left')} {signal.message}"
         if not fate.final:
-            told = "; ".join(filter(None, (progress_text(progress), signal["message"])))
+            told = "; ".join(filter(None, (progress_text(progress), signal.message)))
             return Found(f"{told or 'begun'} ({name[0].lower()}{name[1:]})", stage)
-        text = f"{name} is {fate.value}" + (f": {signal['message']}" if signal["message"] else ".")
-        event = {name: signal[name] for name in ("number", "id", "type", "message", "progress")}
+        text = f"{name} is {fate.value}" + (f": {signal.message}" if signal.message else ".")
+        document = signal.document()
+        event = {name: document[name] for name in ("number", "id", "type", "message", "progress")}
         return Found(text, stage, {**event, "fate": fate.value})

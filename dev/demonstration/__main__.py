@@ -138,7 +138,7 @@ class Demo:
         with self._store() as store:
             found: dict[str, int] = {}
             for batch in store.batches(self.kit.connector, limit=100_000):
-                for topic, n in batch["topics"].items():
+                for topic, n in batch.topics.items():
                     found[topic] = found.get(topic, 0) + n
         return found
 

@@ -37,7 +37,7 @@ def connector(request: pytest.FixtureRequest, tmp_path: Path) -> Connector:
 
 def _fates(connector: Connector) -> dict[str, tuple[str, str, str]]:
     rows = connector.store.signals_of("test")
-    return {row["id"]: (row["type"], row["channel"], row["state"]) for row in rows}
+    return {row.id: (row.type, row.channel, row.fate) for row in rows}
 
 
 def _reads(connector: Connector) -> int:
@@ -60,9 +60,9 @@ def test_lines_of_a_file_are_carried_out_once_and_answered(
         "3": ("execute-snapshot", "file", "done"),
     }
     assert _reads(connector) == 2, "the initial snapshot, and the one that was asked for"
-    told = [n for n in connector.store.notifications("test") if n["type"] == "REFUSED"]
+    told = [n for n in connector.store.notifications("test") if n.notification.type == "REFUSED"]
     assert len(told) == 1
-    assert "signals.txt line 2" in told[0]["additional_data"]["message"]
+    assert "signals.txt line 2" in told[0].notification.additional_data["message"]
     assert not path.exists()
 
 

@@ -92,7 +92,7 @@ def test_status_shows_the_metrics_of_the_last_run_also_of_one_that_failed(
     captured: Shop, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for error in (None, "The log is gone."):
-        metrics = captured.store.connectors("shop")[0]["metrics"]
+        metrics = captured.store.connector("shop").metrics
         captured.store.ended("shop", error, metrics)
         with pytest.raises(SystemExit) if error else contextlib.nullcontext():
             run("status", "shop")
@@ -202,7 +202,7 @@ def test_without_a_confirmation_a_change_is_only_told(
 def test_an_offset_that_is_set_repeats_what_was_told(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     run("offset", "set", "--to", '{"entry": 2}', "shop", "--confirm", "shop")
     assert "the one before stays in the history" in capsys.readouterr().out
-    assert "set to entry 2, by " in captured.store.offset_history("shop", 1)[0]["reason"]
+    assert "set to entry 2, by " in captured.store.offset_history("shop", 1)[0].reason
     capture(captured)
     assert keys(captured) == [1, 2, 3, 2, 3]
 
@@ -311,7 +311,7 @@ def test_nothing_is_deleted_without_the_connectors_name(captured: Shop, capsys: 
     told = capsys.readouterr().out
     assert "3 batches" in told
     assert f"Change log: {captured.definition.changelog}" in told
-    assert len(captured.store.connectors("shop")) == 1
+    assert captured.store.connector("shop")
     assert keys(captured) == [1, 2, 3]
 
 
@@ -330,5 +330,5 @@ def test_a_connector_is_deleted_with_its_change_log_only_if_that_is_said(
 def test_a_connector_that_is_alive_is_not_deleted(captured: Shop) -> None:
     with captured.store.lease("shop", "worker-1", wait_s=0):
         assert "worker-1" in refused("delete", "shop", "--yes-delete", "shop", "--with-changelog")
-    assert len(captured.store.connectors("shop")) == 1
+    assert captured.store.connector("shop")
     assert keys(captured) == [1, 2, 3]

@@ -14,6 +14,7 @@ import pytest
 
 from airflow_provider_cdc.core.notifications import Notification
 from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.records import Registration
 from airflow_provider_cdc.core.signals import Fate, SentSignal
 from airflow_provider_cdc.hooks.wording import progress_text
 from tests.cli.conftest import capture, clean, run
@@ -44,10 +45,10 @@ def test_a_signal_is_recorded_with_who_sent_it(captured: Shop, capsys: pytest.Ca
     run("signal", "shop", "log", "--data", '{"message": "hello at {}"}', "--id", "greeting")
     assert re.fullmatch(r"Signal \d+ \(log, id greeting\) was sent to shop\.\n", capsys.readouterr().out)
     (signal,) = captured.store.signals_of("shop")
-    assert (signal["id"], signal["type"], signal["data"], signal["channel"]) == (
+    assert (signal.id, signal.type, signal.data, signal.channel) == (
         "greeting", "log", '{"message": "hello at {}"}', "airflow",
     )  # fmt: skip
-    assert " on " in signal["sent_by"]
+    assert " on " in signal.sent_by
 
 
 def test_data_can_be_in_a_file(captured: Shop, tmp_path: Path) -> None:
@@ -178,9 +179,7 @@ def test_signals_are_listed_with_their_fates(captured: Shop, capsys: pytest.Capt
 def test_notifications_are_printed_oldest_first_and_followed(
     shop: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop.store.register(
-        {"connector": "shop", "source": "memory", "changelog": "x", "changelog_options": {}, "properties": {}, "connections": {}}
-    )  # fmt: skip
+    shop.store.register(Registration("shop", "memory", "x"))
     run("notifications", "shop")
     assert capsys.readouterr().out == "Connector shop has told nothing yet.\n"
     data = {"connector_name": "shop", "scanned_collection": "inventory.orders"}

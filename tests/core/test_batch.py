@@ -194,9 +194,9 @@ def test_a_complete_batch_without_an_offset_is_adopted(
     assert bench.store.load("c").offset == Offset(position={"entry": 9}, seq=3, batch=1) == batcher.offset
     assert batcher.seq == 3
     assert [r.seq for r in bench.store.schema_history("c")] == [3]
-    assert [b["batch"] for b in bench.store.batches("c")] == [1]
+    assert [b.batch for b in bench.store.batches("c")] == [1]
     bench.batcher(lease, "w3")  # a second time there is nothing to adopt
-    assert [b["batch"] for b in bench.store.batches("c")] == [1]
+    assert [b.batch for b in bench.store.batches("c")] == [1]
 
 
 def test_files_of_a_run_that_died_before_its_manifest_are_deleted_by_the_next_batch(bench: Bench, lease: Lease) -> None:

@@ -892,7 +892,7 @@ def test_at_the_end_the_progress_says_that_nothing_is_left(db: MemoryDatabase, t
     connector.capture()
     (found,) = connector.store.signals_of("test", limit=1, number=number)
     shown = {"table": "shop.b", "tables": 2, "left": 0, "rows": 1000, "chunk_rows": 50}
-    assert (found["state"], found["progress"]) == ("done", shown)
+    assert (found.fate, found.progress) == ("done", shown)
 
 
 @pytest.mark.parametrize("target_ms", [0, 1000])
@@ -918,7 +918,7 @@ def test_the_chunk_size_of_a_request_outlives_a_run(
     number = snapshot(connector, "shop.a", chunk_size=3)
     connector.capture()
     found = connector.store.signals_of("test", limit=1, number=number)[0]
-    assert (found["state"], found["progress"]["chunk_rows"]) == ("running", 3)
+    assert (found.fate, found.progress["chunk_rows"]) == ("running", 3)
     before = len(sizes)
     send(connector, "resume-snapshot")
     connector.capture()
@@ -1100,7 +1100,7 @@ def test_a_signal_row_is_taken_from_the_log_once(db: MemoryDatabase, tmp_path: P
     connector.capture()
     equal(connector, db, "shop.a")
     (signal,) = connector.store.signals_of("test", limit=10)
-    assert (signal["id"], signal["channel"], signal["state"]) == ("row-1", "source", "done")
+    assert (signal.id, signal.channel, signal.fate) == ("row-1", "source", "done")
     assert connector.replay.operations["r"] == 1000
 
 
@@ -1119,7 +1119,7 @@ def test_a_signal_row_is_not_lost_when_a_run_is_killed_behind_it(
     assert len(connector.rows("shop.b")) == 1
     connector.capture()
     (signal,) = connector.store.signals_of("test", limit=10)
-    assert (signal["id"], signal["state"], signal["message"]) == ("row-1", "done", "taken")
+    assert (signal.id, signal.fate, signal.message) == ("row-1", "done", "taken")
 
 
 def test_signal_rows_are_not_kept_while_their_transaction_is_open(
@@ -1141,7 +1141,7 @@ def test_signal_rows_are_not_kept_while_their_transaction_is_open(
     monkeypatch.setattr(Run, "_rows", committed)
     connector.capture()
     assert True in opened
-    assert [s["id"] for s in connector.store.signals_of("test", limit=10)] == ["row-1"]
+    assert [s.id for s in connector.store.signals_of("test", limit=10)] == ["row-1"]
 
 
 @pytest.mark.parametrize("same", ["moment", "row"])
@@ -1157,7 +1157,7 @@ def test_signal_rows_at_one_place_of_two_logs_are_two_signals(db: MemoryDatabase
         with db.transaction() as t:
             t.insert("shop.signals", {"id": "again", "type": "log", "data": data})
         connector.capture()
-    assert [s["state"] for s in connector.store.signals_of("test", limit=10)] == ["done", "done"]
+    assert [s.fate for s in connector.store.signals_of("test", limit=10)] == ["done", "done"]
 
 
 def test_a_channel_that_is_not_enabled_is_refused(db: MemoryDatabase, tmp_path: Path) -> None:
@@ -1289,7 +1289,7 @@ def test_a_commit_that_fails_while_a_signal_is_taken_ends_the_run_and_loses_noth
     equal(connector, db, "shop.a")
     assert [row["id"] for row in connector.rows("shop.b")] == [5000]
     (signal,) = connector.store.signals_of("test", limit=10)
-    assert (signal["id"], signal["state"]) == ("row-1", "done")
+    assert (signal.id, signal.fate) == ("row-1", "done")
 
 
 def test_a_blocking_snapshot_cancels_chunks_that_are_older_than_it(
@@ -1343,7 +1343,7 @@ def test_a_lost_position_is_repaired_beside_the_stream(
     connector.capture({"position.lost.mode": "incremental"})
     equal(connector, db, "shop.a", "shop.b", "shop.c")
     (signal,) = connector.store.signals_of("test", limit=10)
-    assert (signal["channel"], signal["state"]) == ("repair", "done")
+    assert (signal.channel, signal.fate) == ("repair", "done")
     assert connector.store.load("test").offset.incremental.scans == []  # type: ignore[union-attr]
 
 
@@ -1387,7 +1387,7 @@ def test_a_lost_position_is_repaired_where_tables_were_changed(
     connector.capture({"position.lost.mode": "incremental"})
     equal(connector, db, "shop.a", "shop.b", "shop.c")
     signals = connector.store.signals_of("test", limit=10)
-    assert [(s["channel"], s["state"]) for s in signals] == [("repair", "done")] * 2
+    assert [(s.channel, s.fate) for s in signals] == [("repair", "done")] * 2
     assert scans(connector).keys() == {"shop.a", "shop.c"}
     assert [data["scanned_collection"] for _, data in told(connector, "Blocking Snapshot")[1:2]] == ["shop.b"]
     left = [record for manifest in connector.changelog.manifests("test") for record in manifest.left_out]
@@ -1408,7 +1408,7 @@ def test_a_lost_position_is_repaired_though_incremental_snapshots_are_paused(
     db.purge()
     result = connector.capture({"position.lost.mode": "incremental"})
     equal(connector, db, "shop.a", "shop.b", "shop.c")
-    assert {s["state"] for s in connector.store.signals_of("test", limit=10)} == {"done"}
+    assert {s.fate for s in connector.store.signals_of("test", limit=10)} == {"done"}
     assert "RESUMED" in [type_ for type_, _ in told(connector, "Incremental Snapshot")]
     assert "were paused; they go on" in caplog.text
     assert result.metrics["incremental-snapshot"]["SnapshotPaused"] is False

@@ -26,6 +26,7 @@ from airflow_provider_cdc.core.gap import Repair
 from airflow_provider_cdc.core.lifecycle import Lifecycle
 from airflow_provider_cdc.core.offset_plan import Effect
 from airflow_provider_cdc.core.position import IncrementalState, Offset, Scan, SnapshotState
+from airflow_provider_cdc.core.records import Registration
 from airflow_provider_cdc.core.run import Run
 from airflow_provider_cdc.core.seams import Wanted
 from airflow_provider_cdc.core.signals import Fate, SentSignal, Signal, parse
@@ -131,7 +132,7 @@ def test_a_status_tells_what_is_captured_and_what_is_under_way(connector: Connec
     connector.store.fate("test", number, Fate.RUNNING, progress={"tables": 2, "left": 1})
     status = life.status()
     assert (status.position, status.seq, status.batch, status.source) == ({"entry": 6}, 8, 3, "memory")
-    assert [s["number"] for s in status.signals] == [number]
+    assert [s.number for s in status.signals] == [number]
     document = json.loads(json.dumps(status.document()))
     assert document["state"] == "unassigned"
     assert document["signals"][0]["progress"] == {"tables": 2, "left": 1}
@@ -167,8 +168,8 @@ def test_going_forward_is_told_as_a_loss_and_skips_exactly_that(
     assert stored.offset is not None
     assert (stored.offset.position, stored.offset.seq, stored.offset.batch) == ({"entry": 8}, 8, 3)
     newest, before = connector.store.offset_history("test", 2)
-    assert newest["reason"] == "set to entry 8, by ada"
-    assert before["offset"]["position"] == {"entry": 6}
+    assert newest.reason == "set to entry 8, by ada"
+    assert before.offset.position == {"entry": 6}
     result = connector.capture()
     assert (result.batches, result.events, result.seq) == ([4], 1, 9)
     assert [row["id"] for row in connector.rows("shop.a")] == [1, 2, 3, 4, 7]
@@ -243,9 +244,7 @@ def test_a_connector_without_a_position_is_not_given_one(db: MemoryDatabase, tmp
     """Its structures are not known, and its tables were not read."""
     fresh = memory_connector(db, tmp_path / "fresh")
     with steering(fresh) as life:
-        fresh.store.register(
-            {"connector": "test", "source": "memory", "changelog": "x", "changelog_options": {}, "properties": {}, "connections": {}}
-        )  # fmt: skip
+        fresh.store.register(Registration("test", "memory", "x"))
         plan = life.plan_offset(MemoryPosition(2))
         assert "has no position: its next run reads all tables first" in plan.problems[0]
         with pytest.raises(ConfigError):
@@ -354,7 +353,7 @@ def test_snapshots_that_a_reset_forgets_end_as_failed(connector: Connector, life
     after = life.apply_offset(plan, "test", "ada")
     assert after.offset == Offset(seq=8, batch=3, signal=number)
     (signal,) = connector.store.signals_of("test")
-    assert (signal["state"], signal["message"]) == (
+    assert (signal.fate, signal.message) == (
         "failed",
         "The offset was changed (reset) by ada; send the signal again.",
     )
@@ -365,13 +364,11 @@ def test_an_offset_that_was_forgotten_can_be_restored(
 ) -> None:
     (before,) = connector.store.offset_history("test", 1)
     life.reset("test", "ada")
-    plan = life.plan_restore(before["version"])
+    plan = life.plan_restore(before.version)
     assert (plan.effect, plan.now, plan.target) == (Effect.NOTHING, "none", "entry 6")
     life.apply_offset(plan, "test", "ada")
-    assert connector.store.load("test").offset == Offset.model_validate(before["offset"])
-    assert (
-        connector.store.offset_history("test", 1)[0]["reason"] == f"restored from version {before['version']}, by ada"
-    )
+    assert connector.store.load("test").offset == before.offset
+    assert connector.store.offset_history("test", 1)[0].reason == f"restored from version {before.version}, by ada"
     insert(db, "shop.a", 5)
     assert operations(connector, connector.capture()) == {"a": {"c": 1}}
     equal(connector, db)
@@ -381,7 +378,7 @@ def test_restoring_an_older_offset_repeats_what_came_after_it_under_new_numbers(
     db: MemoryDatabase, connector: Connector, life: Lifecycle
 ) -> None:
     oldest = connector.store.offset_history("test", 10)[-1]
-    plan = life.plan_restore(oldest["version"])
+    plan = life.plan_restore(oldest.version)
     assert (plan.effect, plan.now, plan.target) == (Effect.REPEAT, "entry 6", "entry 4")
     life.apply_offset(plan, "test", "ada")
     result = connector.capture()
@@ -454,7 +451,7 @@ def test_there_is_no_gap_while_the_log_holds_the_position(connector: Connector, 
 def test_a_gap_is_told_with_both_ends_and_its_time(connector: Connector, life: Lifecycle) -> None:
     found = life.gap()
     assert found is not None
-    moved = connector.store.connectors("test")[0]["updated_at"].isoformat(timespec="seconds")
+    moved = connector.store.connector("test").moved_at.isoformat(timespec="seconds")
     assert str(found) == (
         f"Lost: everything that was committed after entry 6 ({moved}) and before entry 8, the oldest place that can be read."
     )
@@ -478,7 +475,7 @@ def test_a_gap_repaired_by_a_snapshot_leaves_no_difference(
 ) -> None:
     done = life.repair(Repair.SNAPSHOT, "test", "ada")
     assert (str(done.gap.position), done.signal) == ("entry 6", None)
-    assert connector.store.offset_history("test", 1)[0]["reason"] == "gap repaired by snapshot, from entry 6, by ada"
+    assert connector.store.offset_history("test", 1)[0].reason == "gap repaired by snapshot, from entry 6, by ada"
     connector.capture()
     equal(connector, db)
 
@@ -517,7 +514,7 @@ def test_a_gap_is_repaired_beside_the_stream_from_the_oldest_place(
     assert stored is not None
     assert stored.position == {"entry": 8}
     connector.capture(run_for_s=3)
-    assert connector.store.signals_of("test")[0]["state"] == "done"
+    assert connector.store.signals_of("test")[0].fate == "done"
     equal(connector, db)
 
 
@@ -528,7 +525,7 @@ def test_a_repair_is_carried_out_whichever_channels_are_enabled(db: MemoryDataba
         life.repair(Repair.INCREMENTAL, "test", "ada")
     connector.capture()
     (signal,) = connector.store.signals_of("test")
-    assert (signal["channel"], signal["sent_by"], signal["state"]) == ("repair", "ada", "done")
+    assert (signal.channel, signal.sent_by, signal.fate) == ("repair", "ada", "done")
     equal(connector, db)
 
 
@@ -543,7 +540,7 @@ def test_a_repair_does_not_wait_for_incremental_snapshots_that_are_paused(
         connector.store.replace_offset(lease, stored, stored.offset.model_copy(update={"incremental": paused}), "")
     life.repair(Repair.INCREMENTAL, "test", "ada")
     connector.capture()
-    assert {s["type"]: s["state"] for s in connector.store.signals_of("test")} == {
+    assert {s.type: s.fate for s in connector.store.signals_of("test")} == {
         "execute-snapshot": "done", "resume-snapshot": "done"
     }  # fmt: skip
     equal(connector, db)

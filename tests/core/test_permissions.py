@@ -115,7 +115,7 @@ def fates(connector: Connector) -> dict[str, tuple[str, str]]:
     """Id of each signal → state and message, after it was taken."""
     connector.capture()
     connector.capture()
-    return {s["id"]: (s["state"], s["message"]) for s in connector.store.signals_of("test", limit=20)}
+    return {s.id: (s.fate, s.message) for s in connector.store.signals_of("test", limit=20)}
 
 
 def made(db: MemoryDatabase, folder: Path, **more: Any) -> Connector:

@@ -213,7 +213,7 @@ def test_the_columns_of_the_signal_table_count_by_their_order_and_ids_mean_nothi
         t.update("shop.signals", {"the id": "whatever 2"}, {"text": "{}"})
         t.delete("shop.signals", {"the id": "whatever 2"})
     connector.capture()
-    found = [(s["id"], s["type"], s["channel"], s["state"]) for s in connector.store.signals_of("test")]
+    found = [(s.id, s.type, s.channel, s.fate) for s in connector.store.signals_of("test")]
     assert sorted(found) == [
         ("whatever 1", "execute-snapshot", "source", "done"),
         ("whatever 2", "log", "source", "done"),
@@ -363,7 +363,7 @@ def test_a_type_of_ones_own_is_carried_out_and_its_errors_are_answers(
 
 def _told(connector: Connector, kind: str) -> list[tuple[str, dict[str, str]]]:
     found = connector.store.notifications("test", after=0, limit=1000)
-    return [(n["type"], n["additional_data"]) for n in found if n["aggregate_type"] == kind]
+    return [(n.type, n.additional_data) for n in (row.notification for row in found) if n.aggregate_type == kind]
 
 
 def test_an_initial_snapshot_is_told_from_its_start_to_its_end(db: MemoryDatabase, tmp_path: Path) -> None:
@@ -403,7 +403,11 @@ def test_an_incremental_snapshot_is_told_under_the_id_of_its_signal(db: MemoryDa
         ("TABLE_SCAN_COMPLETED", name | {"scanned_collection": "shop.b", "total_rows_scanned": "0", "status": "EMPTY"}),
         ("COMPLETED", name),
     ]  # fmt: skip
-    ids = {n["id"] for n in connector.store.notifications("test", after=0, limit=1000) if n["type"] != "SKIPPED"}
+    ids = {
+        n.id
+        for n in (row.notification for row in connector.store.notifications("test", after=0, limit=1000))
+        if n.type != "SKIPPED"
+    }
     assert {i for i in ids if not i.count("-") > 2} == {"ad-hoc-1"}
 
 

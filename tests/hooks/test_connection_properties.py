@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.source import CdcSourceHook
-from airflow_provider_cdc.runtime import ConnectorDefinition, config_class, record
-from airflow_provider_cdc.sources import SOURCES
+from airflow_provider_cdc.runtime import ConnectorDefinition, registration
+from airflow_provider_cdc.sources import SOURCES, config_class
 from tests.support.face import connect
 
 DANGEROUS = (
@@ -76,7 +76,9 @@ def test_no_secret_of_a_connection_reaches_what_is_recorded_or_told(kind: str) -
                 refused += 1
                 shown = str(e)
             else:
-                shown = json.dumps([record(ConnectorDefinition("shop", kind, "/log"), config), config.public()])
+                shown = json.dumps(
+                    [registration(ConnectorDefinition("shop", kind, "/log"), config).document(), config.public()]
+                )
             assert MARKER not in shown, name
     assert cases > len(Config.connection_properties()) - 1
     print(f"{kind}: {cases} cases, {refused} refused")

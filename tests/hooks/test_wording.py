@@ -6,26 +6,26 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.records import ConnectorRecord
+from airflow_provider_cdc.core.seams import Control, Wanted
+from airflow_provider_cdc.core.signals import Fate
 from airflow_provider_cdc.hooks.wording import fraction, halted, progress_text, standstill, verdict
 
 
-def row(**more: Any) -> dict[str, Any]:
-    return {"wanted": "running", "owner": None, "asked_by": "", "reason": "", "since": None, **more}
-
-
 def test_why_nothing_moves_is_said_in_one_sentence() -> None:
-    assert standstill([], "shop") == "no capture of shop has run yet"
-    assert standstill([row()], "shop") == "no run of its capture is alive; the next one goes on with it"
-    assert standstill([row(owner="a run")], "shop") == ""
-    paused = row(wanted="paused", asked_by="ann", reason="upgrade", owner="a run that ends now")
-    assert standstill([paused], "shop") == "the connector is paused by ann: upgrade"
-    assert halted(row(wanted="stopped")) == "stopped"
+    assert standstill(None, "shop") == "no capture of shop has run yet"
+    assert standstill(ConnectorRecord("shop"), "shop") == "no run of its capture is alive; the next one goes on with it"
+    assert standstill(ConnectorRecord("shop", owner="a run"), "shop") == ""
+    control = Control(Wanted.PAUSED, by="ann", reason="upgrade")
+    paused = ConnectorRecord("shop", owner="a run that ends now", control=control)
+    assert standstill(paused, "shop") == "the connector is paused by ann: upgrade"
+    assert halted(Control(Wanted.STOPPED)) == "stopped"
 
 
 @pytest.mark.parametrize(
     ("progress", "text", "part"),
     [
-        (None, "", None),
+        ({}, "", None),
         ({"left": 1, "table": "a.b", "rows": 1}, "1 table left, now a.b, 1 row", 0.0),
         ({"tables": 4, "left": 1, "rows": 5000}, "1 of 4 tables left, 5,000 rows", 0.75),
         ({"left": 2, "rows": 50, "of_about": 100}, "2 tables left, 50 of about 100 rows", 0.25),
@@ -38,8 +38,8 @@ def test_why_nothing_moves_is_said_in_one_sentence() -> None:
 )
 def test_progress_is_told_as_far_as_it_is_known(progress: Any, text: str, part: float | None) -> None:
     assert progress_text(progress) == text
-    assert fraction({"state": "running", "progress": progress}) == part
-    assert fraction({"state": "done", "progress": progress}) == 1.0
+    assert fraction(Fate.RUNNING, progress) == part
+    assert fraction(Fate.DONE, progress) == 1.0
 
 
 def test_a_verdict_is_told_of_what_was_not_carried_out_only() -> None:

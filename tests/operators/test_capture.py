@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.records import Registration
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.links import BatchLink
 from airflow_provider_cdc.runtime import ConnectorDefinition
@@ -79,7 +80,7 @@ def test_metrics_that_grow_with_the_number_of_tables_are_cut_where_airflow_keeps
     scanned = metrics["snapshot"]["RowsScanned"]
     assert scanned.pop("… more") == 11
     assert set(scanned) == {f"inventory.t{n:02d}" for n in range(10, 60)}
-    kept = shop.store.connectors("shop")[0]["metrics"]
+    kept = shop.store.connector("shop").metrics
     assert len(kept["streaming"]["CapturedTables"]) == len(kept["snapshot"]["RowsScanned"]) == 61
 
 
@@ -94,11 +95,11 @@ def test_the_metrics_of_a_run_that_fails_reach_its_log_and_the_state(
     shop.database.drop_table("inventory.a b")
     with pytest.raises(AirflowFailException, match="would both have the topic"), caplog.at_level("INFO"):
         capture(shop).execute(context())
-    row = shop.store.connectors("shop")[0]
-    assert "would both have the topic" in row["last_error"]
-    assert row["metrics"]["streaming"]["TotalNumberOfCreateEventsSeen"] == 1
-    assert row["metrics"]["streaming"]["CapturedTables"] == ["inventory.orders"]
-    assert row["metrics"]["schema-history"]["ChangesRecovered"] == 1
+    row = shop.store.connector("shop")
+    assert "would both have the topic" in row.last_error
+    assert row.metrics["streaming"]["TotalNumberOfCreateEventsSeen"] == 1
+    assert row.metrics["streaming"]["CapturedTables"] == ["inventory.orders"]
+    assert row.metrics["schema-history"]["ChangesRecovered"] == 1
     assert "Metrics, streaming: LastEvent=shop.inventory.orders c seq 2" in caplog.text
 
 
@@ -107,10 +108,10 @@ def test_a_run_that_read_nothing_leaves_the_metrics_of_the_one_before(
 ) -> None:
     shop.order(1)
     capture(shop).execute(context())
-    before = shop.store.connectors("shop")[0]["metrics"]
+    before = shop.store.connector("shop").metrics
     with shop.store.lease("shop", "somebody", wait_s=0), pytest.raises(AirflowException):
         capture(shop, lease_wait=0).execute(context())
-    assert shop.store.connectors("shop")[0]["metrics"] == before
+    assert shop.store.connector("shop").metrics == before
 
 
 def test_a_run_without_changes_succeeds_and_links_to_the_connector(shop: Shop) -> None:
@@ -123,14 +124,13 @@ def test_a_run_without_changes_succeeds_and_links_to_the_connector(shop: Shop) -
 
 def test_the_state_remembers_the_definition_and_the_connections_by_their_ids(shop: Shop) -> None:
     capture(shop).execute(context())
-    assert shop.store.connector("shop") == {
-        "connector": "shop",
-        "source": "memory",
-        "changelog": shop.definition.changelog,
-        "changelog_options": {},
-        "properties": {"memory.database": "capture-operator", "poll.interval.ms": 10, "topic.prefix": "shop"},
-        "connections": {"source": "shop", "state": "cdc_state_default", "dag": "d"},
-    }
+    assert shop.store.registration("shop") == Registration(
+        connector="shop",
+        source="memory",
+        changelog=shop.definition.changelog,
+        properties={"memory.database": "capture-operator", "poll.interval.ms": 10, "topic.prefix": "shop"},
+        connections={"source": "shop", "state": "cdc_state_default", "dag": "d"},
+    )
 
 
 def test_a_definition_is_checked_recorded_and_begun_by_its_first_run_and_repeating_it_changes_nothing(
@@ -143,7 +143,7 @@ def test_a_definition_is_checked_recorded_and_begun_by_its_first_run_and_repeati
     assert shop.store.connectors() == []
     assert [capture(shop).execute(context())["events"] for _ in range(2)] == [1, 0]
     (known,) = shop.store.connectors()
-    assert (known["connector"], known["source"], known["batch"]) == ("shop", "memory", 1)
+    assert (known.connector, known.source, known.batch) == ("shop", "memory", 1)
 
 
 def test_ending_the_task_commits_what_is_there_and_succeeds(shop: Shop) -> None:
@@ -158,7 +158,7 @@ def test_ending_the_task_commits_what_is_there_and_succeeds(shop: Shop) -> None:
     operator.on_kill()
     running.join(300)
     assert not running.is_alive()
-    assert shop.store.connectors("shop")[0]["owner"] is None
+    assert shop.store.connector("shop").owner is None
     capture(shop).execute(context())
     manifests = list(ChangeLog(shop.definition.changelog).manifests("shop"))
     assert sum(m.events for m in manifests) == 2
@@ -177,10 +177,8 @@ def test_the_lease_names_the_task_that_holds_it(shop: Shop) -> None:
     operator = capture(shop, run_for=600)
     running = threading.Thread(target=lambda: operator.execute(context()))
     running.start()
-    owner = until(
-        lambda: [row["owner"] for row in shop.store.connectors("shop") if row["owner"]], "the run has its lease"
-    )
-    assert owner[0].startswith("d.t r try 1 on ")
+    owner = until(lambda: (row := shop.store.connector("shop")) and row.owner, "the run has its lease")
+    assert owner.startswith("d.t r try 1 on ")
     with pytest.raises(AirflowException, match=r"is being captured by d\.t r try 1") as caught:
         capture(shop, lease_wait=0.0).execute(context())
     assert not isinstance(caught.value, AirflowFailException)  # Airflow tries this one again

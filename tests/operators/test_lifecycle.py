@@ -46,7 +46,7 @@ def running(shop: Shop) -> tuple[threading.Thread, list[Any]]:
 
     thread = threading.Thread(target=run)
     thread.start()
-    until(lambda: shop.store.connectors("shop")[0]["owner"], "the run has its lease")
+    until(lambda: shop.store.connector("shop").owner, "the run has its lease")
     return thread, results
 
 
@@ -115,7 +115,7 @@ def test_the_offset_goes_to_a_position_and_back_to_an_earlier_one(shop: Shop) ->
     capture(shop)
     moved = steer("offset-set", confirm="shop", position=first.offset.position, reason="once more")
     assert moved["position"] == first.offset.position
-    assert "once more" in shop.store.offset_history("shop", 1)[0]["reason"]
+    assert "once more" in shop.store.offset_history("shop", 1)[0].reason
     assert capture(shop)["events"] == 1
     restored = steer("offset-restore", confirm="shop", version=str(first.version))
     assert restored["position"] == first.offset.position
@@ -152,9 +152,9 @@ def test_a_gap_is_shown_and_repaired(shop: Shop) -> None:
 def test_a_connector_is_deleted_with_its_change_log(shop: Shop) -> None:
     changelog = Path(shop.definition.changelog) / "shop"
     assert steer("delete", confirm="shop", with_changelog="true", plan_only="true")["plan_only"] is True
-    assert shop.store.connectors("shop")
+    assert shop.store.connector("shop")
     steer("delete", confirm="shop", with_changelog="true", plan_only="false")
-    assert shop.store.connectors("shop") == []
+    assert shop.store.connector("shop") is None
     assert not any(changelog.rglob("*.parquet"))
 
 

@@ -50,10 +50,10 @@ def instance(*, max_tries: int = 0, retries: int = 0) -> Any:
 def test_a_signal_is_recorded_and_returned_by_its_number(shop: Shop) -> None:
     result = SendSignalOperator(task_id="t", connector="shop", type="log", data={"message": "here"}).execute(instance())
     (row,) = signals(shop)
-    assert result == {"number": row["number"], "id": "d.t r", "type": "log"}
-    assert (row["type"], json.loads(row["data"]), row["channel"]) == ("log", {"message": "here"}, "airflow")
-    assert row["sent_by"] == "ann, by d r"
-    assert row["state"] == "received"
+    assert result == {"number": row.number, "id": "d.t r", "type": "log"}
+    assert (row.type, json.loads(row.data), row.channel) == ("log", {"message": "here"}, "airflow")
+    assert row.sent_by == "ann, by d r"
+    assert row.fate == "received"
 
 
 def test_a_task_that_is_tried_again_does_not_send_twice(shop: Shop) -> None:
@@ -97,7 +97,7 @@ def test_it_waits_in_the_triggerer_for_what_becomes_of_the_signal(shop: Shop) ->
     with pytest.raises(TaskDeferred) as deferred:
         operator.execute(instance())
     assert isinstance(deferred.value.trigger, SignalFateTrigger)
-    assert deferred.value.trigger.number == signals(shop)[0]["number"]
+    assert deferred.value.trigger.number == signals(shop)[0].number
     assert deferred.value.timeout == timedelta(hours=1)
 
 
@@ -124,7 +124,7 @@ def test_waiting_in_a_worker_ends_at_its_timeout_and_the_signal_stays(shop: Shop
     )  # fmt: skip
     with pytest.raises(AirflowException, match="waits to be taken"):
         operator.execute(instance())
-    assert signals(shop)[0]["state"] == "received"
+    assert signals(shop)[0].fate == "received"
 
 
 @pytest.mark.parametrize(("fate", "told"), [(Fate.REFUSED, "was refused: no such thing"), (Fate.FAILED, "failed: no")])
@@ -146,8 +146,8 @@ def test_an_ad_hoc_snapshot_reads_the_rows_that_are_asked_for_again(shop: Shop, 
     number = operator.execute(instance())["number"]
     capture(shop)
     (row,) = shop.store.signals_of("shop", number=number)
-    assert row["state"] == "done", row
-    assert shop.store.batches("shop")[0]["topics"]["shop.inventory.lines"] >= 5
+    assert row.fate == "done", row
+    assert shop.store.batches("shop")[0].topics["shop.inventory.lines"] >= 5
 
 
 def test_an_ad_hoc_snapshot_is_the_documented_signal() -> None:

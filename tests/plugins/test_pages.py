@@ -5,10 +5,10 @@ from __future__ import annotations
 import html.parser
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.records import ConnectorRecord
 from airflow_provider_cdc.core.seams import Wanted
 from airflow_provider_cdc.core.signals import Fate, SentSignal
 from airflow_provider_cdc.hooks import overview
@@ -59,7 +59,7 @@ class Text(html.parser.HTMLParser):
         return " ".join(w for w in self.words if w)
 
 
-def row(shop: Shop) -> dict[str, Any]:
+def row(shop: Shop) -> ConnectorRecord:
     return overview.find(shop.store, "shop")
 
 
@@ -129,7 +129,7 @@ def test_a_connector_shows_the_error_of_its_last_run(shop: Shop) -> None:
 def test_a_connector_shows_the_metrics_of_its_last_run(shop: Shop) -> None:
     shop.order(1)
     capture(shop)
-    metrics = shop.store.connectors("shop")[0]["metrics"]
+    metrics = shop.store.connector("shop").metrics
     metrics["snapshot"]["RowsScanned"] = {"inventory.<b>": 12_345}
     shop.store.ended("shop", "the log is gone", metrics)
     seen = Text(page(shop)).text

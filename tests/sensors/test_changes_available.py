@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -58,16 +59,16 @@ def test_an_unreachable_source_is_waited_for_in_the_triggerer(shop: Shop, monkey
     from airflow_provider_cdc.runtime import ConnectorDefinition
 
     definition = ConnectorDefinition("shop", "mariadb", "/lake", {"database.server.id": 4711})
-    shop.store.register({**(shop.store.connector("shop") or {}), "properties": _properties(definition)})
+    shop.store.register(replace(shop.store.registration("shop"), properties=_properties(definition)))
     with pytest.raises(TaskDeferred):
         ChangesAvailableSensor(task_id="wait", definition=definition, conn_id="shop").execute(context())
 
 
 def _properties(definition: Any) -> Any:
     from airflow_provider_cdc.hooks.source import CdcSourceHook
-    from airflow_provider_cdc.runtime import parse_config, record
+    from airflow_provider_cdc.runtime import parse_config, registration
 
-    return record(definition, parse_config(definition, CdcSourceHook("shop").properties()))["properties"]
+    return registration(definition, parse_config(definition, CdcSourceHook("shop").properties())).properties
 
 
 def test_what_a_person_must_mend_fails_the_task_for_good(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -497,7 +497,7 @@ class SourceSuite:
         self.second_opinion(connector, db, start, connector.store.load("test").offset.position)
         equal(connector, db, *(t for story in stories for t in story.tables if not t.startswith("out_")))
         consistent(connector)
-        fates = Counter(s["state"] for s in connector.store.signals_of("test", limit=1000))
+        fates = Counter(s.fate for s in connector.store.signals_of("test", limit=1000))
         assert fates.total() == asked
         assert set(fates) <= {"done", "refused", "failed"}
         assert fates["done"] > asked // 2

@@ -327,7 +327,7 @@ class IncrementalSuite:
         connector.capture()
         equal(connector, three)
         if mode == "incremental":
-            asked = [(s["type"], s["channel"], s["state"]) for s in connector.store.signals_of("test", limit=5)]
+            asked = [(s.type, s.channel, s.fate) for s in connector.store.signals_of("test", limit=5)]
             assert asked == [("execute-snapshot", "repair", "done")] * 2, (
                 "in chunks, and whole where the structure is another one"
             )
@@ -340,7 +340,7 @@ class IncrementalSuite:
         connector.capture()
         equal(connector, three, "a")
         (signal,) = connector.store.signals_of("test", limit=5)
-        assert (signal["id"], signal["channel"], signal["state"]) == ("row", "source", "done")
+        assert (signal.id, signal.channel, signal.fate) == ("row", "source", "done")
 
 
 def streaming(db: Adapter, folder: Path, **properties: Any) -> Connector:

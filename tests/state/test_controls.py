@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.errors import CommitConflict, LeaseLost
 from airflow_provider_cdc.core.notifications import Notification
 from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.records import Registration
 from airflow_provider_cdc.core.seams import Control, StoredOffset, Wanted
 from airflow_provider_cdc.core.signals import SentSignal
 from airflow_provider_cdc.state.models import Base
@@ -60,29 +61,29 @@ def test_how_the_last_run_ended_is_kept_with_the_last_error(store: StateStore) -
     with store.lease("c", "me", wait_s=0) as lease:
         store.advance(lease, store.load("c"), Offset(position={"entry": 1}))
     store.ended("c", "the log is gone\n  Repair: …")
-    (failed,) = store.connectors("c")
-    assert failed["last_error"] == "the log is gone\n  Repair: …"
-    assert failed["last_error_at"] == failed["run_ended_at"]
+    failed = store.connector("c")
+    assert failed.last_error == "the log is gone\n  Repair: …"
+    assert failed.last_error_at == failed.run_ended_at
     store.ended("c", None)
-    (ended,) = store.connectors("c")
-    assert ended["last_error_at"] == failed["last_error_at"]
-    assert ended["run_ended_at"] > failed["run_ended_at"]
-    assert ended["wanted"] == "running"
+    ended = store.connector("c")
+    assert ended.last_error_at == failed.last_error_at
+    assert ended.run_ended_at > failed.run_ended_at
+    assert ended.control.wanted is Wanted.RUNNING
 
 
 def test_a_run_that_did_not_give_its_lease_back_is_told_apart(store: StateStore, stores: Stores) -> None:
     with store.lease("c", "me", wait_s=0) as lease:
         store.advance(lease, store.load("c"), Offset(position={"entry": 1}))
-        (alive,) = store.connectors("c")
-        assert (alive["owner"], alive["died"], alive["died_at"]) == ("me", None, None)
-        assert alive["taken_at"] is not None
-    (gone,) = store.connectors("c")
-    assert (gone["owner"], gone["taken_at"], gone["died"]) == (None, None, None)
+        alive = store.connector("c")
+        assert (alive.owner, alive.dead_owner, alive.died_at) == ("me", None, None)
+        assert alive.owner_since is not None
+    gone = store.connector("c")
+    assert (gone.owner, gone.owner_since, gone.dead_owner) == (None, None, None)
     stores(lease_ttl_s=0.1).leases.acquire("c", "killed", 0)
     time.sleep(0.3)
-    (dead,) = store.connectors("c")
-    assert (dead["owner"], dead["died"]) == (None, "killed")
-    assert dead["died_at"] > alive["taken_at"]
+    dead = store.connector("c")
+    assert (dead.owner, dead.dead_owner) == (None, "killed")
+    assert dead.died_at > alive.owner_since
 
 
 # offsets changed by hand
@@ -95,9 +96,9 @@ def test_an_offset_that_is_replaced_stays_in_the_history_with_the_reason(store: 
         stored = store.replace_offset(lease, there, after, "set to entry 2, by ada " + "!" * 300)
     assert stored == store.load("c") == StoredOffset(after, 2)
     new, old = store.offset_history("c")
-    assert (new["version"], new["offset"]) == (2, after.document())
-    assert new["reason"].startswith("set to entry 2, by ada !!")
-    assert (old["version"], old["offset"], old["reason"]) == (1, before.document(), "nothing to capture")
+    assert (new.version, new.offset) == (2, after)
+    assert new.reason.startswith("set to entry 2, by ada !!")
+    assert (old.version, old.offset, old.reason) == (1, before, "nothing to capture")
     assert store.offset_history("c", 1) == [new]
     assert store.offset_history("c", version=1) == [old]
     assert store.offset_history("d") == []
@@ -120,9 +121,7 @@ def test_an_offset_is_replaced_only_by_who_knows_it_and_holds_the_lease(stores: 
 
 
 def _fill(store: StateStore, connector: str) -> None:
-    store.register(
-        {"connector": connector, "source": "memory", "changelog": "/x", "changelog_options": {}, "properties": {}, "connections": {}}
-    )  # fmt: skip
+    store.register(Registration(connector, "memory", "/x"))
     store.send(connector, SentSignal("1", "log"))
     store.ended(connector, None)
     with store.lease(connector, "me", wait_s=0) as lease:
@@ -147,7 +146,7 @@ def test_forgetting_a_connector_leaves_nothing_of_it_and_everything_of_the_other
         store.forget(lease)
     assert _counts(store, "c") == dict.fromkeys(full, 0) | {"cdc_lease": 1}
     assert _counts(store, "d") == full
-    assert store.connectors("c") == []
+    assert store.connector("c") is None
 
 
 def test_a_run_that_was_frozen_can_write_nothing_for_a_new_connector_of_the_same_name(stores: Stores) -> None:

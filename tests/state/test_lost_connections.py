@@ -58,7 +58,7 @@ def test_a_commit_whose_answer_was_lost_is_recognised(store: StateStore, proxy: 
             stored = store.commit(lease, stored, m := manifest(n, first=3 * n - 2), "x")
             assert proxy.lost == n
             assert stored == store.load("c") == StoredOffset(m.offset_after, n)
-    assert [b["batch"] for b in store.batches("c")] == [2, 1]
+    assert [b.batch for b in store.batches("c")] == [2, 1]
     assert [r.seq for r in store.schema_history("c")] == [1, 4]
     assert _versions(store) == [1, 2]
 
@@ -129,7 +129,7 @@ def test_a_commit_that_was_lost_before_it_arrived_is_made_again(store: StateStor
         stored = store.commit(lease, before, manifest(), "x")
     assert next(once, None) is None
     assert stored == store.load("c")
-    assert [b["batch"] for b in store.batches("c")] == [1]
+    assert [b.batch for b in store.batches("c")] == [1]
     assert _versions(store) == [1]
 
 

@@ -25,22 +25,20 @@ def test_notifications_are_kept_with_the_batch_they_came_with(store: StateStore)
         stored = store.commit(lease, store.load("c"), manifest(notifications=[told(1), told(2)]), "x")
         store.advance(lease, stored, Offset(position={"entry": 9}, seq=3, batch=1), [told(3)])
     found = store.notifications("c")
-    assert [(n["id"], n["batch"]) for n in found] == [("id-1", 1), ("id-2", 1), ("id-3", None)]
+    assert [(n.notification.id, n.batch) for n in found] == [("id-1", 1), ("id-2", 1), ("id-3", None)]
     first = found[0]
-    assert first["number"] < found[1]["number"] < found[2]["number"]
-    assert first["aggregate_type"] == "Initial Snapshot"
-    assert first["type"] == "IN_PROGRESS"
-    assert first["additional_data"] == told(1).additional_data
-    assert first["created_at"] == datetime.fromtimestamp(1700000000.123, UTC)
+    assert first.number < found[1].number < found[2].number
+    assert first.notification == told(1)
+    assert first.created_at == datetime.fromtimestamp(1700000000.123, UTC)
     assert store.notifications("other") == []
 
 
 def test_the_newest_ones_are_shown_or_those_after_a_number_always_oldest_first(store: StateStore) -> None:
     with store.lease("c", "me", wait_s=0) as lease:
         store.commit(lease, store.load("c"), manifest(notifications=[told(n) for n in range(6)]), "x")
-    numbers = [n["number"] for n in store.notifications("c")]
-    assert [n["number"] for n in store.notifications("c", limit=2)] == numbers[-2:]
-    assert [n["number"] for n in store.notifications("c", after=numbers[1], limit=2)] == numbers[2:4]
+    numbers = [n.number for n in store.notifications("c")]
+    assert [n.number for n in store.notifications("c", limit=2)] == numbers[-2:]
+    assert [n.number for n in store.notifications("c", after=numbers[1], limit=2)] == numbers[2:4]
     assert store.notifications("c", after=numbers[-1]) == []
 
 
@@ -60,4 +58,4 @@ def test_the_same_commit_twice_keeps_its_notifications_once(store: StateStore) -
     with store.lease("c", "me", wait_s=0) as lease:
         before, batch = store.load("c"), manifest(notifications=[told(1)])
         assert store.commit(lease, before, batch, "x") == store.commit(lease, before, batch, "x")
-    assert [n["id"] for n in store.notifications("c")] == ["id-1"]
+    assert [n.notification.id for n in store.notifications("c")] == ["id-1"]

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CommitConflict, StateError
 from airflow_provider_cdc.core.position import Offset, SnapshotState
+from airflow_provider_cdc.core.records import BatchRecord, Registration
 from airflow_provider_cdc.core.seams import Lease, StoredOffset
 from airflow_provider_cdc.state.models import OffsetHistoryRow, OffsetRow
 from airflow_provider_cdc.state.store import StateStore
@@ -53,12 +54,11 @@ def test_a_commit_writes_offset_batch_and_schema_history_together(store: StateSt
     assert stored == store.load("c") == StoredOffset(m.offset_after, 1)
     assert list(store.schema_history("c")) == m.schema_changes
     (batch,) = store.batches("c")
-    created = batch.pop("created_at")
-    assert batch == {
-        "connector": "c", "batch": 1, "manifest": "/log/c/manifests/1.json", "first_seq": 1, "last_seq": 5, "events": 3,
-        "bytes": 100, "topics": {"p.shop.t": 3}, "position": {"entry": 1}, "epoch": 1,
-    }  # fmt: skip
-    assert timedelta(0) <= datetime.now(UTC) - created < timedelta(minutes=5)
+    assert batch == BatchRecord(
+        connector="c", batch=1, manifest="/log/c/manifests/1.json", first_seq=1, last_seq=5, events=3, bytes=100,
+        topics={"p.shop.t": 3}, position={"entry": 1}, epoch=1, created_at=batch.created_at,
+    )  # fmt: skip
+    assert timedelta(0) <= datetime.now(UTC) - batch.created_at < timedelta(minutes=5)
 
 
 def test_every_offset_is_kept_in_the_history_with_its_reason(store: StateStore, lease: Lease) -> None:
@@ -85,9 +85,9 @@ def test_batches_come_newest_first_and_by_number(store: StateStore, lease: Lease
     stored = store.load("c")
     for n in range(1, 6):
         stored = store.commit(lease, stored, manifest(n), "x")
-    assert [b["batch"] for b in store.batches("c")] == [5, 4, 3, 2, 1]
-    assert [b["batch"] for b in store.batches("c", limit=2)] == [5, 4]
-    assert [b["batch"] for b in store.batches("c", batch=3)] == [3]
+    assert [b.batch for b in store.batches("c")] == [5, 4, 3, 2, 1]
+    assert [b.batch for b in store.batches("c", limit=2)] == [5, 4]
+    assert [b.batch for b in store.batches("c", batch=3)] == [3]
     assert store.batches("other") == []
 
 
@@ -95,20 +95,16 @@ def test_all_connectors_are_listed_with_their_holders(store: StateStore, lease: 
     store.commit(lease, store.load("c"), manifest(), "x")
     with store.lease("b", "you", wait_s=0) as other:
         store.advance(other, store.load("b"), Offset(position={"entry": 4}))
-    listed = [(o["connector"], o["seq"], o["batch"], o["owner"], o["lease_s"] > 0) for o in store.connectors()]
+    listed = [(o.connector, o.seq, o.batch, o.owner, o.lease_s > 0) for o in store.connectors()]
     assert listed == [("b", 0, 0, None, False), ("c", 3, 1, "me", True)]
-    assert [o["connector"] for o in store.connectors("b")] == ["b"]
+    assert store.connector("b") == store.connectors()[0]
 
 
 def test_what_a_connector_is_is_remembered(store: StateStore) -> None:
-    record = {
-        "connector": "c", "source": "memory", "changelog": "/log", "changelog_options": {}, "properties": {"a": 1},
-        "connections": {},
-    }  # fmt: skip
-    assert store.connector("c") is None
+    assert store.registration("c") is None
     for properties in ({"a": 1}, {"a": 1}, {"a": 2}):
-        store.register(record | {"properties": properties})
-        assert store.connector("c") == record | {"properties": properties}
+        store.register(registration := Registration("c", "memory", "/log", properties=properties))
+        assert store.registration("c") == registration
 
 
 # compare-and-set
@@ -123,7 +119,7 @@ def test_a_stale_version_is_a_conflict_and_changes_nothing(store: StateStore, le
         with pytest.raises(CommitConflict):
             store.advance(lease, expected, Offset(position={"entry": 99}))
     assert store.load("c") == there
-    assert [b["batch"] for b in store.batches("c")] == [1]
+    assert [b.batch for b in store.batches("c")] == [1]
     assert len(list(store.schema_history("c"))) == 1
     assert len(_history(store)) == 1
 
@@ -133,7 +129,7 @@ def test_the_same_write_twice_is_one_write(store: StateStore, lease: Lease) -> N
     before = store.load("c")
     first = store.commit(lease, before, manifest(), "x")
     assert store.commit(lease, before, manifest(), "x") == first
-    assert [b["batch"] for b in store.batches("c")] == [1]
+    assert [b.batch for b in store.batches("c")] == [1]
     assert len(_history(store)) == 1
 
 
@@ -164,7 +160,7 @@ def test_missing_tables_are_an_error_with_the_command_that_makes_them(store: Sta
 def test_tables_can_be_made_twice(store: StateStore, lease: Lease) -> None:
     store.commit(lease, store.load("c"), manifest(), "x")
     store.create_tables()
-    assert [b["batch"] for b in store.batches("c")] == [1]
+    assert [b.batch for b in store.batches("c")] == [1]
 
 
 def test_tables_can_be_in_a_schema_of_their_own(postgres: Any, postgres_url: str) -> None:

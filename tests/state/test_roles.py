@@ -96,7 +96,7 @@ def test_with_the_role_everything_works(role: sa.URL, tmp_path: Path) -> None:
     versions = connector.store.offset_history("test")
     assert len(versions) > 3
     Lifecycle("test", connector.store).delete("test")
-    assert connector.store.connectors("test") == []
+    assert connector.store.connector("test") is None
     connector.store.close()
 
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.manifest import Answer
 from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.records import SignalRecord
 from airflow_provider_cdc.core.signals import LARGEST, Fate, SentSignal, Signal
 from airflow_provider_cdc.state.store import StateStore
 from tests.state.conftest import Stores
@@ -48,11 +49,10 @@ def test_a_signal_is_taken_as_it_was_sent(store: StateStore) -> None:
     assert store.signals("c", number) == []
     assert store.signals("other", 0) == []
     (row,) = store.signals_of("c")
-    assert timedelta(0) <= datetime.now(UTC) - row.pop("received_at") < timedelta(minutes=5)
-    assert row == {
-        "number": number, "id": "ad-hoc-1", "type": "execute-snapshot", "data": SNAPSHOT.data, "channel": "airflow",
-        "sent_by": "ada", "state": "received", "message": "", "progress": None, "running_at": None, "ended_at": None,
-    }  # fmt: skip
+    assert timedelta(0) <= datetime.now(UTC) - row.received_at < timedelta(minutes=5)
+    assert row == SignalRecord(
+        number, "ad-hoc-1", "execute-snapshot", SNAPSHOT.data, "airflow", "ada", Fate.RECEIVED, "", {}, row.received_at
+    )
 
 
 def test_numbers_grow_and_signals_come_in_their_order(store: StateStore) -> None:
@@ -83,27 +83,27 @@ def test_fates_have_their_times_and_a_final_one_stays(store: StateStore) -> None
     number = store.send("c", SNAPSHOT)
     store.fate("c", number, Fate.RUNNING, progress={"tables": 3, "left": 2})
     (running,) = store.signals_of("c")
-    assert (running["state"], running["progress"], running["ended_at"]) == ("running", {"tables": 3, "left": 2}, None)
-    assert running["running_at"] >= running["received_at"]
+    assert (running.fate, running.progress, running.ended_at) == ("running", {"tables": 3, "left": 2}, None)
+    assert running.running_at >= running.received_at
     store.fate("c", number, Fate.RUNNING, "reading shop.a", {"tables": 3, "left": 1})
     store.fate("c", number, Fate.RECEIVED)
     (later,) = store.signals_of("c")
-    assert (later["state"], later["message"], later["progress"]["left"]) == ("running", "reading shop.a", 1)
-    assert later["running_at"] == running["running_at"]
+    assert (later.fate, later.message, later.progress["left"]) == ("running", "reading shop.a", 1)
+    assert later.running_at == running.running_at
     store.fate("c", number, Fate.FAILED, "the table is gone")
     (ended,) = store.signals_of("c")
     for fate in (Fate.DONE, Fate.RUNNING):
         store.fate("c", number, fate, "too late", {"tables": 0})
     assert store.signals_of("c") == [ended]
-    assert (ended["state"], ended["message"], ended["progress"]["left"]) == ("failed", "the table is gone", 1)
-    assert ended["ended_at"] >= ended["running_at"]
+    assert (ended.fate, ended.message, ended.progress["left"]) == ("failed", "the table is gone", 1)
+    assert ended.ended_at >= ended.running_at
 
 
 def test_the_fate_of_a_signal_of_another_connector_is_not_touched(store: StateStore) -> None:
     number = store.send("c", SNAPSHOT)
     store.fate("d", number, Fate.DONE)
     store.fate("c", number + 1, Fate.DONE)
-    assert store.signals_of("c")[0]["state"] == "received"
+    assert store.signals_of("c")[0].fate == "received"
 
 
 def test_fates_are_committed_with_what_they_tell_of(store: StateStore) -> None:
@@ -111,8 +111,8 @@ def test_fates_are_committed_with_what_they_tell_of(store: StateStore) -> None:
     with store.lease("c", "me", wait_s=0) as lease:
         batch = manifest(answers=[Answer(number=one, fate=Fate.DONE, message="3 rows")])
         stored = store.commit(lease, store.load("c"), batch, "x")
-        assert [(s["state"], s["message"]) for s in store.signals_of("c")] == [("received", ""), ("done", "3 rows")]
-        assert store.signals_of("c", under_way=True)[0]["number"] == two
+        assert [(s.fate, s.message) for s in store.signals_of("c")] == [("received", ""), ("done", "3 rows")]
+        assert store.signals_of("c", under_way=True)[0].number == two
         assert stored.offset is not None
         store.advance(lease, stored, stored.offset, (), [Answer(number=two, fate=Fate.REFUSED, message="no")])
     assert store.signals_of("c", under_way=True) == []
@@ -122,10 +122,10 @@ def test_people_see_one_signal_in_full_and_lists_short(store: StateStore) -> Non
     data = '{"message": "' + "x" * 100_000 + '"}'
     first = store.send("c", SentSignal("1", "log", data))
     second = store.send("c", SentSignal("2", "log"))
-    assert [s["number"] for s in store.signals_of("c")] == [second, first]
-    assert [s["number"] for s in store.signals_of("c", 1)] == [second]
-    assert len(store.signals_of("c", 5)[1]["data"]) == 2000
-    assert store.signals_of("c", 1, number=first)[0]["data"] == data
+    assert [s.number for s in store.signals_of("c")] == [second, first]
+    assert [s.number for s in store.signals_of("c", 1)] == [second]
+    assert len(store.signals_of("c", 5)[1].data) == 2000
+    assert store.signals_of("c", 1, number=first)[0].data == data
     assert store.signals("c", 0)[0].data == data
 
 
@@ -141,7 +141,7 @@ def test_whatever_is_sent_can_be_kept(store: StateStore) -> None:
     assert signal.data is not None
     assert len(signal.data) == LARGEST + 1  # so that it is seen to be too large
     store.fate("c", number, Fate.REFUSED, "it is \0 \ud800 odd")
-    assert store.signals_of("c")[0]["message"] == "it is \x01 ? odd"
+    assert store.signals_of("c")[0].message == "it is \x01 ? odd"
 
 
 def test_numbers_go_on_behind_the_last_signal_that_the_offset_knows(store: StateStore) -> None:

@@ -25,7 +25,7 @@ def snapshot(connector: Connector, *tables: str, id_: str = "ask", **more: Any) 
 def fate(connector: Connector, number: int) -> tuple[str, str]:
     """State and message of a signal."""
     found = connector.store.signals_of(connector.name, limit=1, number=number)[0]
-    return found["state"], found["message"] or ""
+    return found.fate.value, found.message or ""
 
 
 def answered(connector: Connector, number: int) -> Callable[[], bool]:
@@ -37,9 +37,9 @@ def told(connector: Connector, kind: str | None = None) -> list[tuple[str, dict[
     """Types and data of the notifications, oldest first; without progress."""
     found = connector.store.notifications(connector.name, after=0, limit=10_000)
     return [
-        (n["type"], n["additional_data"])
+        (n.notification.type, n.notification.additional_data)
         for n in found
-        if kind in (None, n["aggregate_type"]) and n["type"] != "IN_PROGRESS"
+        if kind in (None, n.notification.aggregate_type) and n.notification.type != "IN_PROGRESS"
     ]
 
 

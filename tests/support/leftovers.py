@@ -30,7 +30,7 @@ def consistent(connector: Connector) -> None:
     manifests = list(connector.changelog.manifests(connector.name))
     assert (offset.batch, offset.seq) == ((manifests[-1].batch, manifests[-1].last_seq) if manifests else (0, 0))
     listed = connector.store.batches(connector.name, limit=10_000)
-    assert [b["batch"] for b in listed] == [m.batch for m in reversed(manifests)]
+    assert [b.batch for b in listed] == [m.batch for m in reversed(manifests)]
     recorded = [r for m in manifests for r in m.schema_changes]
     assert list(connector.store.schema_history(connector.name)) == recorded
     assert orphans(connector) == set()

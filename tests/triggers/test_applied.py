@@ -52,10 +52,10 @@ def test_a_sequence_number_stands_for_the_batch_that_holds_it(shop: Shop) -> Non
     report(shop, 2)
     batches = shop.store.batches("shop")[::-1]
     for batch in batches:
-        for seq in (batch["first_seq"], batch["last_seq"]):
+        for seq in (batch.first_seq, batch.last_seq):
             event = ask(shop, seq=seq).event
-            assert (event or {"batch": None})["batch"] == (batch["batch"] if batch["batch"] <= 2 else None)
-    found = ask(shop, seq=batches[-1]["last_seq"] + 1)
+            assert (event or {"batch": None})["batch"] == (batch.batch if batch.batch <= 2 else None)
+    found = ask(shop, seq=batches[-1].last_seq + 1)
     assert found.event is None
     assert "has not captured up to seq" in found.text
 
@@ -63,8 +63,8 @@ def test_a_sequence_number_stands_for_the_batch_that_holds_it(shop: Shop) -> Non
 def test_a_place_in_the_log_stands_for_the_first_batch_behind_it(shop: Shop) -> None:
     report(shop, 3)
     for batch in shop.store.batches("shop"):
-        assert ask(shop, position=batch["position"]).event["batch"] == batch["batch"]
-    beyond = {**shop.store.batches("shop")[0]["position"]}
+        assert ask(shop, position=batch.position).event["batch"] == batch.batch
+    beyond = {**shop.store.batches("shop")[0].position}
     (name,) = beyond
     beyond[name] += 5
     assert "has not captured up to" in ask(shop, position=beyond).text

@@ -142,9 +142,9 @@ def test_a_table_tells_of_its_own_changes_only(shop: Shop) -> None:
                 "connector": "shop",
                 "topics": {ORDERS: 1},
                 "events": 1,
-                "batches": [last["batch"], last["batch"]],
-                "last_seq": last["last_seq"],
-                "position": last["position"],
+                "batches": [last.batch, last.batch],
+                "last_seq": last.last_seq,
+                "position": last.position,
             }
             await asyncio.to_thread(change, shop, 1, "lines")
             assert [n for n, _ in (await t.until(4))[2:]] in ([2, 3], [3, 2])

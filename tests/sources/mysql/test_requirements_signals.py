@@ -150,7 +150,7 @@ def test_the_signal_table_is_named_as_it_is_written(
     assert "there is no table" not in caplog.text
     db.sql("INSERT INTO debezium_signal VALUES ('by-table', 'log', '{\"message\": \"heard\"}')")
     connector.capture()
-    assert [(s["id"], s["state"]) for s in connector.store.signals_of("test")] == [("by-table", "done")]
+    assert [(s.id, s.fate) for s in connector.store.signals_of("test")] == [("by-table", "done")]
 
 
 # conditions

@@ -74,7 +74,7 @@ def test_the_statement_of_the_documents_has_a_table_read(
     connector.capture()
     assert [row["ID"] for row in connector.rows("APP.PRODUCTS")] == [0, 1, 2]
     (signal,) = connector.store.signals_of("test", limit=5)
-    assert (signal["id"], signal["channel"], signal["state"]) == ("ad-hoc-1", "source", "done")
+    assert (signal.id, signal.channel, signal.fate) == ("ad-hoc-1", "source", "done")
 
 
 def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(made: Callable[..., Connector]) -> None:
