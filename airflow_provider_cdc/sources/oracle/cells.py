@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.core.schema import Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.config_values import LOBS
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels import literals as li
 from airflow_provider_cdc.sources.oracle.redo.layout import ColumnRead, column_read
 from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable
 from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE, read_value
-from airflow_provider_cdc.sources.oracle.types import LOBS, NULL, ColumnType
+from airflow_provider_cdc.sources.oracle.types import NULL, ColumnType
 
 _AFTER: Final = 1
 _MOMENT: Final = "SYYYY-MM-DD HH24:MI:SS"

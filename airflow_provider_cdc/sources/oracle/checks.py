@@ -18,7 +18,8 @@ from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.snapshotters import never_reads
 from airflow_provider_cdc.core.source import Finding
-from airflow_provider_cdc.sources.oracle.config import LockingMode, MiningStrategy, OracleConfig
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.config_values import LockingMode, MiningStrategy
 from airflow_provider_cdc.sources.oracle.connect import (
     Database,
     code_of,

@@ -2,103 +2,33 @@
 
 from __future__ import annotations
 
-import enum
-import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
-from pydantic import BeforeValidator, Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.config_base import ConnectionForm, Decides
-from airflow_provider_cdc.core.config_values import DecimalHandling, Patterns, TimePrecision
+from airflow_provider_cdc.core.config_values import Patterns, TimePrecision
+from airflow_provider_cdc.core.converters import with_converters
 from airflow_provider_cdc.core.overrides import with_statements
-from airflow_provider_cdc.core.schema import Column, TableId
+from airflow_provider_cdc.core.schema import Column
+from airflow_provider_cdc.sources.oracle.config_values import (
+    LOBS,
+    Adapter,
+    BufferType,
+    IntervalHandling,
+    LockingMode,
+    MiningStrategy,
+    Names,
+    Protocol,
+    QueryFilter,
+    Strategy,
+)
+from airflow_provider_cdc.sources.oracle.converters import check_number_converters
 
-log = logging.getLogger(__name__)
-
-
-class Adapter(enum.StrEnum):
-    LOGMINER = "logminer"
-
-
-class IntervalHandling(enum.StrEnum):
-    NUMERIC = "numeric"
-    STRING = "string"
-
-
-class Protocol(enum.StrEnum):
-    TCP = "tcp"
-    TCPS = "tcps"
-
-
-class LockingMode(enum.StrEnum):
-    SHARED = "shared"
-    NONE = "none"
-    CUSTOM = "custom"
-
-
-class MiningStrategy(enum.StrEnum):
-    REDO_LOG_CATALOG = "redo_log_catalog"
-    ONLINE_CATALOG = "online_catalog"
-    HYBRID = "hybrid"
-
-
-class QueryFilter(enum.StrEnum):
-    NONE = "none"
-    IN = "in"
-    REGEX = "regex"
-
-
-class BufferType(enum.StrEnum):
-    MEMORY = "memory"
-
-
-@dataclass(frozen=True, slots=True)
-class NumberConverter:
-    """A documented converter of NUMBER columns.
-
-    :param kind: ``boolean`` (``NumberOneToBooleanConverter``) or ``zero_scale`` (``NumberToZeroScaleConverter``)
-    :param options: its properties, without the converter's name before them
-    """
-
-    name: str
-    kind: str
-    options: Mapping[str, str]
-
-    def wants(self, table: TableId, column: str) -> bool:
-        """Whether ``selector`` lets it have this column; without a selector it has all that fit."""
-        patterns = [p.strip() for p in self.options.get("selector", ".*").split(",")]
-        names = [f"{table}.{column}"] + ([f"{table.catalog}.{table}.{column}"] if table.catalog else [])
-        return any(re.fullmatch(p, n, re.IGNORECASE) for p in patterns for n in names)
-
-
-_CONVERTERS = {
-    "io.debezium.connector.oracle.converters.NumberOneToBooleanConverter": ("boolean", {"selector"}),
-    "io.debezium.connector.oracle.converters.NumberToZeroScaleConverter": ("zero_scale", {"decimal.mode"}),
-}
 _SPECIAL = re.compile(r"[\\^$*+?()\[\]{}|]")
-
-
-def _known_strategy(value: Any) -> Any:
-    if value == "redo_in_catalog":
-        log.warning("log.mining.strategy=redo_in_catalog is a wrong spelling of redo_log_catalog, which is used.")
-        return MiningStrategy.REDO_LOG_CATALOG
-    return value
-
-
-def _names(value: Any) -> Any:
-    """``"a,b"`` → ``("a", "b")``."""
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, (list, tuple)) or not all(isinstance(p, str) for p in parts):
-        raise ValueError(f"{value!r} is not a list of texts, nor one text with commas")
-    return tuple(p.strip() for p in parts if p.strip())
-
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
-Strategy = Annotated[MiningStrategy, BeforeValidator(_known_strategy)]
 
 
 class OracleConfig(ConnectorConfig):
@@ -416,26 +346,13 @@ class OracleConfig(ConnectorConfig):
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
-        kept = with_statements(properties, all_needed=True)
-        named = kept.get("converters")
-        if not isinstance(named, str):
-            return super().parse(kept)
-        gathered = []
-        del kept["converters"]
-        for name in _names(named):
-            options = {k: str(kept.pop(k)) for k in [*kept] if k.startswith(f"{name}.")}
-            gathered.append({"name": name} | {k.removeprefix(f"{name}."): v for k, v in options.items()})
-        return super().parse(kept | {"converters": gathered})
+        return super().parse(with_converters(with_statements(properties, all_needed=True)))
 
-    @property
-    def number_converters(self) -> list[NumberConverter]:
-        """The converters, in the order of their names in ``converters``."""
-        return [
-            NumberConverter(
-                c["name"], _CONVERTERS[c["type"]][0], {k: v for k, v in c.items() if k not in ("name", "type")}
-            )
-            for c in self.converters
-        ]
+    @field_validator("converters")
+    @classmethod
+    def _known_converters(cls, converters: tuple[dict[str, str], ...]) -> tuple[dict[str, str], ...]:
+        check_number_converters(converters)
+        return converters
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -443,18 +360,17 @@ class OracleConfig(ConnectorConfig):
             raise ValueError("database.hostname: required and not set, as database.url is not set either")
         if self.database_url and (bare := [n for n in self.rac_nodes if ":" not in n]):
             raise ValueError(f"rac.nodes: {bare[0]!r} needs its port (host:port), because database.url is set")
-        if not self.log_mining_batch_size_min <= self.log_mining_batch_size_default <= self.log_mining_batch_size_max:
-            raise ValueError("log.mining.batch.size: min, default and max must be in this order")
-        if (
-            not self.log_mining_sleep_time_min_ms
-            <= self.log_mining_sleep_time_default_ms
-            <= self.log_mining_sleep_time_max_ms
-        ):
-            raise ValueError("log.mining.sleep.time: min, default and max must be in this order")
-        if self.column_texts and self.log_mining_include_redo_sql:
-            raise ValueError(
-                f"log.mining.include.redo.sql: the redo SQL would show what {', '.join(self.column_texts)} hides"
-            )
+        sizes = (self.log_mining_batch_size_min, self.log_mining_batch_size_default, self.log_mining_batch_size_max)
+        sleeps = (
+            self.log_mining_sleep_time_min_ms,
+            self.log_mining_sleep_time_default_ms,
+            self.log_mining_sleep_time_max_ms,
+        )
+        for name, values in (("log.mining.batch.size", sizes), ("log.mining.sleep.time", sleeps)):
+            if sorted(values) != [*values]:
+                raise ValueError(f"{name}: min, default and max must be in this order")
+        if (hidden := ", ".join(self.column_texts)) and self.log_mining_include_redo_sql:
+            raise ValueError(f"log.mining.include.redo.sql: the redo SQL would show what {hidden} hides")
         if self.log_mining_query_filter_mode is QueryFilter.IN:
             for alias, patterns in self._lists():
                 if wrong := [p for p in patterns if _SPECIAL.search(p.replace("\\.", "").replace("\\$", ""))]:
@@ -467,27 +383,6 @@ class OracleConfig(ConnectorConfig):
     def _lists(self) -> list[tuple[str, tuple[str, ...]]]:
         fields = ("schema_include_list", "schema_exclude_list", "table_include_list", "table_exclude_list")
         return [(str(type(self).model_fields[f].alias), getattr(self, f)) for f in fields]
-
-    @model_validator(mode="after")
-    def _known_converters(self) -> Self:
-        for c in self.converters:
-            name = c.get("name", "")
-            if c.get("type") not in _CONVERTERS:
-                given = f"{c['type']!r} is not known here" if "type" in c else "required and not set"
-                raise ValueError(f"{name}.type: {given}. Valid values are: {', '.join(_CONVERTERS)}")
-            _, options = _CONVERTERS[c["type"]]
-            if wrong := [k for k in c if k not in options | {"name", "type"}]:
-                raise ValueError(f"{name}.{wrong[0]}: unknown property; {name} has {', '.join(sorted(options))}")
-            if c.get("decimal.mode", "precise") not in [*DecimalHandling]:
-                raise ValueError(
-                    f"{name}.decimal.mode: {c['decimal.mode']!r} is not one of {', '.join(DecimalHandling)}"
-                )
-            for pattern in c.get("selector", "").split(","):
-                try:
-                    re.compile(pattern.strip())
-                except re.error as e:
-                    raise ValueError(f"{name}.selector: {pattern!r} is not a regular expression: {e}") from None
-        return self
 
     @classmethod
     def exclusive_pairs(cls) -> list[tuple[str, str]]:
@@ -502,6 +397,4 @@ class OracleConfig(ConnectorConfig):
         return self.schema_include_list, self.schema_exclude_list
 
     def has_values(self, column: Column) -> bool:
-        from airflow_provider_cdc.sources.oracle.types import LOBS
-
         return self.lob_enabled or column.declared.type_name not in LOBS

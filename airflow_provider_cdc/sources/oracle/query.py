@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import TableId
-from airflow_provider_cdc.sources.oracle.config import OracleConfig, QueryFilter
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.config_values import QueryFilter
 from airflow_provider_cdc.sources.oracle.dictionary import SYSTEM_SCHEMAS, is_system
 from airflow_provider_cdc.sources.oracle.named import signal_table
 from airflow_provider_cdc.sources.oracle.operations import (

@@ -37,7 +37,8 @@ from airflow_provider_cdc.core.snapshotters import lock_refused, lock_statements
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.oracle import rowids
 from airflow_provider_cdc.sources.oracle.cells import Cells
-from airflow_provider_cdc.sources.oracle.config import LockingMode, OracleConfig
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.config_values import LockingMode
 from airflow_provider_cdc.sources.oracle.connect import (
     Connection,
     code_of,

@@ -25,7 +25,8 @@ from airflow_provider_cdc.sources.oracle import special
 from airflow_provider_cdc.sources.oracle.assemble import Assembler
 from airflow_provider_cdc.sources.oracle.buffer import ROWS, Buffer
 from airflow_provider_cdc.sources.oracle.commits import Commit, after, commits_at, lows
-from airflow_provider_cdc.sources.oracle.config import MiningStrategy, OracleConfig
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
 from airflow_provider_cdc.sources.oracle.continuation import Texts
 from airflow_provider_cdc.sources.oracle.doubled import doubled
 from airflow_provider_cdc.sources.oracle.lookups import Lookups, NoLookups

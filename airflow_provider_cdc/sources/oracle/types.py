@@ -21,14 +21,14 @@ from dataclasses import dataclass
 
 from airflow_provider_cdc.core.config_values import BinaryHandling, DecimalHandling, TimePrecision
 from airflow_provider_cdc.core.schema import Column, Declared, TableId
-from airflow_provider_cdc.sources.oracle.config import IntervalHandling, OracleConfig
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.config_values import IntervalHandling
+from airflow_provider_cdc.sources.oracle.converters import BOOLEAN, ZERO_SCALE, number_converters
 
 MAX_DECIMAL_DIGITS = 38
 NULL = "null"
 """``Column.type`` of columns that are not captured."""
 TEXTS = {"CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2", "ROWID"}
-LOBS = {"CLOB", "NCLOB", "BLOB", "XMLTYPE"}
-"""Types whose values LogMiner gives in rows of their own, and leaves out of ``where``."""
 
 _JDBC = {
     "CHAR": 1, "NCHAR": -15, "VARCHAR2": 12, "NVARCHAR2": -9, "CLOB": 2005, "NCLOB": 2011, "BLOB": 2004, "RAW": -3,
@@ -182,10 +182,10 @@ def _converted(table: TableId, name: str, t: ColumnType, config: OracleConfig) -
     """What the first converter that wants this column makes of it."""
     if t.base != "NUMBER" or t.length is None or t.scale is None:
         return None
-    for converter in config.number_converters:
-        if converter.kind == "boolean" and (t.length, t.scale) == (1, 0) and converter.wants(table, name):
+    for converter in number_converters(config.converters):
+        if converter.type == BOOLEAN and (t.length, t.scale) == (1, 0) and converter.wants(table, name):
             return "bool", None, {}
-        if converter.kind == "zero_scale" and t.scale < 0 and t.length - t.scale >= 19:
+        if converter.type == ZERO_SCALE and t.scale < 0 and t.length - t.scale >= 19:
             mode = DecimalHandling(converter.options.get("decimal.mode", DecimalHandling.PRECISE))
             return _decimal(t.length, t.scale, 0, mode)
     return None

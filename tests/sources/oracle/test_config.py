@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.sources.oracle.config import MiningStrategy, OracleConfig
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
 from tests.sources.oracle.redo_tables import config
 
 DOCUMENTED = [
@@ -204,7 +205,7 @@ def test_public_properties_make_the_same_configuration_again() -> None:
     public = json.loads(json.dumps(made.public()))
     assert "s3cret" not in json.dumps(public)
     again = OracleConfig.parse(public)
-    assert again.number_converters == made.number_converters
+    assert again.converters == made.converters
     assert again.rac_nodes == ("a", "b")
 
 

@@ -15,10 +15,11 @@ from airflow_provider_cdc.core.config_values import BinaryHandling, TimePrecisio
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.schema import NOT_CAPTURED, Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.config_values import LOBS
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels import literals as li
 from airflow_provider_cdc.sources.oracle.redo.values import duration_text
-from airflow_provider_cdc.sources.oracle.types import LOBS, NULL, TEXTS, ColumnType
+from airflow_provider_cdc.sources.oracle.types import NULL, TEXTS, ColumnType
 
 Finish = Callable[[pa.Array], pa.Array]
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.schema import Column, TableSchema
-from airflow_provider_cdc.sources.oracle.config import MiningStrategy
+from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
 from airflow_provider_cdc.sources.oracle.lookups import Stored
 from airflow_provider_cdc.sources.oracle.objects import unnamed
 from airflow_provider_cdc.sources.oracle.operations import INSERT, LAST_CHANGE, UPDATE

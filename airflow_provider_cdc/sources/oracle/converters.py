@@ -1,0 +1,51 @@
+"""The documented converters of NUMBER columns (Debezium Oracle connector, "Custom converters")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider_cdc.core.config_values import DecimalHandling
+from airflow_provider_cdc.core.converters import check_converters, selects
+from airflow_provider_cdc.core.schema import TableId
+
+BOOLEAN: Final = "io.debezium.connector.oracle.converters.NumberOneToBooleanConverter"
+ZERO_SCALE: Final = "io.debezium.connector.oracle.converters.NumberToZeroScaleConverter"
+CONVERTERS: Final[Mapping[str, Mapping[str, str]]] = {
+    BOOLEAN: {"selector": "patterns"},
+    ZERO_SCALE: {"decimal.mode": "decimal mode"},
+}
+"""Class → its properties → what they hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberConverter:
+    """A converter of NUMBER columns.
+
+    :param type: the documented class, one of :data:`CONVERTERS`
+    :param options: its properties, without the converter's name before them
+    """
+
+    type: str
+    options: Mapping[str, str]
+
+    def wants(self, table: TableId, column: str) -> bool:
+        """Whether ``selector`` lets it have this column; without a selector it has all that fit."""
+        names = [f"{table}.{column}"] + ([f"{table.catalog}.{table}.{column}"] if table.catalog else [])
+        return any(selects(self.options.get("selector"), name) for name in names)
+
+
+def number_converters(converters: Sequence[Mapping[str, str]]) -> list[NumberConverter]:
+    """The converters of the property ``converters``, in the order of their names."""
+    return [NumberConverter(c["type"], {k: v for k, v in c.items() if k not in ("name", "type")}) for c in converters]
+
+
+def check_number_converters(converters: Sequence[Mapping[str, str]]) -> None:
+    """:raises ValueError: there is no such converter, it has no such property, or a property has a wrong value"""
+    check_converters(converters, CONVERTERS)
+    for c in converters:
+        if c.get("decimal.mode", DecimalHandling.PRECISE) not in [*DecimalHandling]:
+            raise ValueError(
+                f"{c['name']}.decimal.mode: {c['decimal.mode']!r} is not one of {', '.join(DecimalHandling)}"
+            )
