@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from airflow_provider_cdc.core.schema import Column, TableChange, TableSchema
 from airflow_provider_cdc.sources.oracle import ddl
+from airflow_provider_cdc.sources.oracle.column_definitions import ColumnDefinitions
 from airflow_provider_cdc.sources.oracle.existing import existing_rows, keeps_values
 from airflow_provider_cdc.sources.oracle.types import NULL
 
@@ -39,12 +39,12 @@ class Altered:
 class Alter:
     """One ALTER TABLE on one table.
 
-    :param make: a column from its definition, given the column that it was
+    :param definitions: makes columns of their definitions
     """
 
     known: TableSchema
     statement: ddl.AlterTable
-    make: Callable[[ddl.ColumnDef, Column | None], Column]
+    definitions: ColumnDefinitions
     columns: list[_Placed] = field(default_factory=list)
     key: tuple[str, ...] = ()
     exact: bool = True
@@ -90,7 +90,7 @@ class Alter:
             # the structure is ahead of the statement: what the column was before is not known any more
             self.missing.append(definition.name)
             return
-        column = self.make(definition, None)
+        column = self.definitions.column(definition)
         fill = existing_rows(column, definition)
         if fill is not None:
             self.added[column.name] = fill.value
@@ -101,7 +101,7 @@ class Alter:
         if item is None:
             return
         old = item.column
-        item.column = self.make(definition, old)
+        item.column = self.definitions.column(definition, old)
         self.exact &= keeps_values(old, item.column, definition)
         if definition.visible is not None:  # shown or hidden, its number is the last one, or none
             self.columns.remove(item)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,12 @@ from airflow_provider_cdc.core.schema import TableSchema
 from airflow_provider_cdc.core.source import VARIED
 from airflow_provider_cdc.sources.oracle.commits import Commit
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.operations import LAST_CHANGE, NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.lobs import read_with_lobs
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader, Rows
-from airflow_provider_cdc.sources.oracle.reselect import RowAt, completed
+from airflow_provider_cdc.sources.oracle.reselect import completed
+from airflow_provider_cdc.sources.oracle.structures import Structures
 
 Int64s = npt.NDArray[np.int64]
 
@@ -43,21 +45,19 @@ SOURCE_FIELDS = [
 class Assembler:
     """Makes row blocks of redo rows. Keeps a reader for each table schema.
 
-    :param row_at: reads a row as it was at an SCN
+    :param structures: of the tables, at the SCN of each row
+    :param lookups: reads a row as it was at an SCN
     """
 
-    def __init__(self, config: OracleConfig, row_at: RowAt) -> None:
-        self._config, self._row_at = config, row_at
+    def __init__(self, config: OracleConfig, structures: Structures, lookups: Lookups) -> None:
+        self._config, self._structures, self._lookups = config, structures, lookups
         self._readers: dict[int, tuple[TableSchema, RedoReader]] = {}
         self._scns: list[int] = []
 
-    def blocks(
-        self, rows: pa.Table, commits: list[Commit], schema: Callable[[int, int], tuple[TableSchema, int]]
-    ) -> tuple[list[RowBlock], Transactions]:
+    def blocks(self, rows: pa.Table, commits: list[Commit]) -> tuple[list[RowBlock], Transactions]:
         """Row blocks of the rows of some transactions.
 
         :param rows: columns of :data:`..buffer.ROWS`, by transaction in the order of ``commits``
-        :param schema: (number of a table, SCN) → structure in force, and the SCN at which the next one begins
         """
         ids = pa.array([c.id for c in commits], pa.string())
         transactions = Transactions(ids, np.array([c.ts_us for c in commits], np.int64))
@@ -70,23 +70,21 @@ class Assembler:
         found: list[tuple[RowBlock, Int64s]] = []
         for number in np.unique(tables):
             index = np.flatnonzero(tables == number)
-            for part, structure in self._by_schema(rows, index, int(number), schema):
+            for part, structure in self._by_schema(rows, index, int(number)):
                 found += self._read(rows, part, structure, owner, ids, commit_scns)
         self._number(found, len(owner))
         return [block for block, _ in found], transactions
 
-    def _by_schema(
-        self, rows: pa.Table, index: Int64s, number: int, schema: Callable[[int, int], tuple[TableSchema, int]]
-    ) -> Iterator[tuple[Int64s, TableSchema]]:
+    def _by_schema(self, rows: pa.Table, index: Int64s, number: int) -> Iterator[tuple[Int64s, TableSchema]]:
         """Rows that were written before a change of structure, and committed after it, are read with the old one."""
         scns = rows.column("scn").to_numpy()[index]
         lowest, highest = int(scns.min()), int(scns.max())
-        structure, until = schema(number, lowest)
+        structure, until = self._structures.at(number, lowest)
         while until <= highest:
             early = scns < until
             yield index[early], structure
             index, scns = index[~early], scns[~early]
-            structure, until = schema(number, int(scns.min()))
+            structure, until = self._structures.at(number, int(scns.min()))
         yield index, structure
 
     def _read(
@@ -134,7 +132,7 @@ class Assembler:
             if assembled.unknown is not None:
                 ids = row_ids.take(pa.array(origin)).to_pylist()
                 scns = [self._scns[i] for i in owner[origin].tolist()]
-                found = completed(found, assembled.unknown, structure, ids, scns, self._row_at)
+                found = completed(found, assembled.unknown, structure, ids, scns, self._lookups)
             return found, origin
         except CdcError as e:
             scns = rows.column("scn").to_numpy()

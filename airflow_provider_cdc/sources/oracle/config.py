@@ -296,11 +296,7 @@ class OracleConfig(ConnectorConfig):
         "password": "database.password",
         "schema": "database.dbname",
     }
-    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = (
-        "rac.nodes",
-        "log.mining.readonly.hostname",
-        "database.query.timeout.ms",
-    )
+    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("rac.nodes", "log.mining.readonly.hostname", "database.query.timeout.ms")  # fmt: skip
     LISTS: ClassVar[Mapping[str, Decides]] = {
         "schema.include.list": Decides.TABLES,
         "schema.exclude.list": Decides.TABLES,
@@ -348,6 +344,11 @@ class OracleConfig(ConnectorConfig):
     def parse(cls, properties: Mapping[str, Any]) -> Self:
         return super().parse(with_converters(with_statements(properties, all_needed=True)))
 
+    @property
+    def catalog(self) -> str:
+        """The catalog of table ids: the pluggable database, or the database where there are no containers."""
+        return self.database_pdb_name or self.database_dbname
+
     @field_validator("converters")
     @classmethod
     def _known_converters(cls, converters: tuple[dict[str, str], ...]) -> tuple[dict[str, str], ...]:
@@ -372,17 +373,15 @@ class OracleConfig(ConnectorConfig):
         if (hidden := ", ".join(self.column_texts)) and self.log_mining_include_redo_sql:
             raise ValueError(f"log.mining.include.redo.sql: the redo SQL would show what {hidden} hides")
         if self.log_mining_query_filter_mode is QueryFilter.IN:
-            for alias, patterns in self._lists():
-                if wrong := [p for p in patterns if _SPECIAL.search(p.replace("\\.", "").replace("\\$", ""))]:
+            for name in ("schema_include_list", "schema_exclude_list", "table_include_list", "table_exclude_list"):
+                if wrong := [
+                    p for p in getattr(self, name) if _SPECIAL.search(p.replace("\\.", "").replace("\\$", ""))
+                ]:
                     raise ValueError(
-                        f"{alias}: {wrong[0]!r} is a pattern, which log.mining.query.filter.mode=in would compare as a name: "
+                        f"{type(self).model_fields[name].alias}: {wrong[0]!r} is a pattern, which log.mining.query.filter.mode=in would compare as a name: "
                         "changes would be lost. Use exact names, or the mode regex or none"
                     )
         return self
-
-    def _lists(self) -> list[tuple[str, tuple[str, ...]]]:
-        fields = ("schema_include_list", "schema_exclude_list", "table_include_list", "table_exclude_list")
-        return [(str(type(self).model_fields[f].alias), getattr(self, f)) for f in fields]
 
     @classmethod
     def exclusive_pairs(cls) -> list[tuple[str, str]]:

@@ -128,7 +128,7 @@ class Dictionary:
     def __init__(self, connection: Connection, config: OracleConfig) -> None:
         self.connection, self.config = connection, config
         self._filters = Filters(config)
-        self._catalog = config.database_pdb_name or config.database_dbname
+        self._catalog = config.catalog
         self.hidden: dict[TableId, tuple[str, ...]] = {}
 
     def tables(self, only: Iterable[TableId] | None = None) -> dict[TableId, TableSchema]:

@@ -72,6 +72,13 @@ class LogFile:
     def current(self) -> bool:
         return self.next_scn is None
 
+    @property
+    def status(self) -> str:
+        """In the words of ``V$LOG`` as far as they apply."""
+        if self.archived:
+            return "ARCHIVED"
+        return "CURRENT" if self.current else "INACTIVE"
+
     def reaches(self, scn: int) -> bool:
         """Whether redo of this SCN would be in this log or in one before."""
         return self.next_scn is None or self.next_scn > scn

@@ -1,18 +1,25 @@
-"""Questions to the dictionary about objects that LogMiner does not name, or names as they are called now."""
+"""Questions to the dictionary while the log is read: structures of now, objects that LogMiner does not name, rows as they were."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
+import oracledb
 import pyarrow as pa
 
+from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.connect import Connection, connect, translated
 from airflow_provider_cdc.sources.oracle.constants import is_constant
 from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
+from airflow_provider_cdc.sources.oracle.flashback_row import row_at
 from airflow_provider_cdc.sources.oracle.redo.storage import Storage
-from airflow_provider_cdc.sources.oracle.reselect import row_at
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +34,10 @@ class Stored:
 
 
 class Lookups(Protocol):
-    """What a stream asks when a row has numbers instead of names."""
+    """What a stream asks the dictionary."""
+
+    def table(self, table: TableId) -> TableSchema | None:
+        """The present structure of a table, ``None`` when it does not exist or cannot be captured."""
 
     def objects(self) -> dict[int, TableId]:
         """All tables that there are now, by object id."""
@@ -51,6 +61,9 @@ class Lookups(Protocol):
 class NoLookups:
     """Without a dictionary nothing can be told."""
 
+    def table(self, table: TableId) -> TableSchema | None:
+        return None
+
     def objects(self) -> dict[int, TableId]:
         return {}
 
@@ -71,25 +84,28 @@ class NoLookups:
 
 
 class DictionaryLookups:
-    """Asks the database.
+    """Asks the database. Owns the connection to the container of the tables, which is opened when it is needed."""
 
-    :param ask: runs a question on a dictionary that is connected
-    """
-
-    def __init__(self, ask: Callable[[Callable[[Dictionary], Any]], Any]) -> None:
-        self._ask = ask
+    def __init__(self, config: OracleConfig) -> None:
+        self._config = config
+        self._connection: Connection | None = None
         self._storage: Storage | None = None
 
+    def tables(self) -> dict[TableId, TableSchema]:
+        """The present structures of all tables that could be captured."""
+        return self._ask(lambda d: d.tables())
+
+    def table(self, table: TableId) -> TableSchema | None:
+        return self._ask(lambda d: d.table(table))
+
     def objects(self) -> dict[int, TableId]:
-        found: dict[int, TableId] = self._ask(lambda d: d.objects())
-        return found
+        return self._ask(lambda d: d.objects())
 
     def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
-        found: tuple[bool, TableId | None] = self._ask(lambda d: d.object_at(number, scn))
-        return found
+        return self._ask(lambda d: d.object_at(number, scn))
 
     def stored(self, table: TableId) -> Stored | None:
-        found: list[tuple[str, bool, bool]] = self._ask(lambda d: d.stored(table))
+        found = self._ask(lambda d: d.stored(table))
         if not found:
             return None
         return Stored(frozenset(name for name, _, _ in found), all(own and ordered for _, own, ordered in found))
@@ -100,10 +116,27 @@ class DictionaryLookups:
         return self._storage
 
     def constant(self, text: str) -> str | None:
-        if not is_constant(text):
-            return None
-        found: str | None = self._ask(lambda d: d.constant(text))
-        return found
+        return self._ask(lambda d: d.constant(text)) if is_constant(text) else None
 
     def row(self, schema: TableSchema, row_id: str, scn: int) -> pa.StructArray | None:
         return self._ask(lambda d: row_at(d.connection, d.config, schema, row_id, scn))
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(oracledb.Error):  # gone already
+                self._connection.close()
+        self._connection = None
+
+    def _ask(self, question: Callable[[Dictionary], _T]) -> _T:
+        """Ask the dictionary; the server may have closed an idle connection, so once more on a new one."""
+        for attempt in range(2):
+            if self._connection is None or not self._connection.is_healthy():
+                self._connection = connect(self._config, container=True)
+            try:
+                with translated(self._config):
+                    return question(Dictionary(self._connection, self._config))
+            except SourceUnavailable:
+                self._connection = None
+                if attempt:
+                    raise
+        raise AssertionError("unreachable")

@@ -1,7 +1,8 @@
-"""What a stream does, in numbers: under the names of the documents where these have one (Debezium Oracle connector, "Monitoring").
+"""What a source's streams do, in numbers: under the names of the documents where these have one (Debezium Oracle connector, "Monitoring").
 
-Whoever does the work counts (:class:`Taken` here, ``SessionCounters``, ``WindowCounters``); :class:`StreamMetrics` puts it together, writes
-a line into the log once a minute and at the end of a run, and is what :meth:`OracleSource.metrics` shows.
+Whoever does the work counts, in the counters that it was given; :class:`StreamMetrics` owns the counters, puts them together, writes a
+line into the log once a minute and at the end of a run, and is what :meth:`OracleSource.metrics` shows. A source has one of them; its
+streams add to it, one after the other.
 
 Names without a counterpart in the documents: ``ScnLag``, ``NumberOfMiningSessions``, ``NumberOfScnGaps``, ``NumberOfLogRetries``,
 ``OldestTransactionId``, ``OldestTransactionAgeInMilliseconds``, ``BufferedChangesCount``, ``BufferedChangesInBytes``, ``SpilledChangesCount``.
@@ -12,20 +13,13 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from airflow_provider_cdc.core.metrics import Value
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-
-if TYPE_CHECKING:
-    from airflow_provider_cdc.sources.oracle.commits import Commit
-    from airflow_provider_cdc.sources.oracle.logs import LogFile
-    from airflow_provider_cdc.sources.oracle.schema import SchemaReader
-    from airflow_provider_cdc.sources.oracle.session import MiningSession
-    from airflow_provider_cdc.sources.oracle.taking import Taker
-    from airflow_provider_cdc.sources.oracle.window import Windows
+from airflow_provider_cdc.sources.oracle.position import OraclePosition
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +35,14 @@ def _ids() -> deque[str]:
 
 
 @dataclass(slots=True)
-class Taken:
-    """Counters of the rows that were taken; times in seconds.
+class RowCounters:
+    """Of the rows that LogMiner gave; times in seconds.
 
     :ivar changes: rows of captured tables
     :ivar filtered: rows of tables that are not captured
     :ivar oversized: transactions that were given up because of their size; they are in ``abandoned`` too
+    :ivar spilled: changes that were put on disk until their commit
+    :ivar unknown_ddl: statements on captured tables that were not understood
     :ivar ts_us: when the last row was written, 0 before the first one
     """
 
@@ -63,17 +59,110 @@ class Taken:
     max_commit: float = 0.0
     parse: float = 0.0
     ts_us: int = 0
+    spilled: int = 0
+    unknown_ddl: int = 0
 
-    def ended(self, committed: list[Commit], rolled_back: list[str]) -> None:
-        self.committed += len(committed)
+    def ended(self, committed: int, rolled_back: Iterable[str], last: str, last_scn: int) -> None:
+        """Transactions ended.
+
+        :param rolled_back: ids of those that were rolled back
+        :param last: id of the last one that was committed, and ``last_scn`` its commit; not read where there is none
+        """
+        rolled_back = list(rolled_back)
+        self.committed += committed
         self.rolled_back += len(rolled_back)
         self.rolled_back_ids += rolled_back
         if committed:
-            self.last_transaction, self.committed_scn = committed[-1].id, committed[-1].scn
+            self.last_transaction, self.committed_scn = last, last_scn
 
     def gave(self, seconds: float) -> None:
         """Committed changes were put together."""
         self.last_commit, self.max_commit = seconds, max(self.max_commit, seconds)
+
+
+@dataclass(slots=True)
+class SessionCounters:
+    """Of LogMiner sessions; times in seconds.
+
+    :ivar switches: of logs within the last day, when the last session began
+    :ivar logs: name and status of the logs of the last session; they stay when it ends
+    :ivar memory: bytes that the session has in the server, by metric
+    :ivar last_fetch: how long the driver took to give the rows of the last query
+    """
+
+    sessions: int = 0
+    retries: int = 0
+    missing_scns: int = 0
+    switches: int = 0
+    logs: list[tuple[str, str]] = field(default_factory=list)
+    min_logs: int = 0
+    max_logs: int = 0
+    memory: dict[str, int] = field(default_factory=dict)
+    queries: int = 0
+    rows: int = 0
+    last_start: float = 0.0
+    max_start: float = 0.0
+    total_start: float = 0.0
+    last_fetch: float = 0.0
+    max_fetch: float = 0.0
+    total_fetch: float = 0.0
+
+    def began(self, logs: list[tuple[str, str]], switches: int) -> None:
+        """A session began with these logs."""
+        self.sessions += 1
+        self.logs, self.switches = logs, switches
+        self.min_logs = min(self.min_logs or len(logs), len(logs))
+        self.max_logs = max(self.max_logs, len(logs))
+
+    def started(self, seconds: float) -> None:
+        """LogMiner was ready for a window."""
+        self.last_start, self.max_start = seconds, max(self.max_start, seconds)
+        self.total_start += seconds
+
+    def queried(self) -> None:
+        """A query begins."""
+        self.queries += 1
+        self.last_fetch = 0.0
+
+    def fetched(self, seconds: float) -> None:
+        """Some rows of a query came."""
+        self.last_fetch += seconds
+        self.total_fetch += seconds
+        self.max_fetch = max(self.max_fetch, self.last_fetch)
+
+
+@dataclass(slots=True)
+class WindowCounters:
+    """Of windows of SCNs that were chosen."""
+
+    steps: int = 0
+    gaps: int = 0
+    empty: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """What is so at one moment of a stream.
+
+    :param current: the SCN that the database had reached at the last look
+    :param read: the SCN up to which rows were read
+    :param active: transactions that are open
+    :param oldest: id, first SCN and time of the oldest of them that is kept; ``None`` when there is none
+    :param buffered: changes that wait for their commit
+    :param buffered_bytes: how much memory they take
+    :param window: SCNs of the next window
+    :param pause: seconds to wait before the next look
+    """
+
+    position: OraclePosition
+    current: int
+    read: int
+    active: int
+    oldest: tuple[str, int, int] | None
+    buffered: int
+    buffered_bytes: int
+    window: int
+    pause: float
 
 
 @dataclass(slots=True)
@@ -108,129 +197,106 @@ class _Complaints(logging.Handler):
 
 
 class StreamMetrics:
-    """Numbers of one stream. A context manager, for as long as the stream is read.
+    """Numbers of the streams of one source.
 
-    :param earlier: of the stream before it in the same run, which this one's numbers are added to
+    ::
+
+        metrics.begin(position)
+        metrics.stepped(gauges, rows, seconds)  # after each window
+        metrics.end(gauges)
     """
 
-    def __init__(
-        self,
-        config: OracleConfig,
-        taker: Taker,
-        session: MiningSession,
-        windows: Windows,
-        schemas: SchemaReader,
-        earlier: StreamMetrics | None = None,
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._config, self._taker, self._session = config, taker, session
-        self._windows, self._schemas, self._clock = windows, schemas, clock
+    def __init__(self, config: OracleConfig, *, clock: Callable[[], float] = time.time) -> None:
+        self._config, self._clock = config, clock
+        self.rows, self.session, self.windows = RowCounters(), SessionCounters(), WindowCounters()
         self._steps, self._complaints = _Steps(), _Complaints()
         self._lags: list[int] = []  # last, least, most, in milliseconds
-        self._memory: dict[str, int] = {}
-        self._final: dict[str, Value] = {}  # as it was when the stream ended, before what waits was let go of
         self._began = self._shown = clock()
-        self._changes, self._low, self._read, self._current = 0, taker.position.scn, taker.position.scn, 0
-        if earlier is not None:
-            self._go_on(earlier)
+        self._changes = self._low = self._read = 0
 
-    def _go_on(self, earlier: StreamMetrics) -> None:
-        """Go on counting: one run may read several stretches of the log."""
-        taker, before = self._taker, earlier._taker
-        taker.counters, taker.buffer.spilled_rows = before.counters, before.buffer.spilled_rows
-        self._session.counters, self._windows.counters = earlier._session.counters, earlier._windows.counters
-        self._schemas.unknown = earlier._schemas.unknown
-        self._steps, self._complaints, self._lags = earlier._steps, earlier._complaints, earlier._lags
-        self._memory, self._began, self._shown = earlier._memory, earlier._began, earlier._shown
-        self._changes, self._session.mined = earlier._changes, earlier._session.mined
-
-    def __enter__(self) -> StreamMetrics:
+    def begin(self, position: OraclePosition) -> None:
+        """A stream begins at a position."""
+        self._low = self._read = position.scn
         logging.getLogger(_PACKAGE).addHandler(self._complaints)
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def end(self, gauges: Gauges) -> None:
+        """The stream ends."""
         logging.getLogger(_PACKAGE).removeHandler(self._complaints)
-        log.info("%s", self)
-        self._final = self.document()
+        log.info("%s", self._line(gauges))
 
-    def stepped(self, read: int, current: int, rows: int, seconds: float) -> None:
+    @property
+    def late(self) -> bool:
+        """Whether a line for the log is due, or the first window was mined."""
+        return self._steps.count == 0 or self._clock() - self._shown >= REPORT_SECONDS
+
+    def stepped(self, gauges: Gauges, rows: int, seconds: float) -> None:
         """A window was mined.
 
-        :param read: its end
-        :param current: where the database was
-        :param seconds: from opening the session until all rows were taken
+        :param seconds: from opening the session until all rows were processed
         """
-        steps, taken, low = self._steps, self._taker.counters, self._taker.position.scn
+        steps, low = self._steps, gauges.position.scn
         steps.count += 1
         steps.last, steps.total, steps.rows = seconds, steps.total + seconds, steps.rows + rows
         steps.least = seconds if steps.count == 1 else min(steps.least, seconds)
         steps.most = max(steps.most, seconds)
         steps.last_speed = rows / max(seconds, 1e-6)
         steps.max_speed = max(steps.max_speed, steps.last_speed)
-        steps.last_changes, self._changes = taken.changes - self._changes, taken.changes
+        steps.last_changes, self._changes = self.rows.changes - self._changes, self.rows.changes
         steps.max_changes = max(steps.max_changes, steps.last_changes)
-        steps.frozen += read > self._read and low <= self._low and len(self._taker.open) > 0
-        self._low, self._read, self._current = low, read, current
+        steps.frozen += gauges.read > self._read and low <= self._low and gauges.active > 0
+        self._low, self._read = low, gauges.read
         if rows:
-            lag = max(int(self._clock() * 1000) - taken.ts_us // 1000, 0)
+            lag = max(int(self._clock() * 1000) - self.rows.ts_us // 1000, 0)
             least, most = (self._lags[1:] or [lag, lag])[:2]
             self._lags = [lag, min(least, lag), max(most, lag)]
-        late = self._clock() - self._shown >= REPORT_SECONDS
-        if steps.count == 1 or late:
-            self._memory = self._session.memory()
-        if late:
+        if self._clock() - self._shown >= REPORT_SECONDS:
             self._shown = self._clock()
-            log.info("%s", self)
+            log.info("%s", self._line(gauges))
 
-    def document(self) -> dict[str, Value]:
+    def document(self, gauges: Gauges) -> dict[str, Value]:
         """By name; times in milliseconds unless the name says otherwise."""
-        if self._final:
-            return self._final
-        return self._of_position() | self._of_session() | self._of_steps() | self._of_transactions()
+        return self._of_position(gauges) | self._of_session() | self._of_steps(gauges) | self._of_transactions(gauges)
 
-    def __str__(self) -> str:
+    def _line(self, gauges: Gauges) -> str:
         """For the log.
 
         ``Mined 12 windows up to SCN 91237 (7 behind, 0.4 s): 1,200 rows, 900 changes, 14 commits, 1 rollback …``
         """
-        m, taken = self.document(), self._taker.counters
+        counted = self.rows
         lag = f"{self._lags[0] / 1000:.1f} s" if self._lags else "nothing read"
-        oldest = (
-            f", the oldest {m['OldestTransactionId']} since SCN {m['OldestScn']}" if m["OldestTransactionId"] else ""
-        )
+        oldest = f", the oldest {gauges.oldest[0]} since SCN {gauges.oldest[1]}" if gauges.oldest else ""
         return (
-            f"Mined {self._steps.count} windows up to SCN {self._read} ({m['ScnLag']} SCNs behind, {lag}): {self._steps.rows:,} rows, "
-            f"{taken.changes:,} changes, {taken.committed:,} commits, {taken.rolled_back:,} rollbacks. Open: {len(self._taker.open):,} "
-            f"transactions{oldest}, with {m['BufferedChangesCount']:,} changes in {m['BufferedChangesInBytes']:,} bytes of memory, "
-            f"{m['SpilledChangesCount']:,} spilled so far. {m['NumberOfMiningSessions']} sessions, {m['NumberOfLogRetries']} retries, "
-            f"{m['NumberOfScnGaps']} SCN gaps, {m['ScnFreezeCount']} times without advance of the offset, "
-            f"{len(taken.abandoned)} transactions given up."
+            f"Mined {self._steps.count} windows up to SCN {gauges.read} ({_behind(gauges)} SCNs behind, {lag}): "
+            f"{self._steps.rows:,} rows, {counted.changes:,} changes, {counted.committed:,} commits, {counted.rolled_back:,} rollbacks. "
+            f"Open: {gauges.active:,} transactions{oldest}, with {gauges.buffered:,} changes in {gauges.buffered_bytes:,} bytes of "
+            f"memory, {counted.spilled:,} spilled so far. {self.session.sessions} sessions, {self.session.retries} retries, "
+            f"{self.windows.gaps} SCN gaps, {self._steps.frozen} times without advance of the offset, "
+            f"{len(counted.abandoned)} transactions given up."
         )
 
     # -- parts ----------------------------------------------------------------------------------------------------------
 
-    def _of_position(self) -> dict[str, Value]:
-        taker = self._taker
+    def _of_position(self, gauges: Gauges) -> dict[str, Value]:
+        counted = self.rows
         return {
-            "CurrentScn": str(self._read),
-            "OldestScn": str(taker.open.low(0)),
-            "CommittedScn": str(taker.counters.committed_scn),
-            "OffsetScn": str(taker.position.scn),
-            "ScnLag": max(self._current - self._read, 0),
+            "CurrentScn": str(gauges.read),
+            "OldestScn": str(gauges.oldest[1] if gauges.oldest else 0),
+            "CommittedScn": str(counted.committed_scn),
+            "OffsetScn": str(gauges.position.scn),
+            "ScnLag": _behind(gauges),
             "ScnFreezeCount": self._steps.frozen,
-            "SourceEventPosition": {"scn": str(taker.position.scn), "commit_scn": str(taker.counters.committed_scn)},
-            "NumberOfEventsFiltered": taker.counters.filtered,
-            "UnparsableDdlCount": self._schemas.unknown,
+            "SourceEventPosition": {"scn": str(gauges.position.scn), "commit_scn": str(counted.committed_scn)},
+            "NumberOfEventsFiltered": counted.filtered,
+            "UnparsableDdlCount": counted.unknown_ddl,
             "ErrorCount": self._complaints.errors,
             "WarningCount": self._complaints.warnings,
         }
 
     def _of_session(self) -> dict[str, Value]:
-        session, counters = self._session, self._session.counters
+        counters = self.session
         return {
-            "CurrentRedoLogFileName": [one.name for one in session.mined],
-            "RedoLogStatus": [f"{one.name}|{_status(one)}" for one in session.mined],
+            "CurrentRedoLogFileName": [name for name, _ in counters.logs],
+            "RedoLogStatus": [f"{name}|{status}" for name, status in counters.logs],
             "MinimumMinedLogCount": counters.min_logs,
             "MaximumMinedLogCount": counters.max_logs,
             "SwitchCounter": counters.switches,
@@ -244,63 +310,61 @@ class StreamMetrics:
             "MaxMiningSessionStartTimeInMilliseconds": _ms(counters.max_start),
             "TotalMiningSessionStartTimeInMilliseconds": _ms(counters.total_start),
             "TotalProcessedRows": counters.rows,
-            **{f"MiningSession{name}InBytes": value for name, value in self._memory.items()},
+            **{f"MiningSession{name}InBytes": value for name, value in counters.memory.items()},
         }
 
-    def _of_steps(self) -> dict[str, Value]:
-        steps, windows = self._steps, self._windows
+    def _of_steps(self, gauges: Gauges) -> dict[str, Value]:
+        steps = self._steps
         return {
             "LastCapturedDmlCount": steps.last_changes,
             "MaxCapturedDmlInBatch": steps.max_changes,
-            "TotalCapturedDmlCount": self._taker.counters.changes,
+            "TotalCapturedDmlCount": self.rows.changes,
             "LastBatchProcessingTimeInMilliseconds": _ms(steps.last),
             "MinBatchProcessingTimeInMilliseconds": _ms(steps.least),
             "MaxBatchProcessingTimeInMilliseconds": _ms(steps.most),
             "TotalProcessingTimeInMilliseconds": _ms(steps.total),
-            "TotalParseTimeInMilliseconds": _ms(self._taker.counters.parse),
+            "TotalParseTimeInMilliseconds": _ms(self.rows.parse),
             "LastBatchProcessingThroughput": int(steps.last_speed),
             "MaxBatchProcessingThroughput": int(steps.max_speed),
             "AverageBatchProcessingThroughput": int(steps.rows / max(steps.total, 1e-6)) if steps.count else 0,
-            "BatchSize": windows.size,
-            "MillisecondToSleepBetweenMiningQuery": _ms(windows.pause),
-            "NumberOfScnGaps": windows.counters.gaps,
+            "BatchSize": gauges.window,
+            "MillisecondToSleepBetweenMiningQuery": _ms(gauges.pause),
+            "NumberOfScnGaps": self.windows.gaps,
         }
 
-    def _of_transactions(self) -> dict[str, Value]:
-        taker, taken, buffer = self._taker, self._taker.counters, self._taker.buffer
-        oldest = min((t for t in taker.open if not t.given_up), key=lambda t: t.first_scn, default=None)
-        age = int(self._clock() * 1000) - oldest.first_ts_us // 1000 if oldest is not None else 0
+    def _of_transactions(self, gauges: Gauges) -> dict[str, Value]:
+        counted = self.rows
+        oldest, _, oldest_ts_us = gauges.oldest or ("", 0, 0)
+        age = int(self._clock() * 1000) - oldest_ts_us // 1000 if oldest else 0
         last, least, most = self._lags or (0, 0, 0)
         return {
             "HoursToKeepTransactionInBuffer": self._config.log_mining_transaction_retention_ms // 3_600_000,
-            "NumberOfActiveTransactions": len(taker.open),
-            "NumberOfCommittedTransactions": taken.committed,
-            "NumberOfRolledBackTransactions": taken.rolled_back,
-            "NumberOfOversizedTransactions": taken.oversized,
-            "CommitThroughput": int(taken.committed / max(self._clock() - self._began, 1e-3)),
-            "RegisteredDmlCount": taken.changes,
-            "LastTransactionId": taken.last_transaction,
-            "AbandonedTransactionIds": list(taken.abandoned),
-            "RolledBackTransactionIds": list(taken.rolled_back_ids),
-            "LastCommitDurationInMilliseconds": _ms(taken.last_commit),
-            "MaxCommitDurationInMilliseconds": _ms(taken.max_commit),
+            "NumberOfActiveTransactions": gauges.active,
+            "NumberOfCommittedTransactions": counted.committed,
+            "NumberOfRolledBackTransactions": counted.rolled_back,
+            "NumberOfOversizedTransactions": counted.oversized,
+            "CommitThroughput": int(counted.committed / max(self._clock() - self._began, 1e-3)),
+            "RegisteredDmlCount": counted.changes,
+            "LastTransactionId": counted.last_transaction,
+            "AbandonedTransactionIds": list(counted.abandoned),
+            "RolledBackTransactionIds": list(counted.rolled_back_ids),
+            "LastCommitDurationInMilliseconds": _ms(counted.last_commit),
+            "MaxCommitDurationInMilliseconds": _ms(counted.max_commit),
             "LagFromSourceInMilliseconds": last,
             "MinLagFromSourceInMilliseconds": least,
             "MaxLagFromSourceInMilliseconds": most,
-            "OldestTransactionId": oldest.id if oldest is not None else "",
+            "OldestTransactionId": oldest,
             "OldestTransactionAgeInMilliseconds": max(age, 0),
-            "BufferedChangesCount": sum(buffer.counts.values()),
-            "BufferedChangesInBytes": buffer.nbytes,
-            "SpilledChangesCount": buffer.spilled_rows,
+            "BufferedChangesCount": gauges.buffered,
+            "BufferedChangesInBytes": gauges.buffered_bytes,
+            "SpilledChangesCount": counted.spilled,
         }
+
+
+def _behind(gauges: Gauges) -> int:
+    """SCNs that the database is ahead."""
+    return max(gauges.current - gauges.read, 0)
 
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
-
-
-def _status(file: LogFile) -> str:
-    """Of a log, in the words of ``V$LOG`` as far as they apply."""
-    if file.archived:
-        return "ARCHIVED"
-    return "CURRENT" if file.current else "INACTIVE"

@@ -39,7 +39,7 @@ def signal_table(text: str, config: OracleConfig) -> TableId:
             f"signal.data.collection: {text!r} is in the database {database[0]}, which this connector does not capture.",
             remedy=f"write it as {_example(config)}",
         )
-    return TableId(catalog=_catalog(config), namespace=namespace, name=name)
+    return TableId(catalog=config.catalog, namespace=namespace, name=name)
 
 
 def table_of(document: Mapping[str, Any], database: str, schema: str | None, config: OracleConfig) -> TableChange:
@@ -60,7 +60,7 @@ def table_of(document: Mapping[str, Any], database: str, schema: str | None, con
         raise _wrong(f'"id" is {text!r}, and no "schema" is given')
     if not _ours(owner, config):
         raise _wrong(f"{text} is in the database {owner}, which this connector does not capture")
-    table = TableId(catalog=_catalog(config), namespace=namespace, name=parts[-1])
+    table = TableId(catalog=config.catalog, namespace=namespace, name=parts[-1])
     if kind == "DROP":
         return TableChange(type="DROP", id=table)
     return TableChange(type=kind, id=table, table=_structure(table, document.get("table"), config))
@@ -141,16 +141,12 @@ def _parts(text: str) -> list[str]:
 
 
 def _ours(database: str, config: OracleConfig) -> bool:
-    names = {config.database_dbname.upper(), config.database_dbname.partition(".")[0].upper(), _catalog(config).upper()}
+    names = {config.database_dbname.upper(), config.database_dbname.partition(".")[0].upper(), config.catalog.upper()}
     return database.upper() in names
 
 
-def _catalog(config: OracleConfig) -> str:
-    return config.database_pdb_name or config.database_dbname
-
-
 def _example(config: OracleConfig) -> str:
-    return f"{_catalog(config)}.{config.database_user.upper()}.DEBEZIUM_SIGNAL"
+    return f"{config.catalog}.{config.database_user.upper()}.DEBEZIUM_SIGNAL"
 
 
 def _wrong(what: str) -> ConfigError:

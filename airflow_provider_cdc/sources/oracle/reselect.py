@@ -7,55 +7,20 @@ its ROWID with a flashback query at the commit's SCN, so that the event has the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import oracledb
 import pyarrow as pa
 import pyarrow.compute as pc
-from oracledb import Connection
 
 from airflow_provider_cdc.core.schema import TableSchema
-from airflow_provider_cdc.sources.oracle.cells import Cells
-from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.connect import code_of
-from airflow_provider_cdc.sources.oracle.dictionary import quoted
+from airflow_provider_cdc.sources.oracle.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.operations import NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.reader import Rows
 
 log = logging.getLogger(__name__)
-
-RowAt = Callable[[TableSchema, str, int], pa.StructArray | None]
-"""(structure, ROWID, SCN) → the row as it was then, one element; ``None`` when it cannot be told."""
-
-_GONE: Final = {942, 904, 1410, 1466, 1555, 8180, 8181}
-"""The table, the row, the structure or the undo of that moment is not there any more."""
-
-
-def row_at(
-    connection: Connection, config: OracleConfig, schema: TableSchema, row_id: str, scn: int
-) -> pa.StructArray | None:
-    """See :data:`RowAt`.
-
-    :param connection: in the container of the tables
-    """
-    cells = Cells(schema, config)
-    sql = (
-        f"SELECT {', '.join(cells.expressions)} FROM {quoted(schema.id)} AS OF SCN {int(scn)} t WHERE t.ROWID = :row_id"
-    )
-    try:
-        for frame in connection.fetch_df_batches(sql, {"row_id": row_id}, size=1):
-            rows = pa.table(frame)
-            if rows.num_rows:
-                return cells.read(rows)
-    except oracledb.DatabaseError as e:
-        if code_of(e) not in _GONE:
-            raise
-        log.info("Row %s of %s cannot be read as of SCN %d: %s", row_id, schema.id, scn, e)
-    return None
 
 
 def completed(
@@ -64,7 +29,7 @@ def completed(
     schema: TableSchema,
     row_ids: Sequence[str | None],
     scns: Sequence[int],
-    at: RowAt,
+    lookups: Lookups,
 ) -> Rows:
     """The rows with the values that could be read; the others stay unavailable, which is said.
 
@@ -77,7 +42,7 @@ def completed(
     found: dict[int, pa.StructArray] = {}
     for i in np.flatnonzero(unknown.any(axis=0)).tolist():
         row_id = row_ids[i]
-        row = at(schema, row_id, scns[i]) if row_id and row_id.strip() != NO_ROW_ID else None
+        row = lookups.row(schema, row_id, scns[i]) if row_id and row_id.strip() != NO_ROW_ID else None
         if row is not None:
             found[i] = row
     unavailable, children = rows.unavailable_after.copy(), []

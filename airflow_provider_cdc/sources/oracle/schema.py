@@ -7,53 +7,46 @@ is read, which may already be ahead of the log: the rows in the log have the las
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.oracle import ddl
 from airflow_provider_cdc.sources.oracle.alter import Alter, Altered
+from airflow_provider_cdc.sources.oracle.column_definitions import ColumnDefinitions
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.dictionary import is_system, quoted, row_key
-from airflow_provider_cdc.sources.oracle.lookups import Lookups, NoLookups
-from airflow_provider_cdc.sources.oracle.types import ColumnType, make_column
+from airflow_provider_cdc.sources.oracle.lookups import Lookups
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Found:
-    """What a statement means for captured tables."""
+    """What a statement means for captured tables.
+
+    :ivar unknown: it was not understood: the dictionary was asked
+    """
 
     changes: list[TableChange] = field(default_factory=list)
     truncated: list[TableId] = field(default_factory=list)
+    unknown: bool = False
 
 
 class SchemaReader:
     """Applies DDL statements to the structures in force.
 
-    :param dictionary: reads a table's present structure, ``None`` when it does not exist or cannot be captured
-    :param catalog: of the ids of all tables: the pluggable database, or the database
-    :param lookups: knows the values of constants
+    :param lookups: knows the present structures of tables, and the values of constants
     """
 
-    def __init__(
-        self,
-        config: OracleConfig,
-        tables: Tables,
-        dictionary: Callable[[TableId], TableSchema | None],
-        catalog: str,
-        lookups: Lookups | None = None,
-    ) -> None:
-        self._lookups = lookups or NoLookups()
-        self._config, self._tables, self._dictionary, self._catalog = config, tables, dictionary, catalog
-        self.unknown = 0  # statements that were not understood
+    def __init__(self, config: OracleConfig, tables: Tables, lookups: Lookups) -> None:
+        self._config, self._catalog, self._tables, self._lookups = config, config.catalog, tables, lookups
         self._indexes: dict[tuple[str, str], tuple[TableId, bool]] = {}
         """Indexes that were seen being created: their table, and whether they are unique."""
 
-    def read(self, statement: ddl.Statement, owner: str, where: str) -> Found | None:
-        """What the statement changes; ``None`` when it does not concern captured tables.
+    def read(self, statement: ddl.Statement, owner: str, where: str) -> Found:
+        """What the statement changes.
 
         :param owner: the schema that names without one belong to
         :param where: the statement's place, for messages
@@ -85,7 +78,7 @@ class SchemaReader:
                 self._unknown(statement, owner, where, found)
             case _:
                 pass
-        return found if found.changes or found.truncated else None
+        return found
 
     # -- which tables -------------------------------------------------------------------------------------------------
 
@@ -105,7 +98,7 @@ class SchemaReader:
         if s.organization != "HEAP":
             log.warning("%s, created at %s, is not captured: LogMiner has no rows of such tables.", table, where)
             return
-        schema = self._dictionary(table) if s.select or s.of else self._created(table, s, where)
+        schema = self._lookups.table(table) if s.select or s.of else self._created(table, s, where)
         if schema is None:
             log.warning(
                 "%s, created at %s, cannot be captured: the dictionary does not have it (any more).", table, where
@@ -116,10 +109,10 @@ class SchemaReader:
         found.changes.append(TableChange(type="CREATE", id=table, table=schema, exact=not s.select))
 
     def _created(self, table: TableId, s: ddl.CreateTable, where: str) -> TableSchema:
-        present = _Present(table, self._dictionary)
+        definitions = ColumnDefinitions(table, self._config, self._lookups)
         enabled = [k for k in s.keys if k.enabled]
         primary = {name for k in enabled if k.kind == "primary" for name in k.columns}
-        made = [self._column(table, c, None, present) for c in s.columns]
+        made = [definitions.column(c) for c in s.columns]
         columns = [c.model_copy(update={"nullable": False}) if c.name in primary else c for c in made]
         seen = [c for c, d in zip(columns, s.columns, strict=True) if d.visible is not False]
         columns = seen + [c for c in columns if c not in seen]  # invisible ones have no number
@@ -146,7 +139,7 @@ class SchemaReader:
 
     def _appeared(self, table: TableId, why: str, where: str, found: Found) -> None:
         """A captured table is there whose rows are not in the log."""
-        present = self._dictionary(table)
+        present = self._lookups.table(table)
         if present is not None:
             log.warning("%s has rows that the log does not have: %s (%s).", table, why, where)
             found.changes.append(TableChange(type="CREATE", id=table, table=present, exact=False))
@@ -189,7 +182,7 @@ class SchemaReader:
         named = [self._id(n, owner) for n in s.tables]
         tables = [t for t in named or self._tables.known() if self._captured(t)]
         for table in tables:
-            present, known = self._dictionary(table), self._tables.get(table)
+            present, known = self._lookups.table(table), self._tables.get(table)
             if present is None:
                 self._drop(table, found)
             elif known is None:
@@ -197,7 +190,7 @@ class SchemaReader:
             elif named or _shape(present) != _shape(known):
                 found.changes.append(TableChange(type="ALTER", id=table, table=present, exact=False))
         if tables:
-            self.unknown += 1
+            found.unknown = True
             names = ", ".join(map(str, tables)) if named else "any captured table"
             log.warning(
                 "A statement at %s is not understood (%s); the dictionary was read for %s: %s",
@@ -235,7 +228,7 @@ class SchemaReader:
             known = self._tables.get(table)
             if known is None or not self._captured(table):
                 continue
-            present = self._dictionary(table)
+            present = self._lookups.table(table)
             if present is not None and set(present.names) == set(known.names) and present.key != known.key:
                 log.info("The key of %s is (%s) from %s on.", table, ", ".join(present.key), where)
                 schema = known.model_copy(update={"key": present.key})
@@ -243,7 +236,7 @@ class SchemaReader:
 
     def _keyed(self, schema: TableSchema, why: str, where: str) -> TableSchema:
         """A structure with the key that the dictionary has for it, where both have the same columns."""
-        present = self._dictionary(schema.id)
+        present = self._lookups.table(schema.id)
         if present is not None and set(present.names) == set(schema.names):
             return schema.model_copy(update={"key": present.key})
         log.warning(
@@ -282,10 +275,10 @@ class SchemaReader:
                 where,
                 quoted(table),
             )
-        present = _Present(table, self._dictionary)
-        altered = Alter(known, s, lambda c, old: self._column(table, c, old, present)).apply()
+        definitions = ColumnDefinitions(table, self._config, self._lookups)
+        altered = Alter(known, s, definitions).apply()
         if altered.missing:
-            self._misfit(known, altered, present(), where, found)
+            self._misfit(known, altered, definitions.present, where, found)
             return
         change = altered.change
         if altered.unknown is not None and change.table is not None:
@@ -309,46 +302,6 @@ class SchemaReader:
             found.changes.append(altered.change.model_copy(update={"exact": False}))
         elif _shape(present) != _shape(known) or not altered.change.exact:
             found.changes.append(TableChange(type="ALTER", id=known.id, table=present, exact=False))
-
-    def _column(self, table: TableId, c: ddl.ColumnDef, old: Column | None, present: _Present) -> Column:
-        """A column from its definition; what ``MODIFY`` leaves out stays as it was."""
-        if old is None and not c.virtual and (c.type is None or not c.built_in):
-            there = present.column(c.name)
-            if there is not None:
-                return there
-        type_ = c.type if c.type is not None else ColumnType.of(old) if old is not None else ColumnType("")
-        declared = old.declared if old is not None else None
-        value, expression = (declared.default, declared.default_is_expression) if declared else (None, False)
-        if c.default is not None:
-            constant = self._lookups.constant(c.default.text) if c.default.kind == "expression" else None
-            expression = c.default.kind == "expression" and constant is None
-            value = c.default.text if expression else constant or c.default.value
-        if c.identity:
-            value, expression = None, False
-        nullable = c.nullable if c.nullable is not None else old.nullable if old is not None else True
-        return make_column(
-            table, c.name, type_, self._config, nullable=nullable, default=value, default_is_expression=expression,
-            generated=c.virtual or bool(declared and declared.generated),
-            auto_incremented=c.identity or bool(declared and declared.auto_incremented),
-        )  # fmt: skip
-
-
-class _Present:
-    """A table as the dictionary has it, asked once and only when it is needed."""
-
-    def __init__(self, table: TableId, dictionary: Callable[[TableId], TableSchema | None]) -> None:
-        self._table, self._dictionary = table, dictionary
-        self._asked = False
-        self._found: TableSchema | None = None
-
-    def __call__(self) -> TableSchema | None:
-        if not self._asked:
-            self._asked, self._found = True, self._dictionary(self._table)
-        return self._found
-
-    def column(self, name: str) -> Column | None:
-        present = self()
-        return next((c for c in present.columns if c.name == name), None) if present is not None else None
 
 
 def _named(table: TableId, name: ddl.Name) -> bool:

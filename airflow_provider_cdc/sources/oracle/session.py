@@ -20,9 +20,8 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import oracledb
 import pyarrow as pa
@@ -30,6 +29,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.sources.oracle import logminer
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
 from airflow_provider_cdc.sources.oracle.connect import (
@@ -43,6 +43,7 @@ from airflow_provider_cdc.sources.oracle.connect import (
     utc_offset,
 )
 from airflow_provider_cdc.sources.oracle.logs import PAUSES, LogCollector, LogFile
+from airflow_provider_cdc.sources.oracle.metrics import SessionCounters
 from airflow_provider_cdc.sources.oracle.minedict import Dictionaries
 from airflow_provider_cdc.sources.oracle.moving import Again, Place, Watched, identity
 from airflow_provider_cdc.sources.oracle.operations import MISSING_SCN
@@ -51,17 +52,6 @@ from airflow_provider_cdc.sources.oracle.query import WIRE, RowFilter, contents_
 log = logging.getLogger(__name__)
 
 FETCH_ROWS: Final = 10_000
-_NO_SESSION: Final = 1307
-
-_NEW = "BEGIN SYS.DBMS_LOGMNR.ADD_LOGFILE(LOGFILENAME => :name, OPTIONS => DBMS_LOGMNR.NEW); END;"
-"""Also forgets logs of a session that never came to its start."""
-_ADD = "BEGIN SYS.DBMS_LOGMNR.ADD_LOGFILE(LOGFILENAME => :name, OPTIONS => DBMS_LOGMNR.ADDFILE); END;"
-_REMOVE = "BEGIN SYS.DBMS_LOGMNR.REMOVE_LOGFILE(LOGFILENAME => :name); END;"
-_END = "BEGIN SYS.DBMS_LOGMNR.END_LOGMNR(); END;"
-_START = "BEGIN SYS.DBMS_LOGMNR.START_LOGMNR(STARTSCN => :low, ENDSCN => :high, {more}OPTIONS => {options}); END;"
-_MINED = "SELECT FILENAME, THREAD_ID, THREAD_SQN, STATUS FROM V$LOGMNR_LOGS"
-_NOT_IN_LIST = 4
-"""``V$LOGMNR_LOGS.STATUS`` of a row that tells of logs that are missing."""
 _SWITCHES = "SELECT COUNT(*) FROM V$LOG_HISTORY WHERE FIRST_TIME > SYSDATE - 1"
 _MEMORY: Final = {
     "session uga memory": "UserGlobalAreaMemory", "session uga memory max": "UserGlobalAreaMaxMemory",
@@ -71,42 +61,6 @@ _STATISTICS = f"""
 SELECT n.NAME, s.VALUE FROM V$MYSTAT s JOIN V$STATNAME n ON n.STATISTIC# = s.STATISTIC#
 WHERE n.NAME IN ({", ".join(f"'{name}'" for name in _MEMORY)})"""
 _TIME = "SELECT SCN_TO_TIMESTAMP(:scn) FROM DUAL"
-_OPTIONS: Final = {
-    MiningStrategy.ONLINE_CATALOG: ("DICT_FROM_ONLINE_CATALOG",),
-    MiningStrategy.HYBRID: ("DICT_FROM_ONLINE_CATALOG",),
-    MiningStrategy.REDO_LOG_CATALOG: ("DICT_FROM_REDO_LOGS", "DDL_DICT_TRACKING"),
-}
-
-
-@dataclass(slots=True)
-class SessionCounters:
-    """For metrics; times in seconds.
-
-    :ivar switches: of logs within the last day, when the last session began
-    :ivar last_fetch: how long the driver took to give the rows of the last query
-    """
-
-    sessions: int = 0
-    retries: int = 0
-    missing_scns: int = 0
-    switches: int = 0
-    logs: int = 0
-    min_logs: int = 0
-    max_logs: int = 0
-    queries: int = 0
-    rows: int = 0
-    last_start: float = 0.0
-    max_start: float = 0.0
-    total_start: float = 0.0
-    last_fetch: float = 0.0
-    max_fetch: float = 0.0
-    total_fetch: float = 0.0
-
-    def fetched(self, seconds: float) -> None:
-        """Some rows of a query came."""
-        self.last_fetch += seconds
-        self.total_fetch += seconds
-        self.max_fetch = max(self.max_fetch, self.last_fetch)
 
 
 class MiningSession:
@@ -123,7 +77,6 @@ class MiningSession:
             for batch in session.rows(start, end, first=True): ...
 
     :ivar files: the logs of the session
-    :ivar mined: the logs of the last session, for metrics; they stay when it ends
     :ivar begin_seconds: how long the last window took until its first rows were there
     """
 
@@ -131,6 +84,7 @@ class MiningSession:
         self,
         config: OracleConfig,
         filters: Filters,
+        counters: SessionCounters | None = None,
         *,
         open_connection: Callable[[], Connection] | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -152,9 +106,8 @@ class MiningSession:
         self._offset = 0
         self._seen_missing: set[int] = set()
         self.files: tuple[LogFile, ...] = ()
-        self.mined: tuple[LogFile, ...] = ()
         self.begin_seconds = 0.0
-        self.counters = SessionCounters()
+        self.counters = counters or SessionCounters()
 
     def __enter__(self) -> MiningSession:
         return self
@@ -203,14 +156,15 @@ class MiningSession:
         files = self.logs.look(start).files
         return sorted({one.next_scn - 1 for one in files if one.next_scn is not None and one.next_scn - 1 > start})
 
-    def memory(self) -> dict[str, int]:
-        """Bytes that the session has in the server, by metric; nothing where the user may not see them."""
+    def measure(self) -> None:
+        """Note the bytes that the session has in the server; none where the user may not see them."""
         try:
             with translated(self._config):
-                return {_MEMORY[name]: int(value) for name, value in rows(self.connection, _STATISTICS)}
+                found = rows(self.connection, _STATISTICS)
+            self.counters.memory = {_MEMORY[name]: int(value) for name, value in found}
         except PrerequisiteError as e:
             log.debug("The session's memory cannot be seen: %s", e.what)
-            return {}
+            self.counters.memory = {}
 
     # mining
 
@@ -300,13 +254,11 @@ class MiningSession:
         needed = self._needed(low, end)
         if set(needed) - set(self.files):
             self._new_session(needed)
-        with self._watched(f"SCN {low} to {end}"), self.connection.cursor() as cursor:
-            for one in set(self.files) - set(needed):
-                cursor.execute(_REMOVE, name=one.name)
-            self.files = needed
-            self._start_logminer(cursor, low, end)
-            self._check(rows(self.connection, _MINED))
-        self._started(began)
+        surplus = tuple(set(self.files) - set(needed))
+        self.files = needed
+        logminer.start(self.connection, self._config, needed, surplus, low, end)
+        self.begin_seconds = self._clock() - began
+        self.counters.started(self.begin_seconds)
 
     def _needed(self, low: int, end: int) -> tuple[LogFile, ...]:
         config = self._config
@@ -318,20 +270,13 @@ class MiningSession:
         self._forget()
         if self._config.log_mining_restart_connection and self._used:
             self.close()
-        with self._watched(f"{len(files)} logs"), self.connection.cursor() as cursor:
-            for index, one in enumerate(files):
-                cursor.execute(_ADD if index else _NEW, name=one.name)
+        logminer.add_logs(self.connection, self._config, files)
+        with translated(self._config):
             self._offset = utc_offset(self.connection)
+            switches = int(scalar(self.connection, _SWITCHES))
         self.files, self._used = files, True
         self._opened_at = self._clock()
-        counters = self.counters
-        counters.sessions += 1
-        counters.logs = len(files)
-        counters.min_logs = min(counters.min_logs or len(files), len(files))
-        counters.max_logs = max(counters.max_logs, len(files))
-        with translated(self._config):
-            counters.switches = int(scalar(self.connection, _SWITCHES))
-        self.mined = files
+        self.counters.began([(one.name, one.status) for one in files], switches)
         log.info("New LogMiner session: %s", "; ".join(map(str, files)))
 
     def _expired(self) -> bool:
@@ -341,66 +286,20 @@ class MiningSession:
     def _forget(self) -> None:
         """End LogMiner's session, if there is one."""
         self.files = ()
-        if self._connection is None:
-            return
-        try:
-            with translated(self._config), self._connection.cursor() as cursor:
-                cursor.execute(_END)
-        except CdcError as e:
-            cause = e.__cause__
-            if not (isinstance(cause, oracledb.Error) and code_of(cause) == _NO_SESSION):
-                raise
-
-    def _start_text(self) -> str:
-        more = "DICTFILENAME => :file, " if self._config.log_mining_path_dictionary else ""
-        names = () if more else _OPTIONS[self._config.log_mining_strategy]
-        options = " + ".join(f"DBMS_LOGMNR.{name}" for name in (*names, "NO_ROWID_IN_STMT"))
-        return _START.format(more=more, options=options)
-
-    def _start_logminer(self, cursor: oracledb.Cursor, low: int, end: int) -> None:
-        path = self._config.log_mining_path_dictionary
-        try:
-            cursor.execute(self._start_text(), low=low, high=end, **({"file": path} if path else {}))
-        except oracledb.DatabaseError as e:
-            if not path or path not in str(e):
-                raise
-            raise PrerequisiteError(
-                f"LogMiner cannot read the dictionary file of log.mining.path.dictionary: {e}",
-                where=path,
-                safe="The offset is untouched.",
-                remedy="write it on the server (EXECUTE DBMS_LOGMNR_D.BUILD('<file>', '<directory>', "
-                "OPTIONS => DBMS_LOGMNR_D.STORE_IN_FLAT_FILE)), or leave the property out",
-            ) from e
-
-    def _check(self, mined: list[tuple[Any, ...]]) -> None:
-        """LogMiner has the logs that were meant, not what has their names by now."""
-        missing = [str(name) for name, _, _, status in mined if status == _NOT_IN_LIST]
-        taken = {(int(thread), int(sequence)) for _, thread, sequence, status in mined if status != _NOT_IN_LIST}
-        other = {(one.thread, one.sequence) for one in self.files} - taken
-        if missing or other:
-            raise Again(missing[0] if missing else f"LogMiner has other logs than {sorted(other)} by these names")
-
-    def _started(self, began: float) -> None:
-        seconds = self.begin_seconds = self._clock() - began
-        counters = self.counters
-        counters.last_start, counters.max_start = seconds, max(counters.max_start, seconds)
-        counters.total_start += seconds
-
-    def _watched(self, where: str) -> Watched:
-        return Watched(self._config, where)
+        if self._connection is not None:
+            logminer.end(self._connection, self._config)
 
     # rows
 
     def _fetch(self, place: Place, end: int) -> Iterator[pa.RecordBatch]:
         began = self._clock()
         skip, waiting, counters = place.taken, True, self.counters
-        counters.queries += 1
-        counters.last_fetch = 0.0
+        counters.queried()
         online = {(one.thread, one.sequence) for one in self.files if not one.archived}
         with contextlib.closing(self._batches(place.low, end)) as batches:
             while True:
                 asked = self._clock()
-                with self._watched(f"SCN {place.low} to {end}"):
+                with Watched(self._config, f"SCN {place.low} to {end}"):
                     batch = next(batches, None)
                 counters.fetched(self._clock() - asked)
                 # rows of a log that was used again meanwhile may be too few without an error: asked before they are believed

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import oracledb
 import pyarrow as pa
 
 from airflow_provider_cdc.core.chunks import ChunkReader
 from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
+from airflow_provider_cdc.core.errors import PositionLost
 from airflow_provider_cdc.core.events import LogItem
 from airflow_provider_cdc.core.forms import EventForm
 from airflow_provider_cdc.core.metrics import Value
@@ -31,7 +31,6 @@ from airflow_provider_cdc.sources.oracle.connect import (
     database_of,
     translated,
 )
-from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
 from airflow_provider_cdc.sources.oracle.forms import XSTREAM
 from airflow_provider_cdc.sources.oracle.keys import ROWID
 from airflow_provider_cdc.sources.oracle.logs import LogCollector
@@ -41,8 +40,6 @@ from airflow_provider_cdc.sources.oracle.named import signal_table, table_of
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.snapshot import OracleSnapshot
 from airflow_provider_cdc.sources.oracle.stream import LogMinerStream, verified
-
-_T = TypeVar("_T")
 
 
 class OracleSource(Source):
@@ -56,9 +53,10 @@ class OracleSource(Source):
     def __init__(self, config: OracleConfig) -> None:
         self._config = config
         self._root: Connection | None = None
-        self._container: Connection | None = None
         self._database: Database | None = None
-        self._metrics: StreamMetrics | None = None
+        self._lookups = DictionaryLookups(config)
+        self._metrics = StreamMetrics(config)
+        self._stream: LogMinerStream | None = None
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -66,7 +64,7 @@ class OracleSource(Source):
         return check(self._config)
 
     def discover(self) -> dict[TableId, TableSchema]:
-        return self._asked(lambda dictionary: dictionary.tables())
+        return self._lookups.tables()
 
     def current_position(self) -> OraclePosition:
         connection = connect(self._config, host=self._config.log_mining_readonly_hostname)
@@ -127,18 +125,13 @@ class OracleSource(Source):
     ) -> Iterator[LogItem]:
         assert isinstance(start, OraclePosition)
         assert until is None or isinstance(until, OraclePosition)
-        lookups = DictionaryLookups(self._asked)
-        stream = LogMinerStream(
-            self._config, self.database, start, until, tables, self._present, lookups, self._metrics, patience
+        self._stream = LogMinerStream(
+            self._config, self.database, start, until, tables, self._lookups, self._metrics, patience
         )
-        self._metrics = stream.metrics
-        yield from stream.items()
-
-    def _present(self, table: TableId) -> TableSchema | None:
-        return self._asked(lambda dictionary: dictionary.table(table))
+        yield from self._stream.items()
 
     def metrics(self) -> Mapping[str, Value]:
-        return self._metrics.document() if self._metrics is not None else {}
+        return self._stream.measured() if self._stream is not None else {}
 
     def execute(self, statement: str) -> None:
         """In the pluggable database, where there is one."""
@@ -165,11 +158,11 @@ class OracleSource(Source):
         return self._database
 
     def close(self) -> None:
-        for connection in (self._root, self._container):
-            if connection is not None:
-                with contextlib.suppress(oracledb.Error):  # gone already
-                    connection.close()
-        self._root = self._container = None
+        self._lookups.close()
+        if self._root is not None:
+            with contextlib.suppress(oracledb.Error):  # gone already
+                self._root.close()
+        self._root = None
 
     def _rooted(self) -> Connection:
         """To the database that is mined: a standby, where there is one for it."""
@@ -181,17 +174,3 @@ class OracleSource(Source):
     def _logs(self) -> Iterator[LogCollector]:
         with translated(self._config):
             yield LogCollector(self._rooted(), self._config)
-
-    def _asked(self, question: Callable[[Dictionary], _T]) -> _T:
-        """Ask the dictionary; an idle connection may have been closed by the server, so once more on a new one."""
-        for attempt in range(2):
-            if self._container is None or not self._container.is_healthy():
-                self._container = connect(self._config, container=True)
-            try:
-                with translated(self._config):
-                    return question(Dictionary(self._container, self._config))
-            except SourceUnavailable:
-                self._container = None
-                if attempt:
-                    raise
-        raise AssertionError("unreachable")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged, UnknownLogEvent
 from airflow_provider_cdc.core.events import LogItem, SchemaChange, Truncate
-from airflow_provider_cdc.core.schema import TableChange, TableId
+from airflow_provider_cdc.sources.oracle import ddl
 from airflow_provider_cdc.sources.oracle.commits import Commit, after
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.objects import unnamed
 from airflow_provider_cdc.sources.oracle.operations import DDL, MISSING_SCN, UNSUPPORTED
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.schema import SchemaReader
 from airflow_provider_cdc.sources.oracle.structures import Structures
 from airflow_provider_cdc.sources.oracle.transactions import transaction_id
 
@@ -22,18 +25,19 @@ class SpecialRows:
     """From one such row to log items.
 
     :param start: statements before it are captured already
-    :param ddl: what a DDL statement means: (statement, default schema, place) → changes and truncated tables
-    :param catalog: the pluggable database, or the database, that the rows are of
+    :param schemas: says what DDL statements mean
     """
 
     def __init__(
         self,
+        config: OracleConfig,
         start: OraclePosition,
         structures: Structures,
-        ddl: Callable[[str, str, str], tuple[list[TableChange], list[TableId]]],
-        catalog: str,
+        schemas: SchemaReader,
+        counters: RowCounters,
     ) -> None:
-        self._start, self._structures, self._ddl, self._catalog = start, structures, ddl, catalog
+        self._catalog, self._start = config.catalog, start
+        self._structures, self._schemas, self._counters = structures, schemas, counters
 
     def items(
         self, row: dict[str, object], position: OraclePosition, open_low: int
@@ -84,7 +88,9 @@ class SpecialRows:
         if self._start.captured(scn, thread, transaction) or not row["sql"]:
             return
         text = str(row["sql"])
-        changes, truncated = self._ddl(text, str(row["owner"] or row["user"] or ""), f"SCN {scn}")
+        found = self._schemas.read(ddl.read(text), str(row["owner"] or row["user"] or ""), f"SCN {scn}")
+        changes, truncated = found.changes, found.truncated
+        self._counters.unknown_ddl += found.unknown
         self._structures.named(changes, int(str(row["object"] or 0)) if len(changes) == 1 else 0, scn)
         if not changes and not truncated:
             return

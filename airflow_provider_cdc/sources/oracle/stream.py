@@ -12,14 +12,13 @@ import pyarrow as pa
 from airflow_provider_cdc.core.errors import PositionLost
 from airflow_provider_cdc.core.events import Heartbeat, LogItem
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.metrics import Value
 from airflow_provider_cdc.core.source import Tables
-from airflow_provider_cdc.sources.oracle import ddl
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Database
 from airflow_provider_cdc.sources.oracle.flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.lookups import Lookups
-from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
+from airflow_provider_cdc.sources.oracle.metrics import Gauges, StreamMetrics
 from airflow_provider_cdc.sources.oracle.operations import FOREVER
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema import SchemaReader
@@ -40,9 +39,8 @@ class LogMinerStream:
     """One pass over the log. Use :meth:`items` once.
 
     :param until: where to end; ``None`` = never
-    :param dictionary: reads a table's present structure
-    :param lookups: answers about tables that LogMiner does not name
-    :param earlier: metrics of the stream before it in the same run
+    :param lookups: answers about what the log does not tell
+    :param metrics: of the source, which this stream adds to
     :param patience: see :meth:`airflow_provider_cdc.core.source.Source.stream`
     """
 
@@ -53,41 +51,45 @@ class LogMinerStream:
         start: OraclePosition,
         until: OraclePosition | None,
         tables: Tables,
-        dictionary: Callable[[TableId], TableSchema | None],
-        lookups: Lookups | None = None,
-        earlier: StreamMetrics | None = None,
+        lookups: Lookups,
+        metrics: StreamMetrics,
         patience: Callable[[], float] | None = None,
     ) -> None:
         self._patience = patience or (lambda: config.poll_interval_ms / 1000)
-        self._config, self._until = config, until
+        self._config, self._until, self._metrics = config, until, metrics
         # nothing beyond: a table that was read at ``until`` joins there
         self._last = max(until.read_scn, *(c.scn for c in until.commits.values()), 0) if until else FOREVER
         start = verified(start, database)
-        catalog = config.database_pdb_name or config.database_dbname
-        self._schemas = SchemaReader(config, tables, dictionary, catalog, lookups)
-        self._taker = Taker(config, start, tables, dictionary, self._ddl, catalog, lookups)
-        self._session = MiningSession(config, Filters(config))
+        self._taker = Taker(config, start, tables, lookups, SchemaReader(config, tables, lookups), metrics.rows)
+        self._session = MiningSession(config, Filters(config), metrics.session)
         self._flush = LogWriterFlush(config, database)
-        self._windows = Windows(config)
-        self.metrics = StreamMetrics(config, self._taker, self._session, self._windows, self._schemas, earlier)
-        self._read = start.scn
+        self._windows = Windows(config, metrics.windows)
+        self._read, self._current = start.scn, 0
         self._first = True
         self._took = 0.0
+        self._measured: dict[str, Value] = {}
 
     def items(self) -> Iterator[LogItem]:
         """See :meth:`airflow_provider_cdc.core.source.Source.stream`."""
         try:
-            with self.metrics:
-                while True:
-                    yield from self._step()
-                    yield Heartbeat(self._taker.position)
-                    if self._until is not None and self._taker.position.reached(self._until):
-                        return
-                    yield from self._pause()
+            self._metrics.begin(self._taker.position)
+            while True:
+                yield from self._step()
+                yield Heartbeat(self._taker.position)
+                if self._until is not None and self._taker.position.reached(self._until):
+                    return
+                yield from self._pause()
         finally:
+            gauges = self._gauges()
+            self._metrics.end(gauges)
+            self._measured = self._metrics.document(gauges)
             self._taker.close()
             self._session.close()
             self._flush.close()
+
+    def measured(self) -> dict[str, Value]:
+        """The source's metrics as they are now; after the end, as they were before what waits was let go of."""
+        return self._measured or self._metrics.document(self._gauges())
 
     def _step(self) -> Iterator[LogItem]:
         session, windows = self._session, self._windows
@@ -104,16 +106,32 @@ class LogMinerStream:
             yield Heartbeat(self._taker.position)
         self._retention()  # before the place is told, which is behind what was given up
         self._taker.end(end)
-        self._read, self._first = end, False
+        self._read, self._current, self._first = end, current, False
         seconds = self._took = time.monotonic() - began
         windows.done(rows, seconds, session.begin_seconds)
-        self.metrics.stepped(end, current, rows, seconds)
+        if self._metrics.late:
+            session.measure()
+        self._metrics.stepped(self._gauges(), rows, seconds)
 
     def _retention(self) -> None:
         """Give up transactions that have been open for too long."""
         limit = self._config.log_mining_transaction_retention_ms
         if limit:
-            self._taker.give_up(int(time.time() * 1e6) - limit * 1000)
+            self._taker.give_up_before(int(time.time() * 1e6) - limit * 1000)
+
+    def _gauges(self) -> Gauges:
+        pending, oldest = self._taker.pending, self._taker.pending.oldest
+        return Gauges(
+            position=self._taker.position,
+            current=self._current,
+            read=self._read,
+            active=len(pending),
+            oldest=(oldest.id, oldest.first_scn, oldest.first_ts_us) if oldest is not None else None,
+            buffered=pending.rows,
+            buffered_bytes=pending.nbytes,
+            window=self._windows.size,
+            pause=self._windows.pause,
+        )
 
     def _pause(self) -> Iterator[LogItem]:
         """Wait for new redo; whoever reads gets to look at the clock meanwhile."""
@@ -129,10 +147,6 @@ class LogMinerStream:
                 return
             time.sleep(min(left, max(patience, 0.001)))
             yield Heartbeat(self._taker.position)
-
-    def _ddl(self, text: str, owner: str, where: str) -> tuple[list[TableChange], list[TableId]]:
-        found = self._schemas.read(ddl.read(text), owner, where)
-        return (found.changes, found.truncated) if found is not None else ([], [])
 
 
 def verified(position: OraclePosition, database: Database) -> OraclePosition:

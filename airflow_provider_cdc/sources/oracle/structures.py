@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
@@ -21,15 +21,12 @@ class Structures:
     A row is read when its transaction is committed, but with the structure of the time at which it was written: what a change of
     structure replaces is kept until no row from before it waits.
 
-    :param dictionary: reads a table's present structure
+    :param lookups: knows the present structures, and tables that LogMiner does not name
     :param catalog: the pluggable database, or the database, that the tables are in
-    :param lookups: answers about tables that LogMiner does not name
     """
 
-    def __init__(
-        self, tables: Tables, dictionary: Callable[[TableId], TableSchema | None], catalog: str, lookups: Lookups
-    ) -> None:
-        self._tables, self._dictionary, self._catalog, self._lookups = tables, dictionary, catalog, lookups
+    def __init__(self, tables: Tables, lookups: Lookups, catalog: str) -> None:
+        self._tables, self._lookups, self._catalog = tables, lookups, catalog
         self.objects = Objects(tables, lookups)
         self._ids: list[TableId] = []
         self._numbers: dict[TableId, int] = {}
@@ -63,7 +60,7 @@ class Structures:
         shown = None if unnamed(owner, name) else TableId(namespace=owner, name=name, catalog=self._catalog)
         table = self.objects.table(number, shown, scn)
         if table is not None and self._tables.captured(table):
-            gone = self.objects.certain(number) and self._dictionary(table) is None
+            gone = self.objects.certain(number) and self._lookups.table(table) is None
             if self._tables.get(table) is None and not gone:
                 return self._refuse(_unclear(f"{owner}.{name}", number, [table], scn))
             found = self._number(table)
@@ -133,7 +130,7 @@ class Structures:
         for number in numbers:
             table = self._ids[number]
             if self._tables.get(table) is None and not self._older.get(number):
-                present = self._dictionary(table)
+                present = self._lookups.table(table)
                 if present is not None:
                     changes.append(TableChange(type="CREATE", id=table, table=present))
                     continue
@@ -152,7 +149,7 @@ class Structures:
         changes = []
         for number in numbers:
             table = self._ids[number]
-            present, known = self._dictionary(table), self._tables.get(table)
+            present, known = self._lookups.table(table), self._tables.get(table)
             if present is not None and known is not None and not known.same_structure(present):
                 changes.append(TableChange(type="ALTER", id=table, table=present))
         return changes

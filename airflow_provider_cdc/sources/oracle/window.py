@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.metrics import WindowCounters
 
 log = logging.getLogger(__name__)
 
@@ -46,15 +47,6 @@ class Window:
         return self.end <= self.start
 
 
-@dataclass(slots=True)
-class WindowCounters:
-    """For metrics."""
-
-    steps: int = 0
-    gaps: int = 0
-    empty: int = 0
-
-
 class Windows:
     """Chooses the windows of one stream, one after the other.
 
@@ -69,7 +61,7 @@ class Windows:
     :ivar pause: seconds to wait before the next look for changes
     """
 
-    def __init__(self, config: OracleConfig) -> None:
+    def __init__(self, config: OracleConfig, counters: WindowCounters | None = None) -> None:
         self._config = config
         self.documented = bool(config.model_fields_set & set(_SIZES))
         self.size = config.log_mining_batch_size_default
@@ -78,7 +70,7 @@ class Windows:
         self._last: Window | None = None
         self._caught_up = False
         self._empty = False
-        self.counters = WindowCounters()
+        self.counters = counters or WindowCounters()
 
     @property
     def pause(self) -> float:

@@ -112,9 +112,9 @@ def test_a_jump_of_the_scn_is_mined_in_one_step(
     seen: list[Windows] = []
     first = Windows.__init__
 
-    def remembered(self: Windows, config: Any) -> None:
+    def remembered(self: Windows, *arguments: Any) -> None:
         seen.append(self)
-        first(self, config)
+        first(self, *arguments)
 
     monkeypatch.setattr(Windows, "__init__", remembered)
     captured(connector)

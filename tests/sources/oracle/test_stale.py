@@ -17,6 +17,7 @@ from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.connect import connect, database_of
 from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
 from airflow_provider_cdc.sources.oracle.lookups import DictionaryLookups, NoLookups, Stored
+from airflow_provider_cdc.sources.oracle.metrics import RowCounters, StreamMetrics
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.query import BATCH
 from airflow_provider_cdc.sources.oracle.source import OracleSource
@@ -25,7 +26,7 @@ from airflow_provider_cdc.sources.oracle.taking import Taker
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import settings
 from tests.sources.oracle.redo_tables import config
-from tests.sources.oracle.test_taking import batches, row, schema_of
+from tests.sources.oracle.test_taking import Meaning, batches, row, schema_of
 
 NAMED = {"hybrid", "redo_log_catalog"}
 ALL_LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
@@ -73,15 +74,14 @@ class Reading:
     def _make(self) -> LogMinerStream:
         with closing(connect(self.config)) as root:
             database = database_of(root)
-        lookups = DictionaryLookups(lambda question: question(self.dictionary))
-        return LogMinerStream(
-            self.config, database, self.start, None, self.tables, self.dictionary.table, lookups
-        )  # fmt: skip
+        self._lookups = DictionaryLookups(self.config)
+        metrics = StreamMetrics(self.config)
+        return LogMinerStream(self.config, database, self.start, None, self.tables, self._lookups, metrics)
 
     def items(self) -> Iterator[LogItem]:
         until = self._server.scn()
         stream = self._made or self._make()
-        with closing(self.container):
+        with closing(self.container), closing(self._lookups):
             items = stream.items()
             for item in items:
                 yield item
@@ -313,11 +313,10 @@ MISMATCH = {"status": 2, "info": "Dictionary Version Mismatch"}
 def taken(
     lookups: NoLookups, *rows: dict[str, Any], ddl: Any = None, start: OraclePosition | None = None
 ) -> list[LogItem]:
-    settings_ = config(**{"log.mining.strategy": "hybrid"})
+    settings_ = config(**{"log.mining.strategy": "hybrid", "database.pdb.name": "PDB"})
     tables = Known({s.id: s for s in (schema_of("T1", settings_), schema_of("T2", settings_))})
-    t = Taker(
-        settings_, start or OraclePosition(0, 0), tables, lambda t: None, ddl or (lambda *_: ([], [])), "PDB", lookups
-    )  # fmt: skip
+    schemas = Meaning(settings_, tables, lookups, ddl)
+    t = Taker(settings_, start or OraclePosition(0, 0), tables, lookups, schemas, RowCounters())
     items: list[LogItem] = []
     for batch in batches(list(rows), iter([99])):
         for item in t.take(batch):

@@ -16,10 +16,15 @@ import pytest
 from airflow_provider_cdc.core.errors import CdcError, SourceLogDamaged, UnknownLogEvent
 from airflow_provider_cdc.core.events import Heartbeat, LogBlock, LogItem, SchemaChange
 from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
-from airflow_provider_cdc.sources.oracle import taking
+from airflow_provider_cdc.core.source import Tables
+from airflow_provider_cdc.sources.oracle import pending
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.ddl import Statement
+from airflow_provider_cdc.sources.oracle.lookups import NoLookups
+from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.query import BATCH
+from airflow_provider_cdc.sources.oracle.schema import Found, SchemaReader
 from airflow_provider_cdc.sources.oracle.taking import Taker
 from airflow_provider_cdc.sources.oracle.types import ColumnType, make_column
 from tests.sources.oracle.redo_tables import config
@@ -76,12 +81,23 @@ class Structures:
         return list(self.tables)
 
 
+class Meaning(SchemaReader):
+    """What DDL statements mean, as a test says; otherwise nothing."""
+
+    def __init__(self, settings: OracleConfig, tables: Tables, lookups: NoLookups, ddl: Any = None) -> None:
+        super().__init__(settings, tables, lookups)
+        self._ddl = ddl
+
+    def read(self, statement: Statement, owner: str, where: str) -> Found:
+        return Found(*self._ddl(statement, owner, where)) if self._ddl is not None else Found()
+
+
 def taker(start: OraclePosition | None = None, ddl: Any = None, **properties: Any) -> Taker:
-    settings = config(**properties)
+    settings = config(**{"database.pdb.name": "PDB", **properties})
     tables = Structures(settings)
-    return Taker(
-        settings, start or OraclePosition(0, 0), tables, lambda t: None, ddl or (lambda *_: ([], [])), "PDB"
-    )  # fmt: skip
+    lookups = NoLookups()
+    schemas = Meaning(settings, tables, lookups, ddl)
+    return Taker(settings, start or OraclePosition(0, 0), tables, lookups, schemas, RowCounters())
 
 
 def batches(rows: list[dict[str, Any]], sizes: Iterator[int]) -> Iterator[pa.Table]:
@@ -231,8 +247,8 @@ def test_committed_transactions_in_commit_order(seed: int, memory: int) -> None:
     items = run(t, work.rows, sizes(seed))
     assert [e for item in items if isinstance(item, LogBlock) for e in events_of(item)] == work.events
     assert isinstance(items[-1], Heartbeat)
-    assert not t.buffer.counts
-    assert (t.buffer.spilled_rows > 0) == (memory < 1 << 28)
+    assert not t.pending.rows
+    assert (t._counters.spilled > 0) == (memory < 1 << 28)
 
 
 @pytest.mark.parametrize("block", [65_536, 8])
@@ -241,7 +257,7 @@ def test_reading_goes_on_anywhere_without_loss_or_repeat(
     seed: int, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After each block its position is enough: rows from its SCN on give the events that are left."""
-    monkeypatch.setattr(taking, "BLOCK_ROWS", block)
+    monkeypatch.setattr(pending, "BLOCK_ROWS", block)
     work = Workload(seed, 400)
     items = run(taker(), work.rows, sizes(seed))
     given: list[Event] = []
@@ -259,7 +275,7 @@ def test_reading_goes_on_anywhere_without_loss_or_repeat(
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_transaction_larger_than_a_block_comes_in_pieces(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taking, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(pending, "BLOCK_ROWS", 16)
     work = Workload(seed, 900)
     items = run(taker(**{"log.mining.buffer.memory.max.bytes": 5_000}), work.rows, sizes(seed))
     blocks = [item for item in items if isinstance(item, LogBlock)]

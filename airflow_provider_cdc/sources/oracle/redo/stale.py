@@ -12,8 +12,6 @@ defaults bring them). So a row is restored only where nothing speaks against it,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +20,15 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.schema import Column, TableSchema
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
-from airflow_provider_cdc.sources.oracle.lookups import Stored
+from airflow_provider_cdc.sources.oracle.lookups import Lookups, Stored
 from airflow_provider_cdc.sources.oracle.objects import unnamed
 from airflow_provider_cdc.sources.oracle.operations import INSERT, LAST_CHANGE, UPDATE
 from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable
 from airflow_provider_cdc.sources.oracle.redo.plain import Statement, read_statement
 from airflow_provider_cdc.sources.oracle.redo.storage import Storage, readable
+from airflow_provider_cdc.sources.oracle.structures import Structures
 from airflow_provider_cdc.sources.oracle.types import ColumnType
 
 COLUMN_NUMBERS = (
@@ -63,23 +63,17 @@ def stale(rows: pa.Table) -> npt.NDArray[np.bool_]:
     return doubtful
 
 
-@dataclass(slots=True)
 class Restorer:
     """Restores the rows of committed transactions.
 
-    :param at: (number of a table, SCN) → structure in force, and the SCN at which the next one begins
-    :param stored: what the rows of a table, by its number, look like now; ``None`` when it does not exist any more
-    :param storage: what the stored form of values depends on
-    :param by_object: whether rows of a table were found by their object, so that their texts may have another name for it
+    :param structures: of the tables, at the SCN of each row
+    :param lookups: knows what the stored form of values depends on
     """
 
-    strategy: MiningStrategy
-    lobs: bool
-    at: Callable[[int, int], tuple[TableSchema, int]]
-    stored: Callable[[int], Stored | None]
-    storage: Callable[[], Storage]
-    by_object: Callable[[int], bool]
-    _stored: dict[int, Stored | None] = field(default_factory=dict)
+    def __init__(self, config: OracleConfig, structures: Structures, lookups: Lookups) -> None:
+        self._strategy, self._lobs = config.log_mining_strategy, config.lob_enabled
+        self._structures, self._lookups = structures, lookups
+        self._stored: dict[int, Stored | None] = {}
 
     def restored(self, rows: pa.Table) -> pa.Table | None:
         """The same rows with all names; ``None`` when nothing was missing.
@@ -92,7 +86,7 @@ class Restorer:
         numbers = rows.column("table").to_numpy()
         wanted = pc.fill_null(pc.match_substring_regex(sql, COLUMN_NUMBERS), False).to_numpy(zero_copy_only=False)
         for number in {int(n) for n in numbers}:
-            if self.by_object(number):
+            if self._structures.by_object(number):
                 wanted = wanted | (numbers == number)
         if not wanted.any():
             return None
@@ -111,14 +105,14 @@ class Restorer:
     def _row(self, text: str | None, code: int, number: int, scn: int) -> str | None:
         if text is None:
             return text
-        schema, _ = self.at(number, scn)
+        schema, _ = self._structures.at(number, scn)
         head = _HEAD.match(text)
         numbered = _STALE.search(text) is not None
         name = (schema.id.namespace, schema.id.name)
         if not numbered and (head is None or (head[2], head[3]) == name):
             return text
-        if self.strategy is not MiningStrategy.HYBRID:
-            raise _refused(schema, scn, self.strategy)
+        if self._strategy is not MiningStrategy.HYBRID:
+            raise _refused(schema, scn, self._strategy)
         try:
             if code > LAST_CHANGE or head is None:
                 raise Unreadable("it is a piece of a long value")
@@ -138,7 +132,7 @@ class Restorer:
         _complete(full, columns, insert=statement.code == INSERT)
         if any(place > len(columns) for place in new):
             raise Unreadable(f"it has a column {max(new)}, the table has {len(columns)}")
-        storage = self.storage()
+        storage = self._lookups.storage()
         shown_new, shown_where = (_values(values, columns, storage) for values in (new, where))
         name = f'"{schema.id.namespace}"."{schema.id.name}"'
         if statement.code == INSERT:
@@ -159,12 +153,12 @@ class Restorer:
         """:raises Unreadable: the table may have other stored columns than those of its structure"""
         for column in columns:
             type_ = ColumnType.of(column)
-            if type_.base in _LOBS and not self.lobs:
+            if type_.base in _LOBS and not self._lobs:
                 continue
             if not readable(type_):
                 raise Unreadable(f"column {column.name} is {type_.expression}, whose stored form is not known")
         if number not in self._stored:
-            self._stored[number] = self.stored(number)
+            self._stored[number] = self._structures.stored(number)
         stored = self._stored[number]
         if stored is not None and not stored.plain:
             raise Unreadable(

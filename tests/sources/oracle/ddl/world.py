@@ -9,6 +9,7 @@ from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory, rewrite_reason
 from airflow_provider_cdc.sources.oracle.ddl import Unknown, read
+from airflow_provider_cdc.sources.oracle.lookups import NoLookups
 from airflow_provider_cdc.sources.oracle.schema import Found, SchemaReader
 from airflow_provider_cdc.sources.oracle.types import ColumnType
 from tests.sources.oracle.redo_tables import config
@@ -18,6 +19,17 @@ CATALOG = "PDB1"
 
 def table_id(name: str, owner: str = "APP") -> TableId:
     return TableId(catalog=CATALOG, namespace=owner, name=name)
+
+
+class _Dictionary(NoLookups):
+    """What a world's dictionary says, and what it was asked for."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def table(self, table: TableId) -> TableSchema | None:
+        self._world.asked.append(table)
+        return self._world.dictionary.get(table)
 
 
 @dataclass
@@ -33,14 +45,10 @@ class World:
     reasons: list[str | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.config = config(**self.properties)
+        self.config = config(**{"database.pdb.name": CATALOG, **self.properties})
         self.history = SchemaHistory()
         self.tables = CapturedTables(Filters(self.config), self.history)
-        self.reader = SchemaReader(self.config, self.tables, self._ask, CATALOG)
-
-    def _ask(self, table: TableId) -> TableSchema | None:
-        self.asked.append(table)
-        return self.dictionary.get(table)
+        self.reader = SchemaReader(self.config, self.tables, _Dictionary(self))
 
     def run(self, *statements: str, owner: str = "APP", understood: bool = True) -> Found:
         """Apply statements; what the last one meant. ``reasons`` is why each of its changes has to be read again."""
@@ -48,7 +56,7 @@ class World:
         for sql in statements:
             statement = read(sql)
             assert isinstance(statement, Unknown) is not understood, statement
-            found = self.reader.read(statement, owner, "SCN 5") or Found()
+            found = self.reader.read(statement, owner, "SCN 5")
             self.reasons = [rewrite_reason(self._before(c), c) for c in found.changes]
             self.history.leave(found.changes)
             found.changes = [self.history.apply(c) or c for c in found.changes]

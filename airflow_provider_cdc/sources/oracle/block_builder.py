@@ -1,0 +1,115 @@
+"""From the rows of committed transactions to log items: blocks, the structures that they need first, and what nobody can read."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc.core.errors import SchemaConflict
+from airflow_provider_cdc.core.events import LeftOut, LogBlock, LogItem, RowBlock, SchemaChange, Transactions
+from airflow_provider_cdc.core.schema import TableChange
+from airflow_provider_cdc.sources.oracle.assemble import Assembler
+from airflow_provider_cdc.sources.oracle.commits import Commit
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.lookups import Lookups
+from airflow_provider_cdc.sources.oracle.metrics import RowCounters
+from airflow_provider_cdc.sources.oracle.operations import LAST_CHANGE
+from airflow_provider_cdc.sources.oracle.pending import CommittedRows
+from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.redo.stale import Restorer
+from airflow_provider_cdc.sources.oracle.structures import Structures
+
+log = logging.getLogger(__name__)
+
+_NOT_TOLD = "the log does not tell their structure, and the database has no such table any more"
+
+
+class BlockBuilder:
+    """Makes log items of committed rows.
+
+    :param structures: of the tables, at the SCN of each row
+    :param lookups: answers about what the log does not tell
+    """
+
+    def __init__(self, config: OracleConfig, structures: Structures, lookups: Lookups, counters: RowCounters) -> None:
+        self._catalog, self._structures, self._counters = config.catalog, structures, counters
+        self._restorer = Restorer(config, structures, lookups)
+        self._assembler = Assembler(config, structures, lookups)
+
+    def items(self, committed: CommittedRows, before: OraclePosition, position: OraclePosition) -> Iterator[LogItem]:
+        """Changes of structures that the rows need, if there are any, and then the rows as one block.
+
+        :param before: the position of the changes of structures
+        :param position: that of the block
+        :raises SchemaConflict: rows cannot be read under any structure that is known
+        """
+        rows, commits = committed.rows, committed.commits
+        numbers = np.unique(rows.column("table").to_numpy()).tolist()
+        self._structures.check(numbers)
+        missing, gone = self._structures.missing(numbers, str(before))
+        for change in missing:
+            yield self._structure_change(change, before)
+        left_out = [LeftOut(self._structures.table(n), _count(rows, n), _NOT_TOLD) for n in gone]
+        if gone:
+            rows = _of_others(rows, gone)
+            numbers = sorted(set(numbers) - set(gone))
+        try:
+            blocks, transactions = self._assembled(rows, commits)
+        except SchemaConflict as e:
+            rows, unnamed = self._able(rows, numbers, self._restorer.restored)
+            numbers = sorted(set(numbers) - {n for n, _ in unnamed})
+            restored = self._restorer.restored(rows)
+            otherwise = [] if restored is not None else self._structures.otherwise(numbers)
+            if restored is not None:
+                rows = restored
+            elif otherwise:
+                log.warning("%s The dictionary was read again.", e)
+            elif not unnamed and not any(self._structures.read_again(n) for n in numbers):
+                raise
+            for change in otherwise:
+                yield self._structure_change(change, before)
+            rows, unread = self._able(rows, numbers, lambda some: self._assembled(some, commits))
+            left_out += [left for _, left in unnamed + unread]
+            blocks, transactions = self._assembled(rows, commits)
+        self._counters.gave(time.monotonic() - committed.began)
+        yield LogBlock(blocks, transactions, position, committed.low is None, left_out)
+
+    def _able(
+        self, rows: pa.Table, numbers: list[int], act: Callable[[pa.Table], object]
+    ) -> tuple[pa.Table, list[tuple[int, LeftOut]]]:
+        """The rows without those of tables that are read again and that something cannot be done with; and these."""
+        left_out = []
+        for number in numbers:
+            if not self._structures.read_again(number):
+                continue
+            try:
+                act(rows.filter(pc.equal(rows.column("table"), number)).combine_chunks())
+            except SchemaConflict as e:
+                left_out.append((number, LeftOut(self._structures.table(number), _count(rows, number), e.what)))
+                rows = _of_others(rows, [number])
+        return rows, left_out
+
+    def _assembled(self, rows: pa.Table, commits: list[Commit]) -> tuple[list[RowBlock], Transactions]:
+        began = time.monotonic()
+        try:
+            return self._assembler.blocks(rows, commits)
+        finally:
+            self._counters.parse += time.monotonic() - began
+
+    def _structure_change(self, change: TableChange, position: OraclePosition) -> SchemaChange:
+        return SchemaChange("", self._catalog, [change], position, int(time.time() * 1e6))
+
+
+def _count(rows: pa.Table, number: int) -> int:
+    """Changes of one table: not the pieces of their long values."""
+    mine = rows.column("table").to_numpy() == number
+    return int((mine & (rows.column("code").to_numpy() <= LAST_CHANGE)).sum())
+
+
+def _of_others(rows: pa.Table, numbers: list[int]) -> pa.Table:
+    return rows.filter(pa.array(~np.isin(rows.column("table").to_numpy(), numbers))).combine_chunks()

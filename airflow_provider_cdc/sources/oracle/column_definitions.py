@@ -1,0 +1,51 @@
+"""Columns of one table as DDL statements define them."""
+
+from __future__ import annotations
+
+from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.sources.oracle import ddl
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.lookups import Lookups
+from airflow_provider_cdc.sources.oracle.types import ColumnType, make_column
+
+
+class ColumnDefinitions:
+    """Makes columns of their definitions. Asks the dictionary once, and only when a definition does not suffice.
+
+    :param lookups: knows the table's present structure, and the values of constants
+    """
+
+    def __init__(self, table: TableId, config: OracleConfig, lookups: Lookups) -> None:
+        self._table, self._config, self._lookups = table, config, lookups
+        self._asked = False
+        self._found: TableSchema | None = None
+
+    @property
+    def present(self) -> TableSchema | None:
+        """The table as the dictionary has it."""
+        if not self._asked:
+            self._asked, self._found = True, self._lookups.table(self._table)
+        return self._found
+
+    def column(self, c: ddl.ColumnDef, old: Column | None = None) -> Column:
+        """A column from its definition; what ``MODIFY`` leaves out stays as it was."""
+        if old is None and not c.virtual and (c.type is None or not c.built_in):
+            there = self.present.columns if self.present is not None else ()
+            for column in there:
+                if column.name == c.name:
+                    return column
+        type_ = c.type if c.type is not None else ColumnType.of(old) if old is not None else ColumnType("")
+        declared = old.declared if old is not None else None
+        value, expression = (declared.default, declared.default_is_expression) if declared else (None, False)
+        if c.default is not None:
+            constant = self._lookups.constant(c.default.text) if c.default.kind == "expression" else None
+            expression = c.default.kind == "expression" and constant is None
+            value = c.default.text if expression else constant or c.default.value
+        if c.identity:
+            value, expression = None, False
+        nullable = c.nullable if c.nullable is not None else old.nullable if old is not None else True
+        return make_column(
+            self._table, c.name, type_, self._config, nullable=nullable, default=value, default_is_expression=expression,
+            generated=c.virtual or bool(declared and declared.generated),
+            auto_incremented=c.identity or bool(declared and declared.auto_incremented),
+        )  # fmt: skip

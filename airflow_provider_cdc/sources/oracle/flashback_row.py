@@ -1,0 +1,44 @@
+"""One row as it was at an SCN, by a flashback query on its ROWID."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import oracledb
+import pyarrow as pa
+from oracledb import Connection
+
+from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.sources.oracle.cells import Cells
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.connect import code_of
+from airflow_provider_cdc.sources.oracle.dictionary import quoted
+
+log = logging.getLogger(__name__)
+
+_GONE: Final = {942, 904, 1410, 1466, 1555, 8180, 8181}
+"""The table, the row, the structure or the undo of that moment is not there any more."""
+
+
+def row_at(
+    connection: Connection, config: OracleConfig, schema: TableSchema, row_id: str, scn: int
+) -> pa.StructArray | None:
+    """The row with its columns, one element; ``None`` when the table, the row, the structure or the undo of that moment is gone.
+
+    :param connection: in the container of the tables
+    """
+    cells = Cells(schema, config)
+    sql = (
+        f"SELECT {', '.join(cells.expressions)} FROM {quoted(schema.id)} AS OF SCN {int(scn)} t WHERE t.ROWID = :row_id"
+    )
+    try:
+        for frame in connection.fetch_df_batches(sql, {"row_id": row_id}, size=1):
+            rows = pa.table(frame)
+            if rows.num_rows:
+                return cells.read(rows)
+    except oracledb.DatabaseError as e:
+        if code_of(e) not in _GONE:
+            raise
+        log.info("Row %s of %s cannot be read as of SCN %d: %s", row_id, schema.id, scn, e)
+    return None

@@ -1,0 +1,108 @@
+"""LogMiner itself, by the calls of ``DBMS_LOGMNR``: which logs it has, and with which range and dictionary it is started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import oracledb
+
+from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
+from airflow_provider_cdc.sources.oracle.connect import Connection, code_of, rows, translated
+from airflow_provider_cdc.sources.oracle.logs import LogFile
+from airflow_provider_cdc.sources.oracle.moving import Again, Watched
+
+_NO_SESSION: Final = 1307
+
+_NEW = "BEGIN SYS.DBMS_LOGMNR.ADD_LOGFILE(LOGFILENAME => :name, OPTIONS => DBMS_LOGMNR.NEW); END;"
+"""Also forgets logs of a session that never came to its start."""
+_ADD = "BEGIN SYS.DBMS_LOGMNR.ADD_LOGFILE(LOGFILENAME => :name, OPTIONS => DBMS_LOGMNR.ADDFILE); END;"
+_REMOVE = "BEGIN SYS.DBMS_LOGMNR.REMOVE_LOGFILE(LOGFILENAME => :name); END;"
+_END = "BEGIN SYS.DBMS_LOGMNR.END_LOGMNR(); END;"
+_START = "BEGIN SYS.DBMS_LOGMNR.START_LOGMNR(STARTSCN => :low, ENDSCN => :high, {more}OPTIONS => {options}); END;"
+_MINED = "SELECT FILENAME, THREAD_ID, THREAD_SQN, STATUS FROM V$LOGMNR_LOGS"
+_NOT_IN_LIST = 4
+"""``V$LOGMNR_LOGS.STATUS`` of a row that tells of logs that are missing."""
+_OPTIONS: Final = {
+    MiningStrategy.ONLINE_CATALOG: ("DICT_FROM_ONLINE_CATALOG",),
+    MiningStrategy.HYBRID: ("DICT_FROM_ONLINE_CATALOG",),
+    MiningStrategy.REDO_LOG_CATALOG: ("DICT_FROM_REDO_LOGS", "DDL_DICT_TRACKING"),
+}
+
+
+def add_logs(connection: Connection, config: OracleConfig, files: Sequence[LogFile]) -> None:
+    """Begin a session with these logs.
+
+    :raises Again: a log has moved away
+    """
+    with Watched(config, f"{len(files)} logs"), connection.cursor() as cursor:
+        for index, one in enumerate(files):
+            cursor.execute(_ADD if index else _NEW, name=one.name)
+
+
+def start(
+    connection: Connection,
+    config: OracleConfig,
+    needed: Sequence[LogFile],
+    surplus: Sequence[LogFile],
+    low: int,
+    end: int,
+) -> None:
+    """Make the rows of a range readable.
+
+    :param needed: logs of the session that the range lies in
+    :param surplus: those that it no longer needs
+    :raises Again: a log has moved away
+    :raises PrerequisiteError: the dictionary file cannot be read
+    """
+    with Watched(config, f"SCN {low} to {end}"), connection.cursor() as cursor:
+        for one in surplus:
+            cursor.execute(_REMOVE, name=one.name)
+        _start(cursor, config, low, end)
+        _check(connection, needed)
+
+
+def end(connection: Connection, config: OracleConfig) -> None:
+    """End the session, if there is one."""
+    try:
+        with translated(config), connection.cursor() as cursor:
+            cursor.execute(_END)
+    except CdcError as e:
+        cause = e.__cause__
+        if not (isinstance(cause, oracledb.Error) and code_of(cause) == _NO_SESSION):
+            raise
+
+
+def _start_text(config: OracleConfig) -> str:
+    more = "DICTFILENAME => :file, " if config.log_mining_path_dictionary else ""
+    names = () if more else _OPTIONS[config.log_mining_strategy]
+    options = " + ".join(f"DBMS_LOGMNR.{name}" for name in (*names, "NO_ROWID_IN_STMT"))
+    return _START.format(more=more, options=options)
+
+
+def _start(cursor: oracledb.Cursor, config: OracleConfig, low: int, end: int) -> None:
+    path = config.log_mining_path_dictionary
+    try:
+        cursor.execute(_start_text(config), low=low, high=end, **({"file": path} if path else {}))
+    except oracledb.DatabaseError as e:
+        if not path or path not in str(e):
+            raise
+        raise PrerequisiteError(
+            f"LogMiner cannot read the dictionary file of log.mining.path.dictionary: {e}",
+            where=path,
+            safe="The offset is untouched.",
+            remedy="write it on the server (EXECUTE DBMS_LOGMNR_D.BUILD('<file>', '<directory>', "
+            "OPTIONS => DBMS_LOGMNR_D.STORE_IN_FLAT_FILE)), or leave the property out",
+        ) from e
+
+
+def _check(connection: Connection, needed: Sequence[LogFile]) -> None:
+    """LogMiner has the logs that were meant, not what has their names by now."""
+    mined = rows(connection, _MINED)
+    missing = [str(name) for name, _, _, status in mined if status == _NOT_IN_LIST]
+    taken = {(int(thread), int(sequence)) for _, thread, sequence, status in mined if status != _NOT_IN_LIST}
+    other = {(one.thread, one.sequence) for one in needed} - taken
+    if missing or other:
+        raise Again(missing[0] if missing else f"LogMiner has other logs than {sorted(other)} by these names")

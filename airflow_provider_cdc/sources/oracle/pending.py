@@ -1,0 +1,251 @@
+"""The transactions that are open at a place of the log, with their changes; they come out whole, in the order of their commits."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc.sources.oracle.buffer import Buffer
+from airflow_provider_cdc.sources.oracle.commits import Commit, lows
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.metrics import RowCounters
+from airflow_provider_cdc.sources.oracle.operations import FOREVER, LAST_CHANGE
+from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.transactions import OpenTransactions, Transaction
+from airflow_provider_cdc.sources.oracle.undo import remaining
+
+log = logging.getLogger(__name__)
+
+BLOCK_ROWS = 32_768
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedRows:
+    """Rows of committed transactions, those that were rolled back within them left out.
+
+    :param rows: columns of :data:`..buffer.ROWS`, by transaction in the order of ``commits``
+    :param low: where reading has to begin after them; ``None`` while more rows of the same transaction follow
+    :param began: when they began to be put together, by ``time.monotonic``
+    """
+
+    rows: pa.Table
+    commits: list[Commit]
+    low: int | None
+    began: float
+
+
+class PendingTransactions:
+    """The one owner of open transactions and of the changes that wait for their commit.
+
+    :param start: transactions that were given up before it stay so
+    """
+
+    def __init__(self, config: OracleConfig, start: OraclePosition, counters: RowCounters) -> None:
+        self._most = config.log_mining_buffer_transaction_events_threshold
+        self._open = OpenTransactions(start.given_up)
+        self._buffer = Buffer(config.log_mining_buffer_memory_max_bytes, config.log_mining_buffer_spill_folder)
+        self._counters = counters
+
+    # -- what is so now -------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Open transactions."""
+        return len(self._open)
+
+    @property
+    def oldest(self) -> Transaction | None:
+        """The open transaction that began first, of those that are kept."""
+        return min((t for t in self._open if not t.given_up), key=lambda t: t.first_scn, default=None)
+
+    @property
+    def given_up(self) -> frozenset[str]:
+        """Ids of transactions that are given up and have not ended, as far as is known."""
+        return self._open.given_up
+
+    @property
+    def rows(self) -> int:
+        """Changes that wait."""
+        return sum(self._buffer.counts.values())
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory they take."""
+        return self._buffer.nbytes
+
+    def low(self, otherwise: int) -> int:
+        """Where the oldest transaction that is kept began; ``otherwise`` where there is none."""
+        return self._open.low(otherwise)
+
+    # -- rows in --------------------------------------------------------------------------------------------------------
+
+    def number(self, rows: pa.Table) -> tuple[Int64s, dict[int, Transaction]]:
+        """Serials of the rows' transactions, and the transactions; those that are new are open from now."""
+        return self._open.number(
+            rows.column("xid").combine_chunks(), rows.column("scn").to_numpy(), rows.column("ts_us").to_numpy()
+        )
+
+    def kept(self, serials: Int64s) -> npt.NDArray[np.bool_]:
+        """Which rows are of transactions that are not given up."""
+        given_up = [t.serial for t in self._open if t.given_up]
+        return ~np.isin(serials, given_up) if given_up else np.ones(len(serials), np.bool_)
+
+    def add(self, changes: pa.Table, commits: list[Commit], ended: list[Transaction]) -> pa.Table:
+        """Keep the changes of transactions that go on, or have rows here already. Returns those that can be given out at once.
+
+        :param changes: rows that have just come, columns of :data:`..buffer.ROWS`
+        :param ended: all transactions that ended, those that are not wanted as well
+        """
+        tx = changes.column("tx").to_numpy()
+        direct = [c.serial for c in commits if c.serial not in self._buffer.counts]
+        here = _among(tx, np.array(sorted(direct), np.int64))
+        if here.all():
+            return changes
+        stored = set(self._buffer.counts) & {c.serial for c in commits}
+        done = np.array(sorted({t.serial for t in ended} - stored), np.int64)
+        spilled = self._buffer.spilled_rows
+        self._buffer.add(changes.filter(pa.array(~here & ~_among(tx, done))))
+        self._counters.spilled += self._buffer.spilled_rows - spilled
+        return changes.filter(pa.array(here))
+
+    def give_up_oversized(self) -> list[Transaction]:
+        """Stop waiting for transactions that have too many changes; returns them."""
+        if not self._most:
+            return []
+        large = [t for t in self._open if self._buffer.counts.get(t.serial, 0) > self._most]
+        self._counters.oversized += len(large)
+        return self._give_up(large)
+
+    def give_up_before(self, ts_us: int) -> list[Transaction]:
+        """Stop waiting for transactions that began before a moment; returns them."""
+        return self._give_up([t for t in self._open if not t.given_up and t.first_ts_us < ts_us])
+
+    # -- rows out -------------------------------------------------------------------------------------------------------
+
+    def commit(self, now: pa.Table, commits: list[Commit], ended: list[Transaction]) -> Iterator[CommittedRows]:
+        """Give out transactions in the order of their commits, and forget all that ended.
+
+        :param now: what :meth:`add` returned
+        """
+        counts = dict(
+            zip(*(a.tolist() for a in np.unique(now.column("tx").to_numpy(), return_counts=True)), strict=True)
+        )
+        self._open.end(ended)
+        sizes = [self._buffer.counts.get(c.serial, 0) + counts.get(c.serial, 0) for c in commits]
+        left = [(commit, size) for commit, size in zip(commits, sizes, strict=True) if size]
+        begins = lows([commit for commit, _ in left], self._open.low(FOREVER))
+        group: list[Commit] = []
+        rows = group_low = 0
+        for (commit, size), low in zip(left, begins, strict=True):
+            if group and rows + size > BLOCK_ROWS:
+                yield self._together(now, group, group_low)
+                group, rows = [], 0
+            if size > BLOCK_ROWS and commit.serial in self._buffer.counts:
+                yield from self._large(commit, low)
+            else:
+                group.append(commit)
+                rows, group_low = rows + size, low
+        if group:
+            yield self._together(now, group, group_low)
+        self._buffer.drop([t.serial for t in ended if t.serial in self._buffer.counts])
+
+    def close(self) -> None:
+        """Forget what waits."""
+        self._buffer.close()
+
+    def _together(self, now: pa.Table, commits: list[Commit], low: int) -> CommittedRows:
+        """Several transactions at once."""
+        began = time.monotonic()
+        serials = np.array([c.serial for c in commits], np.int64)
+        stored = [c.serial for c in commits if c.serial in self._buffer.counts]
+        parts = [self._buffer.read(stored)] if stored else []
+        if len(stored) < len(commits):
+            here = _among(now.column("tx").to_numpy(), np.sort(serials))
+            parts.append(now if here.all() else now.filter(pa.array(here)))
+        rows = pa.concat_tables(parts)
+        order = np.argsort(serials)
+        rank = order[np.searchsorted(serials[order], rows.column("tx").to_numpy())]
+        if (np.diff(rank) < 0).any():
+            rows = rows.take(pa.array(np.argsort(rank, kind="stable")))
+        keep, unmatched = remaining(rows)
+        _warn_unmatched(unmatched, commits)
+        if not keep.all():
+            rows = rows.filter(pa.array(keep))
+        return CommittedRows(rows.combine_chunks(), commits, low, began)
+
+    def _large(self, commit: Commit, low: int) -> Iterator[CommittedRows]:
+        """A transaction that is larger than a block, as several."""
+        keep = self._remaining_of(commit)
+        at, left = 0, int(keep.sum())
+        for piece in _between_changes(self._buffer.pieces(commit.serial, BLOCK_ROWS)):
+            began = time.monotonic()
+            of_piece = keep[at : at + piece.num_rows]
+            at += piece.num_rows
+            count = int(of_piece.sum())
+            if not count:
+                continue
+            left -= count
+            rows = (piece if of_piece.all() else piece.filter(pa.array(of_piece))).combine_chunks()
+            yield CommittedRows(rows, [commit], None if left else low, began)
+        self._buffer.drop([commit.serial])
+
+    def _remaining_of(self, commit: Commit) -> npt.NDArray[np.bool_]:
+        """Which rows of a large transaction are left; without more of them in memory than that takes."""
+        names = ["code", "rollback"]
+        parts = [p.combine_chunks() for p in self._buffer.pieces(commit.serial, BLOCK_ROWS, names)]
+        if any(pc.any(part.column("rollback")).as_py() for part in parts):
+            names = ["tx", "code", "table", "row_id", "rollback"]
+            parts = list(self._buffer.pieces(commit.serial, BLOCK_ROWS, names))
+        keep, unmatched = remaining(pa.concat_tables(parts).combine_chunks())
+        _warn_unmatched(unmatched, [commit])
+        return keep
+
+    def _give_up(self, transactions: list[Transaction]) -> list[Transaction]:
+        for transaction in transactions:
+            log.error(
+                "Transaction %s, which began at SCN %d, is given up: %d changes are lost if it commits. Read their tables again.",
+                transaction.id, transaction.first_scn, self._buffer.counts.get(transaction.serial, 0),
+            )  # fmt: skip
+            transaction.given_up = True
+            self._counters.abandoned.append(transaction.id)
+        self._buffer.drop([t.serial for t in transactions if t.serial in self._buffer.counts])
+        return transactions
+
+
+def _warn_unmatched(count: int, commits: list[Commit]) -> None:
+    if count:
+        log.warning(
+            "%d rows of %s undo a change that is not there; nothing of it was captured.",
+            count, ", ".join(c.id for c in commits[:10]),
+        )  # fmt: skip
+
+
+def _among(values: Int64s, wanted: Int64s) -> npt.NDArray[np.bool_]:
+    """Which values are among some others, which are ascending."""
+    if not len(wanted):
+        return np.zeros(len(values), np.bool_)
+    at = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)
+    found: npt.NDArray[np.bool_] = wanted[at] == values
+    return found
+
+
+def _between_changes(pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows, cut where a change begins: the pieces of its long values stay with it."""
+    held: pa.Table | None = None
+    for piece in pieces:
+        rows = piece if held is None else pa.concat_tables([held, piece])
+        begins = np.flatnonzero(rows.column("code").to_numpy() <= LAST_CHANGE)
+        cut = int(begins[-1]) if len(begins) else 0
+        if cut:
+            yield rows.slice(0, cut)
+        held = rows.slice(cut)
+    if held is not None and held.num_rows:
+        yield held
