@@ -6,23 +6,21 @@ See "Setting up Oracle" and "Creating users for the connector" of the Debezium O
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import oracledb
 from oracledb import Connection
 
 from airflow_provider_cdc.core.errors import CdcError, TransientError
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.schema import TableSchema
 from airflow_provider_cdc.core.snapshotters import never_reads
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.config_values import LockingMode, MiningStrategy
+from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
 from airflow_provider_cdc.sources.oracle.connect import (
     Database,
-    code_of,
     connect,
     database_of,
     enter_container,
@@ -30,35 +28,24 @@ from airflow_provider_cdc.sources.oracle.connect import (
     scalar,
     translated,
 )
-from airflow_provider_cdc.sources.oracle.dictionary import Dictionary, quoted
+from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
+from airflow_provider_cdc.sources.oracle.privileges import (
+    Grant,
+    asked,
+    privileges_of,
+    server_findings,
+    table_findings,
+    view_findings,
+)
 from airflow_provider_cdc.sources.oracle.signal_checks import signal_findings
+from airflow_provider_cdc.sources.oracle.sql_fragments import quoted
 
 LONGEST_NAME: Final = 30
 """Bytes. LogMiner has no rows of tables with longer names, or with columns that have longer names."""
 SHORT_UNDO: Final = 3_600
 SMALL_LOG: Final = 200 << 20
 
-_VIEWS: Final = (
-    "DATABASE", "LOG", "LOG_HISTORY", "LOGMNR_LOGS", "LOGMNR_CONTENTS", "LOGMNR_PARAMETERS", "LOGFILE", "ARCHIVED_LOG",
-    "ARCHIVE_DEST_STATUS", "TRANSACTION", "THREAD",
-)  # fmt: skip
-_MERE_STATISTICS: Final = ("MYSTAT", "STATNAME")
-_FORBIDDEN: Final = {942, 1031}
 _RETENTION: Final = "SELECT VALUE FROM V$PARAMETER WHERE NAME = 'undo_retention'"
-
-
-@dataclass(frozen=True, slots=True)
-class _Rights:
-    """What the account may do in one container."""
-
-    privileges: frozenset[str]
-    objects: frozenset[tuple[str, str, str]]
-
-    def any(self, *names: str) -> bool:
-        return not self.privileges.isdisjoint(names)
-
-    def on(self, action: str, owner: str, name: str) -> bool:
-        return (action, owner, name) in self.objects
 
 
 def check(config: OracleConfig) -> list[Finding]:
@@ -72,13 +59,13 @@ def check(config: OracleConfig) -> list[Finding]:
 
 
 def _check(connection: Connection, config: OracleConfig) -> list[Finding]:
-    grant = _Grant(config)
-    found = list(_views(connection, grant))
+    grant = Grant(config)
+    found = list(view_findings(connection, grant))
     if any((f.fatal and "V_$DATABASE" in f.fix) or "V_$THREAD" in f.fix for f in found):
         return found
     database = database_of(connection)
     found += [*_modes(database), *_standby(connection, database, config), *_names(connection, database, config)]
-    found += [*_server_rights(connection, database, config, grant), *_destination(connection, config)]
+    found += [*server_findings(connection, database, config, grant), *_destination(connection, config)]
     found += _advice(connection, database, config)
     if any(f.fatal and "database.pdb.name" in f"{f.what} {f.fix}" for f in found):
         return found
@@ -87,16 +74,6 @@ def _check(connection: Connection, config: OracleConfig) -> list[Finding]:
     except oracledb.DatabaseError as e:
         return [*found, Finding(f"The pluggable database cannot be entered: {e}", grant("SET CONTAINER"))]
     return [*found, *_tables(connection, database, config, grant)]
-
-
-class _Grant:
-    """Writes GRANT statements for the capture user."""
-
-    def __init__(self, config: OracleConfig) -> None:
-        self._rest = f" TO {config.database_user}" + (" CONTAINER=ALL" if config.database_pdb_name else "")
-
-    def __call__(self, what: str) -> str:
-        return f"GRANT {what}{self._rest}"
 
 
 # -- the database -----------------------------------------------------------------------------------------------------
@@ -178,7 +155,7 @@ def _containers(connection: Connection, config: OracleConfig) -> Iterator[Findin
             f"set database.dbname to the name of the root container, and database.pdb.name={here}",
         )
         return
-    seen = _asked(connection, "SELECT NAME, OPEN_MODE FROM V$PDBS")
+    seen = asked(connection, "SELECT NAME, OPEN_MODE FROM V$PDBS")
     modes = {str(name): str(mode) for name, mode in seen or []}
     there = ", ".join(sorted(name for name in modes if name != "PDB$SEED"))
     pdb = config.database_pdb_name
@@ -200,7 +177,7 @@ def _containers(connection: Connection, config: OracleConfig) -> Iterator[Findin
 def _destination(connection: Connection, config: OracleConfig) -> Iterator[Finding]:
     """Where archived logs are read from."""
     sql = "SELECT DEST_NAME, STATUS, TYPE FROM V$ARCHIVE_DEST_STATUS"
-    seen = _asked(connection, sql)
+    seen = asked(connection, sql)
     if seen is None:
         return
     known = {str(name): (str(status), str(kind)) for name, status, kind in seen}
@@ -228,14 +205,14 @@ def _advice(connection: Connection, database: Database, config: OracleConfig) ->
             "set heartbeat.action.query to a statement that changes a captured table, as UPDATE <schema>.<table> SET TS = SYSTIMESTAMP",
             fatal=False,
         )
-    ((retention,),) = _asked(connection, _RETENTION) or ((None,),)
+    ((retention,),) = asked(connection, _RETENTION) or ((None,),)
     if retention is not None and int(retention) < SHORT_UNDO and not never_reads(config):
         yield Finding(
             f"The undo is kept for {int(retention):,} s: a snapshot that takes longer may fail with ORA-01555.",
             "ALTER SYSTEM SET UNDO_RETENTION = 86400, until the snapshot has ended",
             fatal=False,
         )
-    ((smallest,),) = _asked(connection, "SELECT MIN(BYTES) FROM V$LOG") or ((None,),)
+    ((smallest,),) = asked(connection, "SELECT MIN(BYTES) FROM V$LOG") or ((None,),)
     if smallest is not None and int(smallest) < SMALL_LOG:
         why = "" if config.log_mining_strategy is MiningStrategy.ONLINE_CATALOG else ", and must hold a dictionary each"
         yield Finding(
@@ -245,87 +222,11 @@ def _advice(connection: Connection, database: Database, config: OracleConfig) ->
         )
 
 
-def _asked(connection: Connection, sql: str) -> list[tuple[Any, ...]] | None:
-    """The rows of a view, ``None`` where the account may not read it: that is a finding of its own, or is not worth one."""
-    try:
-        return rows(connection, sql)
-    except oracledb.DatabaseError as e:
-        if code_of(e) not in _FORBIDDEN:
-            raise
-        return None
-
-
-# -- privileges -------------------------------------------------------------------------------------------------------
-
-
-def _views(connection: Connection, grant: _Grant) -> Iterator[Finding]:
-    for name in (*_VIEWS, *_MERE_STATISTICS):
-        try:
-            rows(connection, f"SELECT 1 FROM V${name} WHERE 1 = 0")
-        except oracledb.DatabaseError as e:
-            if code_of(e) not in _FORBIDDEN:
-                continue  # it may be read: V$LOGMNR_CONTENTS asks for a session first
-            yield Finding(
-                f"The account may not read V${name}.",
-                grant(f"SELECT ON V_${name}"),
-                fatal=name not in _MERE_STATISTICS,
-            )
-
-
-def _rights(connection: Connection) -> _Rights:
-    names = {str(name) for (name,) in rows(connection, "SELECT PRIVILEGE FROM SESSION_PRIVS")}
-    names |= {str(name) for (name,) in rows(connection, "SELECT ROLE FROM SESSION_ROLES")}
-    sql = "SELECT PRIVILEGE, TABLE_SCHEMA, TABLE_NAME FROM ALL_TAB_PRIVS"
-    return _Rights(frozenset(names), frozenset((str(p), str(o), str(n)) for p, o, n in rows(connection, sql)))
-
-
-def _server_rights(
-    connection: Connection, database: Database, config: OracleConfig, grant: _Grant
-) -> Iterator[Finding]:
-    """Privileges in the root: LogMiner, its dictionary, and the flush table."""
-    rights = _rights(connection)
-
-    def missing(what: str, why: str, *, fatal: bool = True) -> Finding:
-        return Finding(f"The account lacks {what}, {why}.", grant(what), fatal=fatal)
-
-    if config.database_pdb_name and not rights.any("SET CONTAINER"):
-        yield missing("SET CONTAINER", "with which it enters the pluggable database")
-    if database.number >= (12, 1) and not rights.any("LOGMINING"):
-        yield missing("LOGMINING", "without which LogMiner cannot be used")
-    if not rights.any("SELECT_CATALOG_ROLE", "SELECT ANY DICTIONARY"):
-        yield missing("SELECT_CATALOG_ROLE", "with which LogMiner reads the dictionary")
-    builds = config.log_mining_strategy is not MiningStrategy.ONLINE_CATALOG and not config.log_mining_readonly_hostname
-    packages = rights.any("EXECUTE_CATALOG_ROLE")
-    if not packages:
-        yield missing("EXECUTE_CATALOG_ROLE", "with which a dictionary is written to the log", fatal=builds)
-    for package in ("DBMS_LOGMNR", "DBMS_LOGMNR_D"):
-        if not (packages or rights.any("LOGMINING") or rights.on("EXECUTE", "SYS", package)):
-            yield missing(f"EXECUTE ON {package}", "without which LogMiner cannot be used")
-    yield from _flush_table(connection, database, config, rights, grant)
-    if not rights.any("CREATE SEQUENCE"):
-        yield missing("CREATE SEQUENCE", "which the documents ask for; nothing here uses it", fatal=False)
-
-
-def _flush_table(
-    connection: Connection, database: Database, config: OracleConfig, rights: _Rights, grant: _Grant
-) -> Iterator[Finding]:
-    """The small table whose commits make the database write its log buffer."""
-    if not database.writable or config.log_mining_readonly_hostname or rights.any("CREATE TABLE"):
-        return
-    name = config.log_mining_flush_table_name
-    sql = "SELECT COUNT(*) FROM ALL_TABLES WHERE OWNER = :owner AND TABLE_NAME = :name"
-    if not scalar(connection, sql, owner=config.database_user.upper(), name=name.upper()):
-        yield Finding(
-            f"The account lacks CREATE TABLE, and its table {name} is not there, with which the log buffer is written.",
-            grant("CREATE TABLE"),
-        )
-
-
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _tables(connection: Connection, database: Database, config: OracleConfig, grant: _Grant) -> Iterator[Finding]:
-    filters, rights = Filters(config), _rights(connection)
+def _tables(connection: Connection, database: Database, config: OracleConfig, grant: Grant) -> Iterator[Finding]:
+    filters, rights = Filters(config), privileges_of(connection, config)
     captured = [schema for schema in Dictionary(connection, config).tables().values() if filters.table(schema.id)]
     if not captured and (rights.any("SELECT ANY TABLE") or never_reads(config)):
         yield Finding(
@@ -333,12 +234,9 @@ def _tables(connection: Connection, database: Database, config: OracleConfig, gr
             "correct schema.include.list and table.include.list, or " + grant("SELECT ANY TABLE"),
             fatal=False,
         )
-    yield from _table_rights(captured, config, rights, grant)
+    yield from table_findings(captured, config, rights, grant)
 
-    def may(action: str, table: TableId) -> bool:
-        return rights.any(f"{action} ANY TABLE") or _may(rights, [action], table, config)
-
-    findings, signals = signal_findings(Dictionary(connection, config), config, may, grant)
+    findings, signals = signal_findings(Dictionary(connection, config), config, rights, grant)
     yield from findings
     if signals is not None and not filters.table(signals.id):
         captured.append(signals)
@@ -350,43 +248,6 @@ def _tables(connection: Connection, database: Database, config: OracleConfig, gr
                 f"LogMiner has no rows of {schema.id}, because of names with more than {LONGEST_NAME} bytes: {', '.join(names)}.",
                 f"shorten them, or leave the table out: table.exclude.list={schema.id}",
             )
-
-
-def _table_rights(
-    captured: list[TableSchema], config: OracleConfig, rights: _Rights, grant: _Grant
-) -> Iterator[Finding]:
-    """Reading, flashback and locks: for all tables at once, or on each by itself."""
-    reads = not never_reads(config)
-    locks = reads and config.snapshot_locking_mode is LockingMode.SHARED
-    needed = [
-        ("SELECT ANY TABLE", ("SELECT", "READ"), "with which a snapshot reads rows", reads),
-        ("FLASHBACK ANY TABLE", ("FLASHBACK",), "with which a snapshot reads rows as of one SCN", reads),
-        ("LOCK ANY TABLE", ("SELECT", "INSERT", "UPDATE", "DELETE"), "with which DDL waits while a snapshot begins", locks),
-    ]  # fmt: skip
-    for privilege, actions, why, used in needed:
-        if not used or rights.any(privilege):
-            continue
-        without = [s for s in captured if not _may(rights, actions, s.id, config)]
-        if without or not captured:
-            yield Finding(f"The account lacks {privilege}, {why}{_shown(without)}.", grant(privilege))
-    if reads and not rights.any("SELECT ANY TRANSACTION"):
-        yield Finding(
-            "The account lacks SELECT ANY TRANSACTION, which the documents ask for beside FLASHBACK ANY TABLE.",
-            grant("SELECT ANY TRANSACTION"),
-            fatal=False,
-        )
-
-
-def _may(rights: _Rights, actions: Iterable[str], table: TableId, config: OracleConfig) -> bool:
-    return table.namespace == config.database_user.upper() or any(
-        rights.on(a, table.namespace, table.name) for a in actions
-    )
-
-
-def _shown(tables: list[TableSchema]) -> str:
-    names = [str(schema.id) for schema in tables]
-    rest = f" and {len(names) - 5:,} others" if len(names) > 5 else ""
-    return f" of {', '.join(names[:5])}{rest}" if names else ""
 
 
 def _logging(connection: Connection, database: Database, captured: list[TableSchema]) -> Iterator[Finding]:

@@ -37,13 +37,14 @@ from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.addresses import Addresses, plain
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect, current_scn, database_of, rows, translated
-from airflow_provider_cdc.sources.oracle.dictionary import Dictionary, quoted, quoted_name
+from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
 from airflow_provider_cdc.sources.oracle.errors import translate
 from airflow_provider_cdc.sources.oracle.keys import KeyColumn, is_address
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.range_query import RangeQuery
 from airflow_provider_cdc.sources.oracle.reading import Fetch, now_us, read_block, refused
 from airflow_provider_cdc.sources.oracle.signal_checks import DDL, hidden
+from airflow_provider_cdc.sources.oracle.sql_fragments import quoted, quoted_name
 
 log = logging.getLogger(__name__)
 

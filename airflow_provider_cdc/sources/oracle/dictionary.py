@@ -13,7 +13,6 @@ that Oracle keeps for itself are not part of a table; :attr:`Dictionary.hidden` 
 from __future__ import annotations
 
 import logging
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
@@ -23,67 +22,14 @@ from oracledb import Connection
 
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.sources.oracle.column_defaults import constant, default_of
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import code_of, rows, scalar
-from airflow_provider_cdc.sources.oracle.constants import constant
+from airflow_provider_cdc.sources.oracle.sql_fragments import create_statement, literal
+from airflow_provider_cdc.sources.oracle.system_tables import LIKELY_NAMES, SYSTEM_SCHEMAS, is_system, is_system_schema
 from airflow_provider_cdc.sources.oracle.types import NULL, TEXTS, ColumnType, make_column
 
 log = logging.getLogger(__name__)
-
-SYSTEM_SCHEMAS: Final = frozenset(
-    [
-        "APPQOSSYS",
-        "AUDSYS",
-        "CTXSYS",
-        "DVSYS",
-        "DBSFWUSER",
-        "DBSNMP",
-        "QSMADMIN_INTERNAL",
-        "LBACSYS",
-        "MDSYS",
-        "OJVMSYS",
-        "OLAPSYS",
-        "ORDDATA",
-        "ORDSYS",
-        "OUTLN",
-        "SYS",
-        "SYSTEM",
-        "WMSYS",
-        "XDB",
-        "ANONYMOUS",
-        "DIP",
-        "DVF",
-        "EXFSYS",
-        "FLOWS_FILES",
-        "GGSHAREDCAP",
-        "GGSYS",
-        "GSMADMIN_INTERNAL",
-        "GSMCATUSER",
-        "GSMROOTUSER",
-        "GSMUSER",
-        "MDDATA",
-        "ORACLE_OCM",
-        "ORDPLUGINS",
-        "REMOTE_SCHEDULER_AGENT",
-        "SI_INFORMTN_SCHEMA",
-        "SYS$UMF",
-        "SYSBACKUP",
-        "SYSDG",
-        "SYSKM",
-        "SYSMAN",
-        "SYSRAC",
-        "XS$NULL",
-        "APEX_PUBLIC_USER",
-    ]
-)
-"""Schemas of the documents' list, and others that Oracle's manuals list as its own."""
-
-_SYSTEM_TABLE = re.compile(
-    r"CMP[34]\$\d+|SYS_IOT_OVER_.*|MDR[TS]_.*|MDXT_.*|BIN\$.*|MLOG\$_.*|RUPD\$_.*|DR\$.*|AQ\$_.*|SYS_FBA_.*"
-)
-_USABLE = re.compile(r"CMP[34]\$\d+|SYS_IOT_OVER_.*|MDR[TS]_.*|MDXT_.*")
-"""Those of them that a user's table may have by chance."""
-_APEX = re.compile(r"APEX_\d{6}")
 
 MOST_NAMED: Final = 400
 """More tables are not named one by one in a query: their schemas are."""
@@ -166,7 +112,7 @@ class Dictionary:
         except oracledb.DatabaseError as e:
             log.debug("DBMS_METADATA has no DDL of %s: %s", schema.id, e)
             text = None
-        return str(text).strip() if text else made_ddl(schema)
+        return str(text).strip() if text else create_statement(schema)
 
     # -- objects that the log has numbers of ---------------------------------------------------------------------------
 
@@ -242,7 +188,7 @@ class Dictionary:
         for owner, name, _, _, iot_type, *_ in self._query(_TABLES, wanted, at):
             table = self._id(owner, name)
             if (owner, name) in external or is_system(table, self.config):
-                if _USABLE.fullmatch(name.upper()) and not _is_oracles(owner) and self._filters.table(table):
+                if LIKELY_NAMES.fullmatch(name.upper()) and not is_system_schema(owner) and self._filters.table(table):
                     misnamed.append(str(table))
                 continue
             if iot_type is None:
@@ -263,7 +209,7 @@ class Dictionary:
         named = wanted if wanted is not None and len(wanted) <= MOST_NAMED else None
         binds: dict[str, str] = {}
         if wanted is None:
-            where = f"{owner} NOT IN ({', '.join(_literal(name) for name in sorted(SYSTEM_SCHEMAS))})"
+            where = f"{owner} NOT IN ({', '.join(literal(name) for name in sorted(SYSTEM_SCHEMAS))})"
         elif named is not None:
             pairs = []
             for i, (schema, name) in enumerate(sorted(named)):
@@ -330,29 +276,6 @@ class Dictionary:
 
 _TABLE_OBJECTS: Final = "'TABLE', 'TABLE PARTITION', 'TABLE SUBPARTITION'"
 _NO_FLASHBACK = {942, 1031, 1466, 1555, 8180, 8181, 22818, 38029}
-_NUMBER = re.compile(r"[+-]?\s*(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
-_TEXT = re.compile(r"[nN]?'((?:[^']|'')*)'")
-_DATE = re.compile(r"(?:DATE|TIMESTAMP)\s*'\s*([0-9: .+-]+?)\s*'", re.IGNORECASE)
-
-
-def default_of(text: str | None) -> tuple[str | None, bool]:
-    """The value that ``DATA_DEFAULT`` stands for, and whether it is an expression, which then is given as it is.
-
-    >>> default_of("'it''s' "), default_of("-1.50"), default_of("NULL"), default_of("SYSDATE")
-    (("it's", False), ('-1.50', False), (None, False), ('SYSDATE', True))
-    """
-    bare = (text or "").strip()
-    while bare.startswith("(") and bare.endswith(")") and bare.count("(") == 1:
-        bare = bare[1:-1].strip()
-    if not bare or bare.upper() == "NULL" or bare == "''":
-        return None, False
-    if found := _TEXT.fullmatch(bare):
-        return found[1].replace("''", "'"), False
-    if _NUMBER.fullmatch(bare):
-        return bare.replace(" ", ""), False
-    if found := _DATE.fullmatch(bare):
-        return found[1], False
-    return bare, True
 
 
 def row_key(candidates: Iterable[tuple[bool, str, tuple[str, ...]]], columns: Iterable[Column]) -> tuple[str, ...]:
@@ -369,51 +292,6 @@ def row_key(candidates: Iterable[tuple[bool, str, tuple[str, ...]]], columns: It
         if not primary and set(names) <= certain:
             unique.append((name, names))
     return min(unique, default=("", ()))[1]
-
-
-def is_system(table: TableId, config: OracleConfig) -> bool:
-    """Whether a table is never captured, whatever the lists say: Oracle's own, and this connector's flush table."""
-    owner, name = table.namespace.upper(), table.name.upper()
-    if owner == config.database_user.upper() and name == config.log_mining_flush_table_name.upper():
-        return True
-    return _is_oracles(owner) or bool(_SYSTEM_TABLE.fullmatch(name))
-
-
-def _is_oracles(schema: str) -> bool:
-    return schema.upper() in SYSTEM_SCHEMAS or bool(_APEX.fullmatch(schema.upper()))
-
-
-def quoted(table: TableId) -> str:
-    """The table's name as SQL takes it."""
-    return f"{quoted_name(table.namespace)}.{quoted_name(table.name)}"
-
-
-def quoted_name(name: str) -> str:
-    return f'"{name}"'
-
-
-def made_ddl(schema: TableSchema) -> str:
-    """A CREATE TABLE statement of a structure."""
-    lines = [_definition(column) for column in schema.columns]
-    if schema.key:
-        lines.append(f"PRIMARY KEY ({', '.join(quoted_name(n) for n in schema.key)})")
-    body = ",\n  ".join(lines)
-    return f"CREATE TABLE {quoted(schema.id)} (\n  {body}\n)"
-
-
-def _definition(column: Column) -> str:
-    d = column.declared
-    text = f"{quoted_name(column.name)} {ColumnType.of(column).expression}"
-    if d.auto_incremented:
-        text += " GENERATED BY DEFAULT AS IDENTITY"
-    elif d.default is not None:
-        text += f" DEFAULT {d.default if d.default_is_expression else _literal(d.default)}"
-    return text if column.nullable else f"{text} NOT NULL"
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("'", "''")
-    return f"'{escaped}'"
 
 
 def _kind(column: Column) -> str:

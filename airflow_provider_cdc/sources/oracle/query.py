@@ -20,7 +20,6 @@ from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import QueryFilter
-from airflow_provider_cdc.sources.oracle.dictionary import SYSTEM_SCHEMAS, is_system
 from airflow_provider_cdc.sources.oracle.named import signal_table
 from airflow_provider_cdc.sources.oracle.operations import (
     COMMIT,
@@ -38,6 +37,8 @@ from airflow_provider_cdc.sources.oracle.operations import (
     UPDATE,
     XML_CODES,
 )
+from airflow_provider_cdc.sources.oracle.sql_fragments import literal
+from airflow_provider_cdc.sources.oracle.system_tables import SYSTEM_SCHEMAS, is_system
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +110,7 @@ def contents_query(config: OracleConfig) -> str:
     ]
     wanted = [f"({' OR '.join(kinds)})"]
     if config.database_pdb_name:
-        pdb = _literal(config.database_pdb_name.upper())
+        pdb = literal(config.database_pdb_name.upper())
         wanted.append(f"(SRC_CON_NAME IS NULL OR SRC_CON_NAME = {pdb} OR OPERATION_CODE IN ({_numbers(TRANSACTIONS)}))")
     return (
         f"SELECT {', '.join(_SOURCES)} FROM V$LOGMNR_CONTENTS WHERE SCN >= :low AND SCN <= :high AND "
@@ -136,20 +137,20 @@ def decoded(fetched: pa.Table, utc_offset: int) -> pa.RecordBatch:
 
 def _data(config: OracleConfig) -> str:
     """Which rows of data are wanted, by the names that LogMiner gives them."""
-    flush = f"(SEG_OWNER = {_literal(config.database_user.upper())} AND TABLE_NAME = {_literal(config.log_mining_flush_table_name.upper())})"
+    flush = f"(SEG_OWNER = {literal(config.database_user.upper())} AND TABLE_NAME = {literal(config.log_mining_flush_table_name.upper())})"
     wanted = [_foreign(), f"NOT {flush}"]
     mode = config.log_mining_query_filter_mode
     if mode is not QueryFilter.NONE:
-        literal = _in_list if mode is QueryFilter.IN else _expressions
+        condition = _in_list if mode is QueryFilter.IN else _expressions
         lists = [
             ("SEG_OWNER", 0, config.schema_include_list, config.schema_exclude_list),
             ("SEG_OWNER || '.' || TABLE_NAME", 1, config.table_include_list, config.table_exclude_list),
         ]
-        wanted += [text for expression, dots, *pair in lists for text in _lists(literal, expression, dots, *pair)]
+        wanted += [text for expression, dots, *pair in lists for text in _lists(condition, expression, dots, *pair)]
     known = " AND ".join(wanted)
     if mode is not QueryFilter.NONE and config.signal_data_collection is not None:
         signals = signal_table(config.signal_data_collection, config)
-        known = f"({known}) OR (SEG_OWNER = {_literal(signals.namespace)} AND TABLE_NAME = {_literal(signals.name)})"
+        known = f"({known}) OR (SEG_OWNER = {literal(signals.namespace)} AND TABLE_NAME = {literal(signals.name)})"
     users = _users(config) if mode is not QueryFilter.NONE else ""
     unresolved = (
         f"SEG_OWNER IS NULL OR TABLE_NAME IS NULL OR SEG_OWNER = '{UNKNOWN}' OR TABLE_NAME LIKE 'OBJ# %'"
@@ -160,7 +161,7 @@ def _data(config: OracleConfig) -> str:
 
 def _foreign() -> str:
     """Not one of the database's own schemas."""
-    return f"(SEG_OWNER IS NULL OR SEG_OWNER NOT IN ({', '.join(_literal(name) for name in sorted(SYSTEM_SCHEMAS))}))"
+    return f"(SEG_OWNER IS NULL OR SEG_OWNER NOT IN ({', '.join(literal(name) for name in sorted(SYSTEM_SCHEMAS))}))"
 
 
 def _lists(
@@ -185,7 +186,7 @@ def _in_list(expression: str, dots: int, patterns: Sequence[str]) -> str | None:
     if not all(_is_name(pattern, dots) for pattern in patterns):
         _not_handed_over(patterns)
         return None
-    names = [_literal(_ESCAPED.sub(r"\1", pattern).upper()) for pattern in patterns]
+    names = [literal(_ESCAPED.sub(r"\1", pattern).upper()) for pattern in patterns]
     parts = [
         f"UPPER({expression}) IN ({', '.join(names[at : at + _MOST_IN_LIST])})"
         for at in range(0, len(names), _MOST_IN_LIST)
@@ -202,7 +203,7 @@ def _expressions(expression: str, dots: int, patterns: Sequence[str]) -> str | N
     if not all(portable(pattern) for pattern in patterns):
         _not_handed_over(patterns)
         return None
-    tests = [f"REGEXP_LIKE({expression}, {_literal(f'^({pattern})$')}, 'i')" for pattern in patterns]
+    tests = [f"REGEXP_LIKE({expression}, {literal(f'^({pattern})$')}, 'i')" for pattern in patterns]
     return f"({' OR '.join(tests)})"
 
 
@@ -233,7 +234,7 @@ def _users(config: OracleConfig) -> str:
         expression = f"UPPER({column})" if column == "USERNAME" else column
         for names, word in ((include, "IN"), (exclude, "NOT IN")):
             if names:
-                listed = ", ".join(_literal(fold(name)) for name in names)
+                listed = ", ".join(literal(fold(name)) for name in names)
                 or_unknown = (
                     f"{column} IS NULL OR {column} = '{UNKNOWN}'" if column == "USERNAME" else _null(column, word)
                 )
@@ -244,11 +245,6 @@ def _users(config: OracleConfig) -> str:
 def _null(column: str, word: str) -> str:
     """A change without a client id is none of a listed client."""
     return f"{column} IS NULL" if word == "NOT IN" else "1 = 0"
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("'", "''")
-    return f"'{escaped}'"
 
 
 def _numbers(codes: Sequence[int]) -> str:

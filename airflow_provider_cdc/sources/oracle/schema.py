@@ -16,8 +16,10 @@ from airflow_provider_cdc.sources.oracle import ddl
 from airflow_provider_cdc.sources.oracle.alter import Alter, Altered
 from airflow_provider_cdc.sources.oracle.column_definitions import ColumnDefinitions
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.dictionary import is_system, quoted, row_key
+from airflow_provider_cdc.sources.oracle.dictionary import row_key
 from airflow_provider_cdc.sources.oracle.lookups import Lookups
+from airflow_provider_cdc.sources.oracle.sql_fragments import quoted
+from airflow_provider_cdc.sources.oracle.system_tables import is_system
 
 log = logging.getLogger(__name__)
 

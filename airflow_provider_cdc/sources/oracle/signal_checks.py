@@ -6,7 +6,7 @@ spec ORA-119 to 121).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from airflow_provider_cdc.core.config_values import WatermarkStrategy
@@ -14,8 +14,11 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.dictionary import Dictionary, is_system, quoted
+from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
 from airflow_provider_cdc.sources.oracle.named import signal_table
+from airflow_provider_cdc.sources.oracle.privileges import Grant, Privileges
+from airflow_provider_cdc.sources.oracle.sql_fragments import quoted
+from airflow_provider_cdc.sources.oracle.system_tables import is_system
 from airflow_provider_cdc.sources.oracle.types import ColumnType
 
 DDL: Final = "CREATE TABLE {} (id VARCHAR2(42) PRIMARY KEY, type VARCHAR2(32) NOT NULL, data VARCHAR2(2048))"
@@ -40,11 +43,11 @@ def hidden(table: TableId, config: OracleConfig) -> str | None:
 
 
 def signal_findings(
-    dictionary: Dictionary, config: OracleConfig, may: Callable[[str, TableId], bool], grant: Callable[[str], str]
+    dictionary: Dictionary, config: OracleConfig, privileges: Privileges, grant: Grant
 ) -> tuple[list[Finding], TableSchema | None]:
     """What is wrong with the signal table, and its structure. Nothing where there is none, or nothing uses it.
 
-    :param may: whether the account may do something with a table
+    :param privileges: in the container of the tables
     """
     writes = not config.read_only
     if config.signal_data_collection is None or not (writes or "source" in config.signal_enabled_channels):
@@ -63,7 +66,7 @@ def signal_findings(
         return [*found, _advice(what, f"{DDL.format(quoted(table))}; {rights}")], None
     found += _columns(schema, config)
     if writes:
-        found += _rights(table, config, may, grant)
+        found += _rights(table, config, privileges, grant)
     return found, schema
 
 
@@ -84,13 +87,11 @@ def _columns(schema: TableSchema, config: OracleConfig) -> Iterator[Finding]:
             yield _advice(f"{schema.id}.{column.name} is {kind.expression}, which does not hold {what}.", fix)
 
 
-def _rights(
-    table: TableId, config: OracleConfig, may: Callable[[str, TableId], bool], grant: Callable[[str], str]
-) -> Iterator[Finding]:
+def _rights(table: TableId, config: OracleConfig, privileges: Privileges, grant: Grant) -> Iterator[Finding]:
     needed = ["INSERT"]
     if config.incremental_snapshot_watermarking_strategy is WatermarkStrategy.INSERT_DELETE:
         needed += ["SELECT", "DELETE"]  # Oracle wants both for a DELETE that has a WHERE (SQL92_SECURITY)
-    if missing := [action for action in needed if not may(action, table)]:
+    if missing := [action for action in needed if not privileges.may(action, table)]:
         what = f"The account lacks {', '.join(missing)} on {table}, with which watermarks of incremental snapshots are written."
         yield _advice(what, grant(f"{', '.join(missing)} ON {quoted(table)}") + ", or set read.only=true")
 

@@ -13,10 +13,13 @@ import pytest
 
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.oracle import dictionary as module
+from airflow_provider_cdc.sources.oracle.column_defaults import default_of
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Connection, connect
-from airflow_provider_cdc.sources.oracle.dictionary import Dictionary, default_of, is_system, made_ddl, row_key
+from airflow_provider_cdc.sources.oracle.dictionary import Dictionary, row_key
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
+from airflow_provider_cdc.sources.oracle.sql_fragments import create_statement
+from airflow_provider_cdc.sources.oracle.system_tables import is_system
 from airflow_provider_cdc.sources.oracle.types import ColumnType, make_column
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import settings
@@ -229,8 +232,8 @@ def test_create_statement_is_oracles_own_or_made_of_the_structure(schema: Oracle
     found = dictionary.tables()[table("T1")]
     assert dictionary.create_statement(found).startswith('CREATE TABLE "APP"."T1"')
     gone = found.model_copy(update={"id": table("GONE")})
-    assert dictionary.create_statement(gone) == made_ddl(gone)
-    made = made_ddl(found)
+    assert dictionary.create_statement(gone) == create_statement(gone)
+    made = create_statement(found)
     assert made == (
         'CREATE TABLE "APP"."T1" (\n  "ID" NUMBER(9,0) NOT NULL,\n  "V" VARCHAR2(9) DEFAULT \'it\'\'s\' NOT NULL,\n'
         '  "D" DATE DEFAULT SYSDATE,\n  PRIMARY KEY ("ID")\n)'

@@ -26,10 +26,10 @@ from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.redo import pieces as p
 from airflow_provider_cdc.sources.oracle.redo.images import Images
 from airflow_provider_cdc.sources.oracle.redo.literals import Unreadable
+from airflow_provider_cdc.sources.oracle.redo.lobevents import LobEvents
 from airflow_provider_cdc.sources.oracle.redo.lobstate import Event, Group, Row, Transaction
-from airflow_provider_cdc.sources.oracle.redo.longvalue import LongValue, document
+from airflow_provider_cdc.sources.oracle.redo.longvalue import LongValue
 from airflow_provider_cdc.sources.oracle.redo.reader import Int64s, Mask, RedoReader, Rows
-from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE
 
 _MAX_UNNAMED: Final = 1_000
 _TYPES = {"CLOB": k.TEXT, "NCLOB": k.TEXT, "BLOB": k.BYTES, "XML": k.TEXT}
@@ -89,7 +89,7 @@ class _Assembly:
             [b.where for _, b in begins],
             [self.text(i) for i, _ in begins],
         )
-        self.events: list[Event] = []
+        self.found = LobEvents(reader, texts, codes)
         self.next_begin = len(self.changes)
 
     def run(self, transactions: list[int], row_ids: list[str | None]) -> Assembled:
@@ -102,14 +102,14 @@ class _Assembly:
             row_id = row_ids[i]
             row_id = None if row_id is None or row_id.strip() in ("", o.NO_ROW_ID) else row_id
             if code <= o.LAST_CHANGE:
-                self._close(state)
+                self.found.close(state)
                 self._change(state, i, change, code, row_id)
                 change += 1
             else:
                 self._pieces(state, i, code, row_id)
         for state in states.values():
-            self._close(state)
-        self.events.sort(key=lambda e: e.origin)
+            self.found.close(state)
+        self.found.found.sort(key=lambda e: e.origin)
         return self._assembled()
 
     def text(self, i: int) -> str:
@@ -166,7 +166,7 @@ class _Assembly:
                 state.rows[key] = row
             if row_id:
                 state.by_row_id[row_id] = row
-        self._list(event)
+        self.found.list(event)
         state.open = event if code != o.DELETE and not row_id else None
         if state.open is not None and key < 0:
             state.unnamed.append(event)
@@ -191,18 +191,13 @@ class _Assembly:
         if state.unnamed and state.unnamed[-1] is event:
             state.unnamed.pop()
 
-    def _list(self, event: Event) -> None:
-        if not event.listed:
-            event.listed = True
-            self.events.append(event)
-
     # -- pieces -----------------------------------------------------------------------------------------------------------
 
     def _pieces(self, state: Transaction, i: int, code: int, row_id: str | None) -> None:
         found = self.parsed.pop(i, None)
         for piece in self._read(i) if found is None else found:
             if isinstance(piece, p.Begin):
-                self._close(state)
+                self.found.close(state)
                 self._begin(state, i, piece, row_id)
                 continue
             group = state.group or self._inferred(state, i, code, piece)
@@ -212,7 +207,7 @@ class _Assembly:
                     i, f"a piece of operation code {code} follows on the begin of another value", group
                 )
             try:
-                self._apply(group, piece)
+                self.found.apply(group, piece)
             except Unreadable as e:
                 raise self._confused(i, str(e), group) from e
         if code in (o.XML_END, o.STRING_END):
@@ -220,28 +215,6 @@ class _Assembly:
             if last is None or last.ended or (last.kind == "XML") != (code == o.XML_END):
                 raise self._confused(i, "a value ends that has not begun", last)
             last.ended = True
-
-    def _apply(self, group: Group, piece: p.Piece) -> None:
-        first, group.touched = not group.touched, True
-        if group.column < 0:
-            return
-        if (
-            first
-            and not group.in_place
-            and (isinstance(piece, p.Erase) or (isinstance(piece, p.Trim) and piece.length))
-        ):
-            # no statement begins so: it is a change in place that has no row id
-            group.in_place = True
-            group.value = self._current(group.event.row, group.column, group.event, group.text, group.value.text)
-        match piece:
-            case p.Write(data, None):
-                group.parts.append(data)
-            case p.Write(data, offset, length) if data is not None and offset is not None:
-                group.value.write(data, offset - 1, length)
-            case p.Trim(length):
-                group.value.trim(length)
-            case p.Erase(offset, length):
-                group.value.erase(offset - 1, length)
 
     def _begin(self, state: Transaction, i: int, begin: p.Begin, row_id: str | None) -> None:
         image, self.next_begin = self.next_begin, self.next_begin + 1
@@ -273,7 +246,7 @@ class _Assembly:
             state.by_row_id[row_id] = row
         value = LongValue(None, text=begin.kind != "BLOB", fresh=True)
         if in_place and column >= 0:
-            value = self._current(row, column, event, text, begin.kind != "BLOB")
+            value = self.found.current(row, column, event, text, begin.kind != "BLOB")
         state.open = None if in_place else event
         state.group = Group(begin.kind, column, text, event, before, value, in_place=in_place)
 
@@ -320,94 +293,6 @@ class _Assembly:
             )
         return column
 
-    def _current(self, row: Row, column: int, event: Event, text: str, is_text: bool) -> LongValue:
-        """The value that is changed in place."""
-        found = self._known(row, column)
-        if isinstance(found, LongValue):
-            same: bool = event.values.get(column) is found
-            return found if same else found.copy()
-        if found is UNAVAILABLE:
-            return LongValue(None, text=is_text)
-        if isinstance(found, bytes) and is_text:
-            found = found.decode()
-        if found is None:
-            raise self.reader.unreadable(
-                "A LOB that is NULL is written to.", text, column=self.reader.schema.names[column]
-            )
-        return LongValue(found, text=is_text)
-
-    def _known(self, row: Row, column: int) -> Any:
-        """What the transaction has put into a column; :data:`UNAVAILABLE` when nothing is known."""
-        name = self.reader.schema.names[column]
-        for entry in reversed(row.history):
-            if isinstance(entry, tuple):
-                if entry[0] == column:
-                    return entry[1]
-                continue
-            i = int(self.changes[entry])
-            found = self.reader.values_set(self.text(i), int(self.codes[i]), [name])
-            if name in found:
-                return found[name]
-        return UNAVAILABLE
-
-    # -- the end of a value -----------------------------------------------------------------------------------------------
-
-    def _close(self, state: Transaction) -> None:
-        group, state.group = state.group, None
-        if group is None or group.column < 0:
-            return
-        try:
-            if group.kind in ("XML", "STRING"):
-                self._put(group.event, group.column, self._document(group))
-            elif group.in_place:
-                if group.touched:
-                    self._put(group.event, group.column, group.value)
-            else:
-                self._close_fresh(state, group)
-        except Unreadable as e:
-            raise self.reader.unreadable(
-                f"A long value cannot be put together: {e}.",
-                group.text,
-                column=self.reader.schema.names[group.column],
-            ) from e
-
-    def _document(self, group: Group) -> bytes | None:
-        if not group.ended:
-            raise Unreadable("it does not end")
-        text = self.reader.column_read(group.column).how == k.TEXT
-        return document(group.parts, text=text, xml=group.kind == "XML")
-
-    def _close_fresh(self, state: Transaction, group: Group) -> None:
-        """A value that a statement sets. One that does not begin at its first character continues the one before."""
-        value = group.value
-        if not group.touched:
-            raise Unreadable("nothing of it follows on its begin")
-        trimmed = value.length
-        if value.whole and (trimmed is None or trimmed == value.reach) and (value.reach or trimmed == 0):
-            value.length, value.fresh = value.reach, False
-            self._put(group.event, group.column, value)
-            return
-        known = self._known(group.event.row, group.column)
-        if known is UNAVAILABLE and not value.reach:
-            self._put(group.event, group.column, UNAVAILABLE)
-            return
-        begin, data = value.stretch() if len(value.covered) == 1 else (0, "")
-        target = group.before or group.event
-        if known is UNAVAILABLE or known is None or trimmed is not None or begin == 0:
-            raise Unreadable("some of its pieces are missing")
-        whole = self._current(group.event.row, group.column, target, group.text, value.text)
-        if whole.length is None or begin != whole.length:
-            raise Unreadable(f"its first {begin} characters or bytes are missing")
-        whole.write(data, begin, len(data) if value.unit == 4 else None)
-        group.event.row.event = state.open = target
-        self._put(target, group.column, whole)
-
-    def _put(self, event: Event, column: int, value: Any) -> None:
-        if event.values.get(column, event) is not value:
-            event.values[column] = value
-            event.row.history.append((column, value))
-        self._list(event)
-
     def _confused(self, i: int, what: str, group: Group | None, column: str | None = None) -> Exception:
         if group is not None and group.column >= 0:
             column = self.reader.schema.names[group.column]
@@ -416,7 +301,7 @@ class _Assembly:
     # -- rows -------------------------------------------------------------------------------------------------------------
 
     def _assembled(self) -> Assembled:
-        found = self.events
+        found = self.found.found
         rows = self.images.take(np.array([e.image for e in found], np.int64), np.array([e.op for e in found], np.int8))
         replaced: dict[int, list[tuple[int, Any]]] = {}
         for at, event in enumerate(found):

@@ -1,0 +1,175 @@
+"""What the account may do, and the privileges that it lacks, each with the GRANT that mends it.
+
+(Debezium Oracle connector, "Creating users for the connector".)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import oracledb
+from oracledb import Connection
+
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.snapshotters import never_reads
+from airflow_provider_cdc.core.source import Finding
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.config_values import LockingMode, MiningStrategy
+from airflow_provider_cdc.sources.oracle.connect import Database, code_of, rows, scalar
+
+_VIEWS: Final = (
+    "DATABASE", "LOG", "LOG_HISTORY", "LOGMNR_LOGS", "LOGMNR_CONTENTS", "LOGMNR_PARAMETERS", "LOGFILE", "ARCHIVED_LOG",
+    "ARCHIVE_DEST_STATUS", "TRANSACTION", "THREAD",
+)  # fmt: skip
+_MERE_STATISTICS: Final = ("MYSTAT", "STATNAME")
+_FORBIDDEN: Final = {942, 1031}
+
+
+class Grant:
+    """Writes GRANT statements for the capture user."""
+
+    def __init__(self, config: OracleConfig) -> None:
+        self._rest = f" TO {config.database_user}" + (" CONTAINER=ALL" if config.database_pdb_name else "")
+
+    def __call__(self, what: str) -> str:
+        return f"GRANT {what}{self._rest}"
+
+
+@dataclass(frozen=True, slots=True)
+class Privileges:
+    """What the account may do in one container.
+
+    :param privileges: system privileges and roles
+    :param objects: (action, owner, name) of privileges on single objects
+    :param user: the account, which may do everything with its own tables
+    """
+
+    privileges: frozenset[str]
+    objects: frozenset[tuple[str, str, str]]
+    user: str
+
+    def any(self, *names: str) -> bool:
+        return not self.privileges.isdisjoint(names)
+
+    def on(self, action: str, owner: str, name: str) -> bool:
+        return (action, owner, name) in self.objects
+
+    def on_table(self, actions: Iterable[str], table: TableId) -> bool:
+        """Whether one of the actions is allowed on this table by itself."""
+        return table.namespace == self.user or any(self.on(a, table.namespace, table.name) for a in actions)
+
+    def may(self, action: str, table: TableId) -> bool:
+        """Whether an action is allowed on a table, by itself or on all."""
+        return self.any(f"{action} ANY TABLE") or self.on_table([action], table)
+
+
+def asked(connection: Connection, sql: str) -> list[tuple[Any, ...]] | None:
+    """The rows of a view, ``None`` where the account may not read it: that is a finding of its own, or is not worth one."""
+    try:
+        return rows(connection, sql)
+    except oracledb.DatabaseError as e:
+        if code_of(e) not in _FORBIDDEN:
+            raise
+        return None
+
+
+def view_findings(connection: Connection, grant: Grant) -> Iterator[Finding]:
+    """Views of the server that the account may not read."""
+    for name in (*_VIEWS, *_MERE_STATISTICS):
+        try:
+            rows(connection, f"SELECT 1 FROM V${name} WHERE 1 = 0")
+        except oracledb.DatabaseError as e:
+            if code_of(e) not in _FORBIDDEN:
+                continue  # it may be read: V$LOGMNR_CONTENTS asks for a session first
+            yield Finding(
+                f"The account may not read V${name}.",
+                grant(f"SELECT ON V_${name}"),
+                fatal=name not in _MERE_STATISTICS,
+            )
+
+
+def privileges_of(connection: Connection, config: OracleConfig) -> Privileges:
+    """Ask in the container that the connection is in."""
+    names = {str(name) for (name,) in rows(connection, "SELECT PRIVILEGE FROM SESSION_PRIVS")}
+    names |= {str(name) for (name,) in rows(connection, "SELECT ROLE FROM SESSION_ROLES")}
+    sql = "SELECT PRIVILEGE, TABLE_SCHEMA, TABLE_NAME FROM ALL_TAB_PRIVS"
+    return Privileges(
+        frozenset(names),
+        frozenset((str(p), str(o), str(n)) for p, o, n in rows(connection, sql)),
+        config.database_user.upper(),
+    )
+
+
+def server_findings(
+    connection: Connection, database: Database, config: OracleConfig, grant: Grant
+) -> Iterator[Finding]:
+    """Privileges in the root: LogMiner, its dictionary, and the flush table."""
+    rights = privileges_of(connection, config)
+
+    def missing(what: str, why: str, *, fatal: bool = True) -> Finding:
+        return Finding(f"The account lacks {what}, {why}.", grant(what), fatal=fatal)
+
+    if config.database_pdb_name and not rights.any("SET CONTAINER"):
+        yield missing("SET CONTAINER", "with which it enters the pluggable database")
+    if database.number >= (12, 1) and not rights.any("LOGMINING"):
+        yield missing("LOGMINING", "without which LogMiner cannot be used")
+    if not rights.any("SELECT_CATALOG_ROLE", "SELECT ANY DICTIONARY"):
+        yield missing("SELECT_CATALOG_ROLE", "with which LogMiner reads the dictionary")
+    builds = config.log_mining_strategy is not MiningStrategy.ONLINE_CATALOG and not config.log_mining_readonly_hostname
+    packages = rights.any("EXECUTE_CATALOG_ROLE")
+    if not packages:
+        yield missing("EXECUTE_CATALOG_ROLE", "with which a dictionary is written to the log", fatal=builds)
+    for package in ("DBMS_LOGMNR", "DBMS_LOGMNR_D"):
+        if not (packages or rights.any("LOGMINING") or rights.on("EXECUTE", "SYS", package)):
+            yield missing(f"EXECUTE ON {package}", "without which LogMiner cannot be used")
+    yield from _flush_table(connection, database, config, rights, grant)
+    if not rights.any("CREATE SEQUENCE"):
+        yield missing("CREATE SEQUENCE", "which the documents ask for; nothing here uses it", fatal=False)
+
+
+def _flush_table(
+    connection: Connection, database: Database, config: OracleConfig, rights: Privileges, grant: Grant
+) -> Iterator[Finding]:
+    """The small table whose commits make the database write its log buffer."""
+    if not database.writable or config.log_mining_readonly_hostname or rights.any("CREATE TABLE"):
+        return
+    name = config.log_mining_flush_table_name
+    sql = "SELECT COUNT(*) FROM ALL_TABLES WHERE OWNER = :owner AND TABLE_NAME = :name"
+    if not scalar(connection, sql, owner=config.database_user.upper(), name=name.upper()):
+        yield Finding(
+            f"The account lacks CREATE TABLE, and its table {name} is not there, with which the log buffer is written.",
+            grant("CREATE TABLE"),
+        )
+
+
+def table_findings(
+    captured: list[TableSchema], config: OracleConfig, rights: Privileges, grant: Grant
+) -> Iterator[Finding]:
+    """Reading, flashback and locks: for all tables at once, or on each by itself."""
+    reads = not never_reads(config)
+    locks = reads and config.snapshot_locking_mode is LockingMode.SHARED
+    needed = [
+        ("SELECT ANY TABLE", ("SELECT", "READ"), "with which a snapshot reads rows", reads),
+        ("FLASHBACK ANY TABLE", ("FLASHBACK",), "with which a snapshot reads rows as of one SCN", reads),
+        ("LOCK ANY TABLE", ("SELECT", "INSERT", "UPDATE", "DELETE"), "with which DDL waits while a snapshot begins", locks),
+    ]  # fmt: skip
+    for privilege, actions, why, used in needed:
+        if not used or rights.any(privilege):
+            continue
+        without = [s for s in captured if not rights.on_table(actions, s.id)]
+        if without or not captured:
+            yield Finding(f"The account lacks {privilege}, {why}{_shown(without)}.", grant(privilege))
+    if reads and not rights.any("SELECT ANY TRANSACTION"):
+        yield Finding(
+            "The account lacks SELECT ANY TRANSACTION, which the documents ask for beside FLASHBACK ANY TABLE.",
+            grant("SELECT ANY TRANSACTION"),
+            fatal=False,
+        )
+
+
+def _shown(tables: list[TableSchema]) -> str:
+    names = [str(schema.id) for schema in tables]
+    rest = f" and {len(names) - 5:,} others" if len(names) > 5 else ""
+    return f" of {', '.join(names[:5])}{rest}" if names else ""

@@ -1,0 +1,148 @@
+"""The output rows of long values: what the pieces of a value make of it, and the value that it had before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_cdc.sources.oracle import operations as o
+from airflow_provider_cdc.sources.oracle.kernels import convert as k
+from airflow_provider_cdc.sources.oracle.redo import pieces as p
+from airflow_provider_cdc.sources.oracle.redo.literals import Unreadable
+from airflow_provider_cdc.sources.oracle.redo.lobstate import Event, Group, Row, Transaction
+from airflow_provider_cdc.sources.oracle.redo.longvalue import LongValue, document
+from airflow_provider_cdc.sources.oracle.redo.reader import Int64s, RedoReader
+from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE
+
+
+class LobEvents:
+    """The output rows, in the order in which they came up, with their long values.
+
+    :param texts: redo texts, and ``codes`` their operation codes
+    """
+
+    def __init__(self, reader: RedoReader, texts: pa.Array, codes: Int64s) -> None:
+        self._reader, self._texts, self._codes = reader, texts, codes
+        self._changes = np.flatnonzero(codes <= o.LAST_CHANGE)
+        self.found: list[Event] = []
+
+    def list(self, event: Event) -> None:
+        """There is a row for this change."""
+        if not event.listed:
+            event.listed = True
+            self.found.append(event)
+
+    def apply(self, group: Group, piece: p.Piece) -> None:
+        """A piece of a value.
+
+        :raises Unreadable: it does not fit the value
+        """
+        first, group.touched = not group.touched, True
+        if group.column < 0:
+            return
+        if (
+            first
+            and not group.in_place
+            and (isinstance(piece, p.Erase) or (isinstance(piece, p.Trim) and piece.length))
+        ):
+            # no statement begins so: it is a change in place that has no row id
+            group.in_place = True
+            group.value = self.current(group.event.row, group.column, group.event, group.text, group.value.text)
+        match piece:
+            case p.Write(data, None):
+                group.parts.append(data)
+            case p.Write(data, offset, length) if data is not None and offset is not None:
+                group.value.write(data, offset - 1, length)
+            case p.Trim(length):
+                group.value.trim(length)
+            case p.Erase(offset, length):
+                group.value.erase(offset - 1, length)
+
+    def current(self, row: Row, column: int, event: Event, text: str, is_text: bool) -> LongValue:
+        """The value that is changed in place."""
+        found = self._known(row, column)
+        if isinstance(found, LongValue):
+            same: bool = event.values.get(column) is found
+            return found if same else found.copy()
+        if found is UNAVAILABLE:
+            return LongValue(None, text=is_text)
+        if isinstance(found, bytes) and is_text:
+            found = found.decode()
+        if found is None:
+            raise self._reader.unreadable(
+                "A LOB that is NULL is written to.", text, column=self._reader.schema.names[column]
+            )
+        return LongValue(found, text=is_text)
+
+    def _known(self, row: Row, column: int) -> Any:
+        """What the transaction has put into a column; :data:`UNAVAILABLE` when nothing is known."""
+        name = self._reader.schema.names[column]
+        for entry in reversed(row.history):
+            if isinstance(entry, tuple):
+                if entry[0] == column:
+                    return entry[1]
+                continue
+            i = int(self._changes[entry])
+            found = self._reader.values_set(self._texts[i].as_py() or "", int(self._codes[i]), [name])
+            if name in found:
+                return found[name]
+        return UNAVAILABLE
+
+    def close(self, state: Transaction) -> None:
+        """The value that has begun last, if there is one, is at its end."""
+        group, state.group = state.group, None
+        if group is None or group.column < 0:
+            return
+        try:
+            if group.kind in ("XML", "STRING"):
+                self._put(group.event, group.column, self._document(group))
+            elif group.in_place:
+                if group.touched:
+                    self._put(group.event, group.column, group.value)
+            else:
+                self._close_fresh(state, group)
+        except Unreadable as e:
+            raise self._reader.unreadable(
+                f"A long value cannot be put together: {e}.",
+                group.text,
+                column=self._reader.schema.names[group.column],
+            ) from e
+
+    def _document(self, group: Group) -> bytes | None:
+        if not group.ended:
+            raise Unreadable("it does not end")
+        text = self._reader.column_read(group.column).how == k.TEXT
+        return document(group.parts, text=text, xml=group.kind == "XML")
+
+    def _close_fresh(self, state: Transaction, group: Group) -> None:
+        """A value that a statement sets. One that does not begin at its first character continues the one before."""
+        value = group.value
+        if not group.touched:
+            raise Unreadable("nothing of it follows on its begin")
+        trimmed = value.length
+        if value.whole and (trimmed is None or trimmed == value.reach) and (value.reach or trimmed == 0):
+            value.length, value.fresh = value.reach, False
+            self._put(group.event, group.column, value)
+            return
+        known = self._known(group.event.row, group.column)
+        if known is UNAVAILABLE and not value.reach:
+            self._put(group.event, group.column, UNAVAILABLE)
+            return
+        begin, data = value.stretch() if len(value.covered) == 1 else (0, "")
+        target = group.before or group.event
+        if known is UNAVAILABLE or known is None or trimmed is not None or begin == 0:
+            raise Unreadable("some of its pieces are missing")
+        whole = self.current(group.event.row, group.column, target, group.text, value.text)
+        if whole.length is None or begin != whole.length:
+            raise Unreadable(f"its first {begin} characters or bytes are missing")
+        whole.write(data, begin, len(data) if value.unit == 4 else None)
+        group.event.row.event = state.open = target
+        self._put(target, group.column, whole)
+
+    def _put(self, event: Event, column: int, value: Any) -> None:
+        if event.values.get(column, event) is not value:
+            event.values[column] = value
+            event.row.history.append((column, value))
+        self.list(event)
