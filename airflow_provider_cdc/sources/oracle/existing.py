@@ -11,8 +11,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from airflow_provider_cdc.core.schema import Column
 from airflow_provider_cdc.sources.oracle import ddl
-from airflow_provider_cdc.sources.oracle.redo.values import number_text
-from airflow_provider_cdc.sources.oracle.types import NULL, ColumnType
+from airflow_provider_cdc.sources.oracle.types import NULL, ColumnType, number_text
 
 _KEPT = {("CHAR", "VARCHAR2"), ("NCHAR", "NVARCHAR2"), ("DATE", "TIMESTAMP")}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")

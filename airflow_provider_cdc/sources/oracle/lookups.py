@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-import oracledb
 import pyarrow as pa
 
-from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.core.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.oracle.column_defaults import is_constant
-from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.connect import Connection, connect, translated
-from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
-from airflow_provider_cdc.sources.oracle.flashback_row import row_at
-from airflow_provider_cdc.sources.oracle.redo.storage import Storage
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +19,20 @@ class Stored:
 
     names: frozenset[str]
     plain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFormats:
+    """What the stored form of values depends on, for a whole database.
+
+    :param characters: ``NLS_CHARACTERSET``
+    :param national: ``NLS_NCHAR_CHARACTERSET``
+    :param zone: ``DBTIMEZONE``, in which values WITH LOCAL TIME ZONE lie
+    """
+
+    characters: str = "AL32UTF8"
+    national: str = "AL16UTF16"
+    zone: str = "+00:00"
 
 
 class Lookups(Protocol):
@@ -48,7 +50,7 @@ class Lookups(Protocol):
     def stored(self, table: TableId) -> Stored | None:
         """The stored columns of a table, ``None`` when there is none."""
 
-    def storage(self) -> Storage:
+    def formats(self) -> StoredFormats:
         """What the stored form of values depends on."""
 
     def constant(self, text: str) -> str | None:
@@ -73,70 +75,11 @@ class NoLookups:
     def stored(self, table: TableId) -> Stored | None:
         return None
 
-    def storage(self) -> Storage:
-        return Storage()
+    def formats(self) -> StoredFormats:
+        return StoredFormats()
 
     def constant(self, text: str) -> str | None:
         return None
 
     def row(self, schema: TableSchema, row_id: str, scn: int) -> pa.StructArray | None:
         return None
-
-
-class DictionaryLookups:
-    """Asks the database. Owns the connection to the container of the tables, which is opened when it is needed."""
-
-    def __init__(self, config: OracleConfig) -> None:
-        self._config = config
-        self._connection: Connection | None = None
-        self._storage: Storage | None = None
-
-    def tables(self) -> dict[TableId, TableSchema]:
-        """The present structures of all tables that could be captured."""
-        return self._ask(lambda d: d.tables())
-
-    def table(self, table: TableId) -> TableSchema | None:
-        return self._ask(lambda d: d.table(table))
-
-    def objects(self) -> dict[int, TableId]:
-        return self._ask(lambda d: d.objects())
-
-    def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
-        return self._ask(lambda d: d.object_at(number, scn))
-
-    def stored(self, table: TableId) -> Stored | None:
-        found = self._ask(lambda d: d.stored(table))
-        if not found:
-            return None
-        return Stored(frozenset(name for name, _, _ in found), all(own and ordered for _, own, ordered in found))
-
-    def storage(self) -> Storage:
-        if self._storage is None:
-            self._storage = Storage(*self._ask(lambda d: d.formats()))
-        return self._storage
-
-    def constant(self, text: str) -> str | None:
-        return self._ask(lambda d: d.constant(text)) if is_constant(text) else None
-
-    def row(self, schema: TableSchema, row_id: str, scn: int) -> pa.StructArray | None:
-        return self._ask(lambda d: row_at(d.connection, d.config, schema, row_id, scn))
-
-    def close(self) -> None:
-        if self._connection is not None:
-            with contextlib.suppress(oracledb.Error):  # gone already
-                self._connection.close()
-        self._connection = None
-
-    def _ask(self, question: Callable[[Dictionary], _T]) -> _T:
-        """Ask the dictionary; the server may have closed an idle connection, so once more on a new one."""
-        for attempt in range(2):
-            if self._connection is None or not self._connection.is_healthy():
-                self._connection = connect(self._config, container=True)
-            try:
-                with translated(self._config):
-                    return question(Dictionary(self._connection, self._config))
-            except SourceUnavailable:
-                self._connection = None
-                if attempt:
-                    raise
-        raise AssertionError("unreachable")

@@ -20,6 +20,7 @@ from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.oracle.assemble import SOURCE_FIELDS
+from airflow_provider_cdc.sources.oracle.catalog_lookups import DictionaryLookups
 from airflow_provider_cdc.sources.oracle.checks import check
 from airflow_provider_cdc.sources.oracle.chunks import OracleChunks
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
@@ -34,7 +35,6 @@ from airflow_provider_cdc.sources.oracle.connect import (
 from airflow_provider_cdc.sources.oracle.forms import XSTREAM
 from airflow_provider_cdc.sources.oracle.keys import ROWID
 from airflow_provider_cdc.sources.oracle.logs import LogCollector
-from airflow_provider_cdc.sources.oracle.lookups import DictionaryLookups
 from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
 from airflow_provider_cdc.sources.oracle.named import signal_table, table_of
 from airflow_provider_cdc.sources.oracle.position import OraclePosition

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 
 from airflow_provider_cdc.core.config_values import BinaryHandling, DecimalHandling, TimePrecision
 from airflow_provider_cdc.core.schema import Column, Declared, TableId
@@ -171,6 +172,14 @@ def make_column(
             default_is_expression=default_is_expression,
         ),
     )
+
+
+def number_text(number: Decimal) -> str:
+    """The one text of a number: no exponent, no zeros at the end of its decimals."""
+    text = f"{number:f}"
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text in ("-0", "") else text
 
 
 _Mapped = tuple[str, str | None, dict[str, str]]

@@ -14,9 +14,10 @@ from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.events import LogBlock, LogItem, Rollback, SchemaChange
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.sources.oracle.catalog_lookups import DictionaryLookups
 from airflow_provider_cdc.sources.oracle.connect import connect, database_of
 from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
-from airflow_provider_cdc.sources.oracle.lookups import DictionaryLookups, NoLookups, Stored
+from airflow_provider_cdc.sources.oracle.lookups import NoLookups, Stored
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters, StreamMetrics
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.query import BATCH

@@ -7,17 +7,18 @@ from decimal import Decimal
 
 import pytest
 
+from airflow_provider_cdc.sources.oracle.lookups import StoredFormats
 from airflow_provider_cdc.sources.oracle.redo.literals import Unreadable
-from airflow_provider_cdc.sources.oracle.redo.storage import Storage, number
+from airflow_provider_cdc.sources.oracle.redo.storage import number, stored_literal
 from airflow_provider_cdc.sources.oracle.types import ColumnType
 from dev.servers.oracle import rowids
 from dev.servers.oracle.redo_sql import stored_row_id
 from dev.servers.oracle.wire.codecs import encode_float, encode_number
 
 
-def read(type_: str, data: bytes | str, storage: Storage | None = None) -> str:
+def read(type_: str, data: bytes | str, formats: StoredFormats | None = None) -> str:
     raw = data if isinstance(data, bytes) else bytes(int(part) for part in data.split(","))
-    return (storage or Storage()).literal(raw, ColumnType.parse(type_))
+    return stored_literal(raw, ColumnType.parse(type_), formats or StoredFormats())
 
 
 @pytest.mark.parametrize(
@@ -109,15 +110,15 @@ def test_dumps_of_other_types(type_: str, dump: str, literal: str) -> None:
 )
 def test_texts_are_in_the_character_set_of_the_database(characters: str, text: str, data: str) -> None:
     doubled = text.replace("'", "''")
-    assert read("VARCHAR2(20)", bytes.fromhex(data), Storage(characters)) == f"'{doubled}'"
-    assert read("NVARCHAR2(20)", text.encode("utf-16-be"), Storage(characters)) == f"'{doubled}'"
+    assert read("VARCHAR2(20)", bytes.fromhex(data), StoredFormats(characters)) == f"'{doubled}'"
+    assert read("NVARCHAR2(20)", text.encode("utf-16-be"), StoredFormats(characters)) == f"'{doubled}'"
 
 
 def test_local_time_lies_in_the_time_zone_of_the_database() -> None:
-    told = read("TIMESTAMP(6) WITH LOCAL TIME ZONE", "120,113,3,5,1,8,10", Storage(zone="+02:00"))
+    told = read("TIMESTAMP(6) WITH LOCAL TIME ZONE", "120,113,3,5,1,8,10", StoredFormats(zone="+02:00"))
     assert told == "TO_TIMESTAMP_TZ(' 2013-03-04 22:07:09.000000000 +00:00')"
     with pytest.raises(Unreadable, match="region"):
-        read("TIMESTAMP(6) WITH LOCAL TIME ZONE", "120,113,3,5,1,8,10", Storage(zone="Europe/Paris"))
+        read("TIMESTAMP(6) WITH LOCAL TIME ZONE", "120,113,3,5,1,8,10", StoredFormats(zone="Europe/Paris"))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_what_is_no_value_of_the_type_is_refused(type_: str, data: str) -> None:
 
 def test_an_unknown_character_set_is_refused() -> None:
     with pytest.raises(Unreadable, match="ZHT16BIG5"):
-        read("VARCHAR2(9)", b"abc", Storage("ZHT16BIG5"))
+        read("VARCHAR2(9)", b"abc", StoredFormats("ZHT16BIG5"))
 
 
 def test_every_number_comes_back() -> None:

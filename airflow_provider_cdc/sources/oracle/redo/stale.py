@@ -22,12 +22,12 @@ from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.schema import Column, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
-from airflow_provider_cdc.sources.oracle.lookups import Lookups, Stored
+from airflow_provider_cdc.sources.oracle.lookups import Lookups, Stored, StoredFormats
 from airflow_provider_cdc.sources.oracle.objects import unnamed
 from airflow_provider_cdc.sources.oracle.operations import INSERT, LAST_CHANGE, UPDATE
 from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable
 from airflow_provider_cdc.sources.oracle.redo.plain import Statement, read_statement
-from airflow_provider_cdc.sources.oracle.redo.storage import Storage, readable
+from airflow_provider_cdc.sources.oracle.redo.storage import readable, stored_literal
 from airflow_provider_cdc.sources.oracle.structures import Structures
 from airflow_provider_cdc.sources.oracle.types import ColumnType
 
@@ -132,8 +132,8 @@ class Restorer:
         _complete(full, columns, insert=statement.code == INSERT)
         if any(place > len(columns) for place in new):
             raise Unreadable(f"it has a column {max(new)}, the table has {len(columns)}")
-        storage = self._lookups.storage()
-        shown_new, shown_where = (_values(values, columns, storage) for values in (new, where))
+        formats = self._lookups.formats()
+        shown_new, shown_where = (_values(values, columns, formats) for values in (new, where))
         name = f'"{schema.id.namespace}"."{schema.id.name}"'
         if statement.code == INSERT:
             absent = {c.name: "NULL" for c in columns[len(full) :] if ColumnType.of(c).base not in _LOBS}
@@ -201,7 +201,7 @@ def _complete(given: dict[int, Literal], columns: list[Column], *, insert: bool)
     raise Unreadable(f"it has the columns {shown or '(none)'}, the table had {len(columns)}")
 
 
-def _values(values: dict[int, Literal], columns: list[Column], storage: Storage) -> dict[str, str]:
+def _values(values: dict[int, Literal], columns: list[Column], formats: StoredFormats) -> dict[str, str]:
     """Literals by name, in the order of the columns. Long values, which are not captured, are left out."""
     found = {}
     for place, column in enumerate(columns, 1):
@@ -214,7 +214,7 @@ def _values(values: dict[int, Literal], columns: list[Column], storage: Storage)
                 raise Unreadable(f"{literal} is not hexadecimal")
             data = bytes.fromhex(literal.text)
             try:
-                found[column.name] = storage.literal(data, type_) if data else "NULL"
+                found[column.name] = stored_literal(data, type_, formats) if data else "NULL"
             except Unreadable as e:
                 raise Unreadable(f"column {place} does not fit {column.name} {type_.expression}: {e}") from e
         elif literal.kind is Kind.NULL:

@@ -13,13 +13,12 @@ import math
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
+from airflow_provider_cdc.sources.oracle.lookups import StoredFormats
 from airflow_provider_cdc.sources.oracle.redo.literals import Unreadable
-from airflow_provider_cdc.sources.oracle.redo.values import number_text
-from airflow_provider_cdc.sources.oracle.types import ColumnType
+from airflow_provider_cdc.sources.oracle.types import ColumnType, number_text
 
 _CODECS: Final = {
     "AL32UTF8": "utf-8", "US7ASCII": "ascii", "WE8ISO8859P1": "iso8859-1", "WE8ISO8859P9": "iso8859-9",
@@ -37,42 +36,29 @@ _REGION = 0x80
 _NATIONAL = ("NCHAR", "NVARCHAR2")
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """What the stored form of values depends on, for a whole database.
+def stored_literal(data: bytes, type_: ColumnType, formats: StoredFormats) -> str:
+    """A value that is not NULL, as SQL in LogMiner's form.
 
-    :param characters: ``NLS_CHARACTERSET``
-    :param national: ``NLS_NCHAR_CHARACTERSET``
-    :param zone: ``DBTIMEZONE``, in which values WITH LOCAL TIME ZONE lie
+    >>> stored_literal(bytes.fromhex("c102"), ColumnType.parse("NUMBER(9)"), StoredFormats())
+    "'1'"
+
+    :raises Unreadable: it is none of the type, or nobody can tell what it is
     """
+    if type_.base in ("CHAR", "VARCHAR2", *_NATIONAL):
+        return _text(data, type_, formats)
+    if type_.base == "TIMESTAMP WITH LOCAL TIME ZONE":
+        return _local(data, type_.fraction, _minutes(formats.zone))
+    read = _READERS.get(type_.base)
+    if read is None:
+        raise Unreadable(f"the stored form of {type_.expression} is not known")
+    return read(data, type_)
 
-    characters: str = "AL32UTF8"
-    national: str = "AL16UTF16"
-    zone: str = "+00:00"
 
-    def literal(self, data: bytes, type_: ColumnType) -> str:
-        """A value that is not NULL, as SQL in LogMiner's form.
-
-        >>> Storage().literal(bytes.fromhex("c102"), ColumnType.parse("NUMBER(9)"))
-        "'1'"
-
-        :raises Unreadable: it is none of the type, or nobody can tell what it is
-        """
-        if type_.base in ("CHAR", "VARCHAR2", *_NATIONAL):
-            return self._text(data, type_)
-        if type_.base == "TIMESTAMP WITH LOCAL TIME ZONE":
-            return _local(data, type_.fraction, _minutes(self.zone))
-        read = _READERS.get(type_.base)
-        if read is None:
-            raise Unreadable(f"the stored form of {type_.expression} is not known")
-        return read(data, type_)
-
-    def _text(self, data: bytes, type_: ColumnType) -> str:
-        name = self.national if type_.base in _NATIONAL else self.characters
-        text = decoded(data, name)
-        if type_.length is not None and len(text) > type_.length:
-            raise Unreadable(f"a text of {len(text)} characters does not fit {type_.expression}")
-        return "'" + text.replace("'", "''") + "'"
+def _text(data: bytes, type_: ColumnType, formats: StoredFormats) -> str:
+    text = decoded(data, formats.national if type_.base in _NATIONAL else formats.characters)
+    if type_.length is not None and len(text) > type_.length:
+        raise Unreadable(f"a text of {len(text)} characters does not fit {type_.expression}")
+    return "'" + text.replace("'", "''") + "'"
 
 
 def readable(type_: ColumnType) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels import literals as li
 from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable, unistr
+from airflow_provider_cdc.sources.oracle.types import number_text
 
 UNAVAILABLE: Final = object()
 """Stands for a value that the statement does not have."""
@@ -127,14 +128,6 @@ def _scaled(number: Decimal, digits: int, scale: int) -> Decimal:
     if scaled.copy_abs() >= Decimal((0, (1,), digits - scale)):
         raise Unreadable(f"{number} has more than {digits} digits")
     return scaled if scaled else scaled.copy_abs()
-
-
-def number_text(number: Decimal) -> str:
-    """The one text of a number: no exponent, no zeros at the end of its decimals."""
-    text = f"{number:f}"
-    if "." in text:
-        text = text.rstrip("0").rstrip(".")
-    return "0" if text in ("-0", "") else text
 
 
 # -- dates and times --------------------------------------------------------------------------------------------------------------

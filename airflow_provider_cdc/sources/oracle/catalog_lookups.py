@@ -1,0 +1,80 @@
+"""The answers of the database itself to the questions of a stream (:class:`..lookups.Lookups`)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TypeVar
+
+import oracledb
+import pyarrow as pa
+
+from airflow_provider_cdc.core.errors import SourceUnavailable
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.sources.oracle.column_defaults import is_constant
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.connect import Connection, connect, translated
+from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
+from airflow_provider_cdc.sources.oracle.flashback_row import row_at
+from airflow_provider_cdc.sources.oracle.lookups import Stored, StoredFormats
+
+_T = TypeVar("_T")
+
+
+class DictionaryLookups:
+    """Asks the database. Owns the connection to the container of the tables, which is opened when it is needed."""
+
+    def __init__(self, config: OracleConfig) -> None:
+        self._config = config
+        self._connection: Connection | None = None
+        self._formats: StoredFormats | None = None
+
+    def tables(self) -> dict[TableId, TableSchema]:
+        """The present structures of all tables that could be captured."""
+        return self._ask(lambda d: d.tables())
+
+    def table(self, table: TableId) -> TableSchema | None:
+        return self._ask(lambda d: d.table(table))
+
+    def objects(self) -> dict[int, TableId]:
+        return self._ask(lambda d: d.objects())
+
+    def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
+        return self._ask(lambda d: d.object_at(number, scn))
+
+    def stored(self, table: TableId) -> Stored | None:
+        found = self._ask(lambda d: d.stored(table))
+        if not found:
+            return None
+        return Stored(frozenset(name for name, _, _ in found), all(own and ordered for _, own, ordered in found))
+
+    def formats(self) -> StoredFormats:
+        if self._formats is None:
+            self._formats = StoredFormats(*self._ask(lambda d: d.formats()))
+        return self._formats
+
+    def constant(self, text: str) -> str | None:
+        return self._ask(lambda d: d.constant(text)) if is_constant(text) else None
+
+    def row(self, schema: TableSchema, row_id: str, scn: int) -> pa.StructArray | None:
+        return self._ask(lambda d: row_at(d.connection, d.config, schema, row_id, scn))
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(oracledb.Error):  # gone already
+                self._connection.close()
+        self._connection = None
+
+    def _ask(self, question: Callable[[Dictionary], _T]) -> _T:
+        """Ask the dictionary; the server may have closed an idle connection, so once more on a new one."""
+        for attempt in range(2):
+            if self._connection is None or not self._connection.is_healthy():
+                self._connection = connect(self._config, container=True)
+            try:
+                with translated(self._config):
+                    return question(Dictionary(self._connection, self._config))
+            except SourceUnavailable:
+                self._connection = None
+                if attempt:
+                    raise
+        raise AssertionError("unreachable")
