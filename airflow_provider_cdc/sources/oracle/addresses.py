@@ -57,7 +57,7 @@ def plain(key: str) -> str:
     return key.partition("@")[0]
 
 
-class Addresses:
+class RowidKeys:
     """The row ids of one table."""
 
     def __init__(self, connection: Connection, config: OracleConfig, table: TableId) -> None:

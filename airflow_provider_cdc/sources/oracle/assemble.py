@@ -20,7 +20,7 @@ from airflow_provider_cdc.sources.oracle.operations import LAST_CHANGE, NO_ROW_I
 from airflow_provider_cdc.sources.oracle.redo.lobs import read_with_lobs
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader, Rows
 from airflow_provider_cdc.sources.oracle.reselect import completed
-from airflow_provider_cdc.sources.oracle.structures import Structures
+from airflow_provider_cdc.sources.oracle.structures import SchemaVersions
 
 Int64s = npt.NDArray[np.int64]
 
@@ -42,19 +42,19 @@ SOURCE_FIELDS = [
 """The source's own fields of the ``source`` block (Debezium Oracle connector, "Change event values")."""
 
 
-class Assembler:
+class RowDecoder:
     """Makes row blocks of redo rows. Keeps a reader for each table schema.
 
     :param structures: of the tables, at the SCN of each row
     :param lookups: reads a row as it was at an SCN
     """
 
-    def __init__(self, config: OracleConfig, structures: Structures, lookups: Lookups) -> None:
-        self._config, self._structures, self._lookups = config, structures, lookups
+    def __init__(self, config: OracleConfig, versions: SchemaVersions, lookups: Lookups) -> None:
+        self._config, self._versions, self._lookups = config, versions, lookups
         self._readers: dict[int, tuple[TableSchema, RedoReader]] = {}
         self._scns: list[int] = []
 
-    def blocks(self, rows: pa.Table, commits: list[Commit]) -> tuple[list[RowBlock], Transactions]:
+    def decode(self, rows: pa.Table, commits: list[Commit]) -> tuple[list[RowBlock], Transactions]:
         """Row blocks of the rows of some transactions.
 
         :param rows: columns of :data:`..buffer.ROWS`, by transaction in the order of ``commits``
@@ -79,12 +79,12 @@ class Assembler:
         """Rows that were written before a change of structure, and committed after it, are read with the old one."""
         scns = rows.column("scn").to_numpy()[index]
         lowest, highest = int(scns.min()), int(scns.max())
-        structure, until = self._structures.at(number, lowest)
+        structure, until = self._versions.at(number, lowest)
         while until <= highest:
             early = scns < until
             yield index[early], structure
             index, scns = index[~early], scns[~early]
-            structure, until = self._structures.at(number, int(scns.min()))
+            structure, until = self._versions.at(number, int(scns.min()))
         yield index, structure
 
     def _read(

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.events import LeftOut, LogBlock, LogItem, RowBlock, SchemaChange, Transactions
 from airflow_provider_cdc.core.schema import TableChange
-from airflow_provider_cdc.sources.oracle.assemble import Assembler
+from airflow_provider_cdc.sources.oracle.assemble import RowDecoder
 from airflow_provider_cdc.sources.oracle.commits import Commit
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.lookups import Lookups
@@ -21,8 +21,8 @@ from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.operations import LAST_CHANGE
 from airflow_provider_cdc.sources.oracle.pending import CommittedRows
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.redo.stale import Restorer
-from airflow_provider_cdc.sources.oracle.structures import Structures
+from airflow_provider_cdc.sources.oracle.redo.stale import NameRestorer
+from airflow_provider_cdc.sources.oracle.structures import SchemaVersions
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +36,10 @@ class BlockBuilder:
     :param lookups: answers about what the log does not tell
     """
 
-    def __init__(self, config: OracleConfig, structures: Structures, lookups: Lookups, counters: RowCounters) -> None:
-        self._catalog, self._structures, self._counters = config.catalog, structures, counters
-        self._restorer = Restorer(config, structures, lookups)
-        self._assembler = Assembler(config, structures, lookups)
+    def __init__(self, config: OracleConfig, versions: SchemaVersions, lookups: Lookups, counters: RowCounters) -> None:
+        self._catalog, self._versions, self._counters = config.catalog, versions, counters
+        self._restorer = NameRestorer(config, versions, lookups)
+        self._decoder = RowDecoder(config, versions, lookups)
 
     def items(self, committed: CommittedRows, before: OraclePosition, position: OraclePosition) -> Iterator[LogItem]:
         """Changes of structures that the rows need, if there are any, and then the rows as one block.
@@ -50,54 +50,54 @@ class BlockBuilder:
         """
         rows, commits = committed.rows, committed.commits
         numbers = np.unique(rows.column("table").to_numpy()).tolist()
-        self._structures.check(numbers)
-        missing, gone = self._structures.missing(numbers, str(before))
+        self._versions.check(numbers)
+        missing, gone = self._versions.missing(numbers, str(before))
         for change in missing:
             yield self._structure_change(change, before)
-        left_out = [LeftOut(self._structures.table(n), _count(rows, n), _NOT_TOLD) for n in gone]
+        left_out = [LeftOut(self._versions.table(n), _count(rows, n), _NOT_TOLD) for n in gone]
         if gone:
             rows = _of_others(rows, gone)
             numbers = sorted(set(numbers) - set(gone))
         try:
-            blocks, transactions = self._assembled(rows, commits)
+            blocks, transactions = self._decoded(rows, commits)
         except SchemaConflict as e:
-            rows, unnamed = self._able(rows, numbers, self._restorer.restored)
+            rows, unnamed = self._readable(rows, numbers, self._restorer.restored)
             numbers = sorted(set(numbers) - {n for n, _ in unnamed})
             restored = self._restorer.restored(rows)
-            otherwise = [] if restored is not None else self._structures.otherwise(numbers)
+            changed = [] if restored is not None else self._versions.changed(numbers)
             if restored is not None:
                 rows = restored
-            elif otherwise:
+            elif changed:
                 log.warning("%s The dictionary was read again.", e)
-            elif not unnamed and not any(self._structures.read_again(n) for n in numbers):
+            elif not unnamed and not any(self._versions.read_again(n) for n in numbers):
                 raise
-            for change in otherwise:
+            for change in changed:
                 yield self._structure_change(change, before)
-            rows, unread = self._able(rows, numbers, lambda some: self._assembled(some, commits))
+            rows, unread = self._readable(rows, numbers, lambda some: self._decoded(some, commits))
             left_out += [left for _, left in unnamed + unread]
-            blocks, transactions = self._assembled(rows, commits)
+            blocks, transactions = self._decoded(rows, commits)
         self._counters.gave(time.monotonic() - committed.began)
         yield LogBlock(blocks, transactions, position, committed.low is None, left_out)
 
-    def _able(
+    def _readable(
         self, rows: pa.Table, numbers: list[int], act: Callable[[pa.Table], object]
     ) -> tuple[pa.Table, list[tuple[int, LeftOut]]]:
         """The rows without those of tables that are read again and that something cannot be done with; and these."""
         left_out = []
         for number in numbers:
-            if not self._structures.read_again(number):
+            if not self._versions.read_again(number):
                 continue
             try:
                 act(rows.filter(pc.equal(rows.column("table"), number)).combine_chunks())
             except SchemaConflict as e:
-                left_out.append((number, LeftOut(self._structures.table(number), _count(rows, number), e.what)))
+                left_out.append((number, LeftOut(self._versions.table(number), _count(rows, number), e.what)))
                 rows = _of_others(rows, [number])
         return rows, left_out
 
-    def _assembled(self, rows: pa.Table, commits: list[Commit]) -> tuple[list[RowBlock], Transactions]:
+    def _decoded(self, rows: pa.Table, commits: list[Commit]) -> tuple[list[RowBlock], Transactions]:
         began = time.monotonic()
         try:
-            return self._assembler.blocks(rows, commits)
+            return self._decoder.decode(rows, commits)
         finally:
             self._counters.parse += time.monotonic() - began
 

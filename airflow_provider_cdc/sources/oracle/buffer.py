@@ -185,7 +185,7 @@ class _Kept:
         return getattr(self._file, name)
 
 
-class Buffer:
+class SpillBuffer:
     """The changes of all open transactions.
 
     :param max_bytes: how much of them may be in memory

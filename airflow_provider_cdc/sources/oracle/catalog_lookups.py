@@ -14,14 +14,14 @@ from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.column_defaults import is_constant
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Connection, connect, translated
-from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
+from airflow_provider_cdc.sources.oracle.dictionary import Catalog
 from airflow_provider_cdc.sources.oracle.flashback_row import row_at
-from airflow_provider_cdc.sources.oracle.lookups import Stored, StoredFormats
+from airflow_provider_cdc.sources.oracle.lookups import StoredColumns, StoredFormats
 
 _T = TypeVar("_T")
 
 
-class DictionaryLookups:
+class CatalogLookups:
     """Asks the database. Owns the connection to the container of the tables, which is opened when it is needed."""
 
     def __init__(self, config: OracleConfig) -> None:
@@ -42,11 +42,11 @@ class DictionaryLookups:
     def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
         return self._ask(lambda d: d.object_at(number, scn))
 
-    def stored(self, table: TableId) -> Stored | None:
+    def stored(self, table: TableId) -> StoredColumns | None:
         found = self._ask(lambda d: d.stored(table))
         if not found:
             return None
-        return Stored(frozenset(name for name, _, _ in found), all(own and ordered for _, own, ordered in found))
+        return StoredColumns(frozenset(name for name, _, _ in found), all(own and ordered for _, own, ordered in found))
 
     def formats(self) -> StoredFormats:
         if self._formats is None:
@@ -65,14 +65,14 @@ class DictionaryLookups:
                 self._connection.close()
         self._connection = None
 
-    def _ask(self, question: Callable[[Dictionary], _T]) -> _T:
+    def _ask(self, question: Callable[[Catalog], _T]) -> _T:
         """Ask the dictionary; the server may have closed an idle connection, so once more on a new one."""
         for attempt in range(2):
             if self._connection is None or not self._connection.is_healthy():
                 self._connection = connect(self._config, container=True)
             try:
                 with translated(self._config):
-                    return question(Dictionary(self._connection, self._config))
+                    return question(Catalog(self._connection, self._config))
             except SourceUnavailable:
                 self._connection = None
                 if attempt:

@@ -52,7 +52,7 @@ _TEXTS: Final = {
 }
 
 
-class Cells:
+class QueryColumns:
     """Reads the rows of a query on one table.
 
     :param alias: of the table in the query

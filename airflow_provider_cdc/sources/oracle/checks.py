@@ -28,7 +28,7 @@ from airflow_provider_cdc.sources.oracle.connect import (
     scalar,
     translated,
 )
-from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
+from airflow_provider_cdc.sources.oracle.dictionary import Catalog
 from airflow_provider_cdc.sources.oracle.privileges import (
     Grant,
     asked,
@@ -227,7 +227,7 @@ def _advice(connection: Connection, database: Database, config: OracleConfig) ->
 
 def _tables(connection: Connection, database: Database, config: OracleConfig, grant: Grant) -> Iterator[Finding]:
     filters, rights = Filters(config), privileges_of(connection, config)
-    captured = [schema for schema in Dictionary(connection, config).tables().values() if filters.table(schema.id)]
+    captured = [schema for schema in Catalog(connection, config).tables().values() if filters.table(schema.id)]
     if not captured and (rights.any("SELECT ANY TABLE") or never_reads(config)):
         yield Finding(
             "No table that the account can see is captured.",
@@ -236,7 +236,7 @@ def _tables(connection: Connection, database: Database, config: OracleConfig, gr
         )
     yield from table_findings(captured, config, rights, grant)
 
-    findings, signals = signal_findings(Dictionary(connection, config), config, rights, grant)
+    findings, signals = signal_findings(Catalog(connection, config), config, rights, grant)
     yield from findings
     if signals is not None and not filters.table(signals.id):
         captured.append(signals)

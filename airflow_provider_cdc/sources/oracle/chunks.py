@@ -34,15 +34,15 @@ from airflow_provider_cdc.core.errors import (
 )
 from airflow_provider_cdc.core.events import RowBlock
 from airflow_provider_cdc.core.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.oracle.addresses import Addresses, plain
+from airflow_provider_cdc.sources.oracle.addresses import RowidKeys, plain
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect, current_scn, database_of, rows, translated
-from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
+from airflow_provider_cdc.sources.oracle.dictionary import Catalog
 from airflow_provider_cdc.sources.oracle.errors import translate
-from airflow_provider_cdc.sources.oracle.keys import KeyColumn, is_address
+from airflow_provider_cdc.sources.oracle.keys import KeyColumn, is_rowid
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.range_query import RangeQuery
-from airflow_provider_cdc.sources.oracle.reading import Fetch, now_us, read_block, refused
+from airflow_provider_cdc.sources.oracle.reading import FetchSize, now_us, read_block, refused
 from airflow_provider_cdc.sources.oracle.signal_checks import DDL, hidden
 from airflow_provider_cdc.sources.oracle.sql_fragments import quoted, quoted_name
 
@@ -74,8 +74,8 @@ class OracleChunks(ChunkReader):
         self._closed = False
         self._busy = 0
         self._known: dict[TableId, tuple[TableSchema, _Structure]] = {}
-        self._addresses: dict[TableId, Addresses] = {}
-        self._fetches: dict[tuple[TableId, int], Fetch] = {}
+        self._rowid_keys: dict[TableId, RowidKeys] = {}
+        self._fetch_sizes: dict[tuple[TableId, int], FetchSize] = {}
         self._conditions: set[tuple[TableId, str]] = set()
         try:
             with translated(config, "opening a reader of chunks"), self._connection.cursor() as cursor:
@@ -92,7 +92,7 @@ class OracleChunks(ChunkReader):
         with self._asking(str(table)):
             for _ in range(_ATTEMPTS):
                 before = self._structure(table)
-                schema = Dictionary(self._connection, self._config).table(table)
+                schema = Catalog(self._connection, self._config).table(table)
                 if before == self._structure(table):
                     break
         if schema is None:
@@ -139,7 +139,7 @@ class OracleChunks(ChunkReader):
 
     def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
         self._expect(rows.table)
-        one = is_address(rows.table, rows.order[0])  # whether row ids are still valid is asked before a query
+        one = is_rowid(rows.table, rows.order[0])  # whether row ids are still valid is asked before a query
         left = limit if one else limit * queries
         blocks: list[RowBlock] = []
         last: Key | None = None
@@ -150,14 +150,14 @@ class OracleChunks(ChunkReader):
             while left > 0 and not complete and size < max_bytes and not (one and blocks):
                 rest = rows if last is None else replace(rows, after=last)
                 query = RangeQuery(rest, self._config, self._connection)
-                fetch = self._fetches.setdefault(
-                    (rows.table.id, rows.table.version), Fetch(query.most_rows, lobs=bool(query.cells.lobs))
+                fetch_size = self._fetch_sizes.setdefault(
+                    (rows.table.id, rows.table.version), FetchSize(query.most_rows, lobs=bool(query.cells.lobs))
                 )
-                asked, came = left if one else min(limit, left, fetch.worth_asking), 0
-                for part in self._first(query, asked, fetch.rows):
+                asked, came = left if one else min(limit, left, fetch_size.worth_asking), 0
+                for part in self._first(query, asked, fetch_size.rows):
                     block = read_block(query.cells, part, low, ts_us, sum(map(len, blocks)))
                     blocks.append(block)
-                    last, came, size = query.key_of(part), came + len(part), size + fetch.took(block, max_bytes)
+                    last, came, size = query.key_of(part), came + len(part), size + fetch_size.took(block, max_bytes)
                     if size >= max_bytes:
                         break
                 complete, left = came < asked and size < max_bytes, left - came
@@ -190,7 +190,7 @@ class OracleChunks(ChunkReader):
                 yield condition, ordered
                 continue
             after = plain(query.rows.after[0]) if query.rows.after else None
-            for low, high in self._addresses_of(query.rows.table.id).parts(after):
+            for low, high in self._rowid_keys_of(query.rows.table.id).parts(after):
                 bounds = [f"{first.sql} >= CHARTOROWID('{low}')"] if low else [condition]
                 bounds += [f"{first.sql} < CHARTOROWID('{high}')"] if high else []
                 yield " AND ".join(filter(None, bounds)), ordered
@@ -200,18 +200,18 @@ class OracleChunks(ChunkReader):
 
     # -- row ids as keys ----------------------------------------------------------------------------------------------
 
-    def _addresses_of(self, table: TableId) -> Addresses:
-        if table not in self._addresses:
-            self._addresses[table] = Addresses(self._connection, self._config, table)
-        return self._addresses[table]
+    def _rowid_keys_of(self, table: TableId) -> RowidKeys:
+        if table not in self._rowid_keys:
+            self._rowid_keys[table] = RowidKeys(self._connection, self._config, table)
+        return self._rowid_keys[table]
 
     def _marked(self, rows: KeyRange, key: Key) -> Key:
         """A key; of a row id also what tells whether it is still valid."""
-        if not is_address(rows.table, rows.order[0]):
+        if not is_rowid(rows.table, rows.order[0]):
             return key
         origin = rows.after or rows.upto
         with self._asking(str(rows.table.id)):
-            return [self._addresses_of(rows.table.id).mark(key[0], origin[0] if origin else None), *key[1:]]
+            return [self._rowid_keys_of(rows.table.id).mark(key[0], origin[0] if origin else None), *key[1:]]
 
     # -- watermarks ---------------------------------------------------------------------------------------------------
 
@@ -264,7 +264,7 @@ class OracleChunks(ChunkReader):
                 safe="Nothing was read; capture goes on.",
                 remedy="correct that, or set read.only=true",
             )
-        schema = Dictionary(self._connection, self._config).table(signals)
+        schema = Catalog(self._connection, self._config).table(signals)
         if schema is None or len(schema.columns) < _SIGNAL_COLUMNS:
             raise PrerequisiteError(
                 f"The signal table {signals} does not exist, cannot be seen, or has less than {_SIGNAL_COLUMNS} columns.",
@@ -298,9 +298,9 @@ class OracleChunks(ChunkReader):
         try:
             with self._asking(str(table)):
                 self._check_condition(rows)
-                if is_address(rows.table, rows.order[0]):
+                if is_rowid(rows.table, rows.order[0]):
                     for key in filter(None, (rows.after, rows.upto)):
-                        self._addresses_of(table).verify(key[0])
+                        self._rowid_keys_of(table).verify(key[0])
                 yield
         except (TransientError, QueryRefused):
             raise

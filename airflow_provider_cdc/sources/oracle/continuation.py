@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from airflow_provider_cdc.core.errors import SourceLogDamaged
 
 
-class Texts:
+class ContinuationRows:
     """Joins texts, over the borders of batches too."""
 
     def __init__(self) -> None:
         self._waiting: pa.Table | None = None
 
-    def whole(self, batch: pa.Table) -> pa.Table:
+    def join(self, batch: pa.Table) -> pa.Table:
         """Rows with their whole texts; those whose text goes on in the next batch are kept back.
 
         :raises SourceLogDamaged: a text goes on in a row of another change

@@ -7,7 +7,7 @@ index-organized or their overflow, dropped (in the recycle bin), logs of materia
 
 Columns that cannot be captured are columns of type ``null`` (:mod:`.types`): LONG, BFILE, object types and the like, and
 virtual columns, which are computed when they are read and have no redo. Invisible columns are captured like others. Columns
-that Oracle keeps for itself are not part of a table; :attr:`Dictionary.hidden` names them.
+that Oracle keeps for itself are not part of a table; :attr:`Catalog.hidden` names them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ ORDER BY t.TABLE_OWNER, t.TABLE_NAME, t.INDEX_NAME, k.COLUMN_POSITION"""
 _Row = tuple[Any, ...]
 
 
-class Dictionary:
+class Catalog:
     """Reads structures over one connection, which must be in the container of the tables.
 
     ``hidden`` has, for each table read, the columns that Oracle keeps for itself: of function-based indexes, of object types,

@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 Int64s = npt.NDArray[np.int64]
 
 
-def doubled(rows: pa.Table, serials: Int64s, of: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def duplicates(rows: pa.Table, serials: Int64s, of: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Rows that LogMiner gives a second time, as it does when a log was added under two names.
 
     ``RS_ID`` and ``SSN`` together identify a change of a row (Oracle Database Reference, "V$LOGMNR_CONTENTS").

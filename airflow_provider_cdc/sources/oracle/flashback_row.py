@@ -10,7 +10,7 @@ import pyarrow as pa
 from oracledb import Connection
 
 from airflow_provider_cdc.core.schema import TableSchema
-from airflow_provider_cdc.sources.oracle.cells import Cells
+from airflow_provider_cdc.sources.oracle.cells import QueryColumns
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import code_of
 from airflow_provider_cdc.sources.oracle.sql_fragments import quoted
@@ -28,7 +28,7 @@ def row_at(
 
     :param connection: in the container of the tables
     """
-    cells = Cells(schema, config)
+    cells = QueryColumns(schema, config)
     sql = (
         f"SELECT {', '.join(cells.expressions)} FROM {quoted(schema.id)} AS OF SCN {int(scn)} t WHERE t.ROWID = :row_id"
     )

@@ -18,7 +18,7 @@ import oracledb
 from airflow_provider_cdc.core.chunks import Key
 from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.core.schema import TableSchema
-from airflow_provider_cdc.sources.oracle.cells import Cells
+from airflow_provider_cdc.sources.oracle.cells import QueryColumns
 from airflow_provider_cdc.sources.oracle.types import ColumnType
 
 ROWID: Final = "ROWID"
@@ -100,12 +100,12 @@ class KeyColumn:
         return made
 
 
-def is_address(schema: TableSchema, name: str) -> bool:
+def is_rowid(schema: TableSchema, name: str) -> bool:
     """Whether a name of an order is the row's id."""
     return name.upper() == ROWID and name not in schema.names
 
 
-def key_columns(schema: TableSchema, order: Sequence[str], cells: Cells, alias: str) -> tuple[KeyColumn, ...]:
+def key_columns(schema: TableSchema, order: Sequence[str], cells: QueryColumns, alias: str) -> tuple[KeyColumn, ...]:
     """The columns of an order.
 
     :param alias: of the table in the query
@@ -114,7 +114,7 @@ def key_columns(schema: TableSchema, order: Sequence[str], cells: Cells, alias: 
     found = []
     known = {column.name: column for column in schema.columns}
     for name in order:
-        if is_address(schema, name):
+        if is_rowid(schema, name):
             found.append(KeyColumn(ROWID, "ROWID", f"{alias}.ROWID", f"ROWIDTOCHAR({alias}.ROWID)", address=True))
             continue
         column = known.get(name)

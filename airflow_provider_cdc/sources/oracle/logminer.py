@@ -12,7 +12,7 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
 from airflow_provider_cdc.sources.oracle.connect import Connection, code_of, rows, translated
 from airflow_provider_cdc.sources.oracle.logs import LogFile
-from airflow_provider_cdc.sources.oracle.moving import Again, Watched
+from airflow_provider_cdc.sources.oracle.moving import LogsMoved, WatchedLogs
 
 _NO_SESSION: Final = 1307
 
@@ -37,7 +37,7 @@ def add_logs(connection: Connection, config: OracleConfig, files: Sequence[LogFi
 
     :raises Again: a log has moved away
     """
-    with Watched(config, f"{len(files)} logs"), connection.cursor() as cursor:
+    with WatchedLogs(config, f"{len(files)} logs"), connection.cursor() as cursor:
         for index, one in enumerate(files):
             cursor.execute(_ADD if index else _NEW, name=one.name)
 
@@ -57,7 +57,7 @@ def start(
     :raises Again: a log has moved away
     :raises PrerequisiteError: the dictionary file cannot be read
     """
-    with Watched(config, f"SCN {low} to {end}"), connection.cursor() as cursor:
+    with WatchedLogs(config, f"SCN {low} to {end}"), connection.cursor() as cursor:
         for one in surplus:
             cursor.execute(_REMOVE, name=one.name)
         _start(cursor, config, low, end)
@@ -105,4 +105,4 @@ def _check(connection: Connection, needed: Sequence[LogFile]) -> None:
     taken = {(int(thread), int(sequence)) for _, thread, sequence, status in mined if status != _NOT_IN_LIST}
     other = {(one.thread, one.sequence) for one in needed} - taken
     if missing or other:
-        raise Again(missing[0] if missing else f"LogMiner has other logs than {sorted(other)} by these names")
+        raise LogsMoved(missing[0] if missing else f"LogMiner has other logs than {sorted(other)} by these names")

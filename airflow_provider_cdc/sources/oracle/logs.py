@@ -120,7 +120,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LogListing:
     """What the views showed at one moment.
 
     :param files: one log per thread and sequence number, in this order
@@ -207,7 +207,7 @@ class LogCollector:
             self._sleep(pause)
         raise AssertionError("unreachable")
 
-    def look(self, low: int = 0) -> Look:
+    def look(self, low: int = 0) -> LogListing:
         """All logs that end after an SCN, and the threads."""
         with translated(self._config, f"redo logs from SCN {low}"):
             resetlogs, role = rows(self._connection, _FACTS)[0]
@@ -220,7 +220,7 @@ class LogCollector:
         found |= archived
         files = tuple(sorted(found.values(), key=lambda one: (one.thread, one.sequence)))
         used = tuple(one for one in threads if one is not None)
-        return Look(int(resetlogs), used, files, archived_only)
+        return LogListing(int(resetlogs), used, files, archived_only)
 
     def archived_only(self) -> bool:
         """Whether only archived logs are mined: as configured, and on a physical standby, whose own logs hold nothing."""
@@ -300,7 +300,7 @@ class LogCollector:
 
     # what is not
 
-    def _explained(self, gap: Gap, look: Look) -> Gap:
+    def _explained(self, gap: Gap, look: LogListing) -> Gap:
         """With what the control file still knows of the missing logs."""
         high = gap.high if gap.high is not None else 2**62
         with translated(self._config, f"log history of thread {gap.thread}"):
@@ -313,7 +313,7 @@ class LogCollector:
         deleted = any(status != "A" and first <= sequence <= last for sequence, status in copies)
         return Gap(gap.thread, gap.low, gap.high, (first, last), deleted, coming=not copies)
 
-    def _error(self, gap: Gap, look: Look, start: int) -> CdcError:
+    def _error(self, gap: Gap, look: LogListing, start: int) -> CdcError:
         names = "" if gap.sequences is None else f" (sequence {gap.sequences[0]} to {gap.sequences[1]})"
         until = f"before SCN {gap.high}" if gap.high is not None else "up to now"
         # what follows the newest log of a thread cannot be deleted: it is yet to come
@@ -335,7 +335,7 @@ class LogCollector:
             "again; keep archived logs longer than the longest pause between captures",
         )
 
-    def _former_incarnation(self, start: int, look: Look) -> PositionLost:
+    def _former_incarnation(self, start: int, look: LogListing) -> PositionLost:
         return PositionLost(
             f"The database was opened with RESETLOGS at SCN {look.resetlogs}, after the position: the redo from there on "
             "is that of another incarnation.",

@@ -11,7 +11,7 @@ from airflow_provider_cdc.core.schema import TableId, TableSchema
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredColumns:
     """The columns that a table's rows have now.
 
     :param plain: they are those of its structure, in its order: none is hidden or unused, none was ever invisible
@@ -47,7 +47,7 @@ class Lookups(Protocol):
     def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
         """Whether the dictionary of that SCN can be read, and what it calls an object, if it has it."""
 
-    def stored(self, table: TableId) -> Stored | None:
+    def stored(self, table: TableId) -> StoredColumns | None:
         """The stored columns of a table, ``None`` when there is none."""
 
     def formats(self) -> StoredFormats:
@@ -72,7 +72,7 @@ class NoLookups:
     def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
         return False, None
 
-    def stored(self, table: TableId) -> Stored | None:
+    def stored(self, table: TableId) -> StoredColumns | None:
         return None
 
     def formats(self) -> StoredFormats:

@@ -18,7 +18,7 @@ import oracledb
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Connection, scalar, translated
-from airflow_provider_cdc.sources.oracle.logs import PAUSES, LogCollector, LogFile, Look
+from airflow_provider_cdc.sources.oracle.logs import PAUSES, LogCollector, LogFile, LogListing
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class _Span:
     last: LogFile
 
 
-class Dictionaries:
+class RedoDictionaries:
     """The dictionaries of one stream."""
 
     def __init__(self, config: OracleConfig, *, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -79,7 +79,7 @@ class Dictionaries:
             remedy="look whether the archiver is stuck: SELECT DEST_NAME, STATUS, ERROR FROM V$ARCHIVE_DEST_STATUS",
         )
 
-    def _wants_another(self, look: Look) -> bool:
+    def _wants_another(self, look: LogListing) -> bool:
         """Whether a log was switched since the last dictionary. Writing one switches logs, too, by itself."""
         newest = {one.thread: one.sequence for one in look.files}
         written = {(span.last.thread, span.last.sequence) for span in _spans(look)} | self._built
@@ -106,7 +106,7 @@ def _place(span: _Span) -> int:
     return span.first.first_scn
 
 
-def _spans(look: Look) -> list[_Span]:
+def _spans(look: LogListing) -> list[_Span]:
     """Complete dictionaries: from a log with a beginning to the first one with an end, in the same thread."""
     found: list[_Span] = []
     first: LogFile | None = None

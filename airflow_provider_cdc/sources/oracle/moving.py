@@ -19,31 +19,31 @@ LOGS_MOVED: Final = LOG_NOT_READY | {
 """A log was switched, copied or removed while it was opened or read. Whether it is really gone or damaged is seen at the next look."""
 
 
-class Again(Exception):
+class LogsMoved(Exception):
     """What was collected does not hold any more: look again."""
 
 
 @dataclass(slots=True)
-class Place:
-    """How much of a window was handed over: everything before SCN ``low``, and the first ``taken`` rows of it.
+class Progress:
+    """How much of a window was handed over: everything before SCN ``low``, and the first ``rows`` rows of it.
 
     :param last: which row the last one of these was
     :param ordered: rows came by ascending SCN, so that there is such a place at all
     """
 
     low: int
-    taken: int = 0
+    rows: int = 0
     last: tuple[Any, ...] = ()
     ordered: bool = True
 
-    def passed(self, batch: pa.RecordBatch) -> None:
+    def advance(self, batch: pa.RecordBatch) -> None:
         """A batch was handed over, whole."""
         scns = batch.column("scn")
         values = scns.to_numpy()
         self.ordered &= bool(values[0] >= self.low and (values[1:] >= values[:-1]).all())
         last = int(values[-1])
         here = int((values == last).sum())
-        self.taken = here + (self.taken if last == self.low else 0)
+        self.rows = here + (self.rows if last == self.low else 0)
         self.low, self.last = last, identity(batch, batch.num_rows - 1)
 
 
@@ -53,7 +53,7 @@ def identity(batch: pa.RecordBatch, at: int) -> tuple[Any, ...]:
 
 
 @dataclass(slots=True)
-class Watched:
+class WatchedLogs:
     """Errors of the driver as ours, those of logs that moved away as a reason to look again."""
 
     config: OracleConfig
@@ -64,7 +64,7 @@ class Watched:
 
     def __exit__(self, kind: object, e: BaseException | None, trace: object) -> None:
         if isinstance(e, oracledb.Error) and code_of(e) in LOGS_MOVED:
-            raise Again(str(e).split("\n")[0]) from e
+            raise LogsMoved(str(e).split("\n")[0]) from e
         if isinstance(e, oracledb.Error | OSError | EOFError):
             with translated(self.config, self.where):
                 raise e

@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.sources.oracle.redo.stale import nameless, stale
-from airflow_provider_cdc.sources.oracle.structures import Structures
+from airflow_provider_cdc.sources.oracle.structures import SchemaVersions
 
 Int64s = npt.NDArray[np.int64]
 
 
 def table_numbers(
-    rows: pa.Table, of: npt.NDArray[np.bool_], structures: Structures, catalog: str
+    rows: pa.Table, of: npt.NDArray[np.bool_], versions: SchemaVersions, catalog: str
 ) -> npt.NDArray[np.int32]:
     """Number of each row's table, -1 where it is not captured.
 
@@ -34,18 +34,18 @@ def table_numbers(
     for i, pair in enumerate(pairs.tolist()):
         if pair >= 0:
             owner, name = owners.dictionary[pair >> 32].as_py(), names.dictionary[pair & 0xFFFFFFFF].as_py()
-            numbers[i] = structures.number(owner, name)
+            numbers[i] = versions.number(owner, name)
             if objects[first[i]]:
                 table = TableId(namespace=owner, name=name, catalog=catalog)
-                structures.objects.learn(int(objects[first[i]]), table)
+                versions.objects.learn(int(objects[first[i]]), table)
     found: npt.NDArray[np.int32] = numbers[which]
     if old.any():
-        _by_object(rows, objects, np.flatnonzero(old), found, structures)
+        _by_object(rows, objects, np.flatnonzero(old), found, versions)
     return found
 
 
 def _by_object(
-    rows: pa.Table, objects: Int64s, at: npt.NDArray[np.intp], found: npt.NDArray[np.int32], structures: Structures
+    rows: pa.Table, objects: Int64s, at: npt.NDArray[np.intp], found: npt.NDArray[np.int32], versions: SchemaVersions
 ) -> None:
     """Number the rows ``at`` by their objects."""
     some, first, which, counts = np.unique(
@@ -54,7 +54,7 @@ def _by_object(
     numbers = np.empty(len(some), np.int32)
     for i, number in enumerate(some.tolist()):
         row = rows.slice(int(at[first[i]]), 1).select(["owner", "table", "scn"]).to_pylist()[0]
-        numbers[i] = structures.number_of_object(
+        numbers[i] = versions.number_of_object(
             number, row["owner"] or "UNKNOWN", row["table"] or "OBJ# ", row["scn"], int(counts[i])
         )
     found[at] = numbers[which]

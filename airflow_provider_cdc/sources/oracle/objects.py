@@ -22,7 +22,7 @@ def unnamed(owner: str | None, name: str | None) -> bool:
     return not owner or not name or owner == "UNKNOWN" or name.startswith(("OBJ# ", "BIN$"))
 
 
-class Objects:
+class ObjectNames:
     """Learns the names of objects.
 
     :ivar passed_over: per object that nobody knows, rows that were passed over
@@ -56,8 +56,8 @@ class Objects:
         """
         if (known := self._learned.get(number)) is not None or number in self._gone:
             return known
-        told, then = self._lookups.object_at(number, scn)
-        if told and then is not None and not unnamed(then.namespace, then.name):
+        readable, then = self._lookups.object_at(number, scn)
+        if readable and then is not None and not unnamed(then.namespace, then.name):
             self._learned[number] = then
             return then
         if number not in self._present and shown is None:
@@ -86,7 +86,7 @@ class Objects:
             )  # fmt: skip
         self.passed_over[number] = self.passed_over.get(number, 0) + rows
 
-    def told(self, old: TableId, new: TableId | None, number: int, scn: int) -> None:
+    def renamed(self, old: TableId, new: TableId | None, number: int, scn: int) -> None:
         """The log has come to a statement on a table.
 
         :param new: its name after it, ``None`` when it is no captured one any more

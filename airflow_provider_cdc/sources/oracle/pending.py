@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.sources.oracle.buffer import Buffer
+from airflow_provider_cdc.sources.oracle.buffer import SpillBuffer
 from airflow_provider_cdc.sources.oracle.commits import Commit, lows
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
@@ -43,7 +43,7 @@ class CommittedRows:
     began: float
 
 
-class PendingTransactions:
+class TransactionBuffer:
     """The one owner of open transactions and of the changes that wait for their commit.
 
     :param start: transactions that were given up before it stay so
@@ -52,7 +52,7 @@ class PendingTransactions:
     def __init__(self, config: OracleConfig, start: OraclePosition, counters: RowCounters) -> None:
         self._most = config.log_mining_buffer_transaction_events_threshold
         self._open = OpenTransactions(start.given_up)
-        self._buffer = Buffer(config.log_mining_buffer_memory_max_bytes, config.log_mining_buffer_spill_folder)
+        self._buffer = SpillBuffer(config.log_mining_buffer_memory_max_bytes, config.log_mining_buffer_spill_folder)
         self._counters = counters
 
     # -- what is so now -------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.chunks import Key, KeyRange
 from airflow_provider_cdc.sources.oracle.addresses import plain
-from airflow_provider_cdc.sources.oracle.cells import Cells
+from airflow_provider_cdc.sources.oracle.cells import QueryColumns
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.keys import KeyColumn, behind, binds, compared, key_columns
 from airflow_provider_cdc.sources.oracle.reading import LOB_ROWS, parts
@@ -26,7 +26,7 @@ class RangeQuery:
     def __init__(self, rows: KeyRange, config: OracleConfig, connection: oracledb.Connection) -> None:
         self.rows = rows
         alias = quoted_name(rows.table.id.name)  # conditions may name columns with their table's name
-        self.cells = Cells(rows.table, config, alias)
+        self.cells = QueryColumns(rows.table, config, alias)
         self.key = key_columns(rows.table, rows.order, self.cells, alias)
         self._config, self._connection = config, connection
         self._selected = [*self.cells.expressions, *(c.shown for c in self.key if c.name not in self.cells.place)]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.core.events import READ, RowBlock
 from airflow_provider_cdc.core.schema import TableId
-from airflow_provider_cdc.sources.oracle.cells import Cells
+from airflow_provider_cdc.sources.oracle.cells import QueryColumns
 from airflow_provider_cdc.sources.oracle.connect import Connection, rows, scalar
 
 LOB_ROWS: Final = 200
@@ -38,7 +38,7 @@ _PARTS: Final = 4
 _NO_LIMIT: Final = 1 << 62
 
 
-class Fetch:
+class FetchSize:
     """How many rows of a table to fetch at a time: those of one fetch come, and are held, together, however wide they are.
 
     :param most: rows of a fetch at most
@@ -84,7 +84,7 @@ def refused(what: str, why: str, statement: str) -> QueryRefused:
     )
 
 
-def read_block(cells: Cells, part: pa.Table, scn: int, ts_us: int, first: int = 0) -> RowBlock:
+def read_block(cells: QueryColumns, part: pa.Table, scn: int, ts_us: int, first: int = 0) -> RowBlock:
     """Rows of a query on a table as ``READ`` rows.
 
     :param part: columns are those of ``cells.expressions``, more may follow

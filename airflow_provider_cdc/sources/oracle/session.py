@@ -44,8 +44,8 @@ from airflow_provider_cdc.sources.oracle.connect import (
 )
 from airflow_provider_cdc.sources.oracle.logs import PAUSES, LogCollector, LogFile
 from airflow_provider_cdc.sources.oracle.metrics import SessionCounters
-from airflow_provider_cdc.sources.oracle.minedict import Dictionaries
-from airflow_provider_cdc.sources.oracle.moving import Again, Place, Watched, identity
+from airflow_provider_cdc.sources.oracle.minedict import RedoDictionaries
+from airflow_provider_cdc.sources.oracle.moving import LogsMoved, Progress, WatchedLogs, identity
 from airflow_provider_cdc.sources.oracle.operations import MISSING_SCN
 from airflow_provider_cdc.sources.oracle.query import WIRE, RowFilter, contents_query, decoded
 
@@ -91,7 +91,7 @@ class MiningSession:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
-        self._kept = RowFilter(config, filters)
+        self._row_filter = RowFilter(config, filters)
         self._open_connection = open_connection or (
             lambda: connect(config, host=config.log_mining_readonly_hostname or None)
         )
@@ -101,7 +101,7 @@ class MiningSession:
         self._connection: Connection | None = None
         self._logs: LogCollector | None = None
         self._used = False
-        self._dictionaries = Dictionaries(config, sleep=sleep)
+        self._redo_dictionaries = RedoDictionaries(config, sleep=sleep)
         self._opened_at = 0.0
         self._offset = 0
         self._seen_missing: set[int] = set()
@@ -187,22 +187,22 @@ class MiningSession:
         :raises SourceUnavailable: the connection is lost, or logs go on changing
         :raises PositionLost: logs of the window are gone
         """
-        place = Place(start if first else start + 1)
+        progress = Progress(start if first else start + 1)
         attempts = 0
-        while place.low <= end:
-            before = place.low, place.taken
+        while progress.low <= end:
+            before = progress.low, progress.rows
             try:
-                yield from self._fetch(place, end)
+                yield from self._fetch(progress, end)
                 return
-            except Again as e:
-                attempts = 0 if (place.low, place.taken) != before else attempts + 1
-                if not place.ordered:
-                    raise self._other_order(place) from e
+            except LogsMoved as e:
+                attempts = 0 if (progress.low, progress.rows) != before else attempts + 1
+                if not progress.ordered:
+                    raise self._other_order(progress) from e
                 if attempts >= len(PAUSES):
-                    raise self._gives_up(e, f"SCN {place.low} to {end}") from e
+                    raise self._gives_up(e, f"SCN {progress.low} to {end}") from e
                 self._note_retry(e, PAUSES[attempts])
                 self._forget()
-                low = place.low
+                low = progress.low
                 self._retry(lambda low=low: self._begin(low, end), f"SCN {low} to {end}")  # type: ignore[misc]
 
     def close(self) -> None:
@@ -222,18 +222,18 @@ class MiningSession:
             try:
                 attempt()
                 return
-            except Again as e:
+            except LogsMoved as e:
                 self._forget()
                 if pause is None:
                     raise self._gives_up(e, where) from e
                 self._note_retry(e, pause)
 
-    def _note_retry(self, e: Again, pause: float) -> None:
+    def _note_retry(self, e: LogsMoved, pause: float) -> None:
         self.counters.retries += 1
         log.info("The redo logs changed while they were mined (%s); collecting them again in %.2f s.", e, pause)
         self._sleep(pause)
 
-    def _gives_up(self, e: Again, where: str) -> CdcError:
+    def _gives_up(self, e: LogsMoved, where: str) -> CdcError:
         if isinstance(e.__cause__, oracledb.Error):
             try:
                 with translated(self._config, where):
@@ -264,7 +264,7 @@ class MiningSession:
         config = self._config
         if config.log_mining_path_dictionary or config.log_mining_strategy is not MiningStrategy.REDO_LOG_CATALOG:
             return self.logs.collect(low, end)
-        return self._dictionaries.logs(self.connection, self.logs, low, end)
+        return self._redo_dictionaries.logs(self.connection, self.logs, low, end)
 
     def _new_session(self, files: tuple[LogFile, ...]) -> None:
         self._forget()
@@ -291,34 +291,34 @@ class MiningSession:
 
     # rows
 
-    def _fetch(self, place: Place, end: int) -> Iterator[pa.RecordBatch]:
+    def _fetch(self, progress: Progress, end: int) -> Iterator[pa.RecordBatch]:
         began = self._clock()
-        skip, waiting, counters = place.taken, True, self.counters
+        skip, waiting, counters = progress.rows, True, self.counters
         counters.queried()
         online = {(one.thread, one.sequence) for one in self.files if not one.archived}
-        with contextlib.closing(self._batches(place.low, end)) as batches:
+        with contextlib.closing(self._batches(progress.low, end)) as batches:
             while True:
                 asked = self._clock()
-                with Watched(self._config, f"SCN {place.low} to {end}"):
+                with WatchedLogs(self._config, f"SCN {progress.low} to {end}"):
                     batch = next(batches, None)
                 counters.fetched(self._clock() - asked)
                 # rows of a log that was used again meanwhile may be too few without an error: asked before they are believed
                 if online and (gone := online - self.logs.online()):
-                    raise Again(f"{len(gone)} online logs were used again")
+                    raise LogsMoved(f"{len(gone)} online logs were used again")
                 if batch is None:
                     break
                 if waiting:
                     self.begin_seconds += self._clock() - began
                     waiting = False
                 if skip:
-                    batch, skip = self._without_taken(batch, skip, place)
+                    batch, skip = self._without_handed_over(batch, skip, progress)
                 if batch.num_rows:
                     kept = self._checked(batch)
-                    place.passed(batch)
+                    progress.advance(batch)
                     counters.rows += batch.num_rows
                     yield kept
         if skip:
-            raise self._other_order(place)
+            raise self._other_order(progress)
 
     def _batches(self, low: int, high: int) -> Generator[pa.RecordBatch, None, None]:
         size = self._config.query_fetch_size or FETCH_ROWS
@@ -326,17 +326,17 @@ class MiningSession:
         for fetched in self.connection.fetch_df_batches(self._sql, binds, size=size, requested_schema=WIRE):
             yield decoded(pa.table(fetched), self._offset)
 
-    def _without_taken(self, batch: pa.RecordBatch, skip: int, place: Place) -> tuple[pa.RecordBatch, int]:
+    def _without_handed_over(self, batch: pa.RecordBatch, skip: int, progress: Progress) -> tuple[pa.RecordBatch, int]:
         """Without the rows of the first SCN that were handed over before the logs were collected again."""
         here = min(skip, batch.num_rows)
-        if here and skip == here and identity(batch, here - 1) != place.last:
-            raise self._other_order(place)
+        if here and skip == here and identity(batch, here - 1) != progress.last:
+            raise self._other_order(progress)
         return batch.slice(here), skip - here
 
-    def _other_order(self, place: Place) -> SourceUnavailable:
+    def _other_order(self, progress: Progress) -> SourceUnavailable:
         return SourceUnavailable(
-            f"LogMiner gave the rows of SCN {place.low} in another order than before.",
-            where=f"SCN {place.low}",
+            f"LogMiner gave the rows of SCN {progress.low} in another order than before.",
+            where=f"SCN {progress.low}",
             safe="Nothing is lost; the offset is untouched.",
             remedy="a retry goes on where the last batch ended",
         )
@@ -348,7 +348,7 @@ class MiningSession:
             new = set(batch.column("scn").filter(missing).to_pylist()) - self._seen_missing
             self._seen_missing |= new
             if new:
-                raise Again(f"LogMiner misses redo at SCN {min(new)}")
+                raise LogsMoved(f"LogMiner misses redo at SCN {min(new)}")
             # the logs were collected once more: by their sequence numbers none is missing, in no thread
             self.counters.missing_scns += pc.sum(missing).as_py()
             log.warning(
@@ -357,4 +357,4 @@ class MiningSession:
                 "; ".join(map(str, self.files)),
             )
             batch = batch.filter(pc.invert(missing))
-        return self._kept.kept(batch)
+        return self._row_filter.kept(batch)

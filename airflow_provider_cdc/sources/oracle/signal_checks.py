@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
+from airflow_provider_cdc.sources.oracle.dictionary import Catalog
 from airflow_provider_cdc.sources.oracle.named import signal_table
 from airflow_provider_cdc.sources.oracle.privileges import Grant, Privileges
 from airflow_provider_cdc.sources.oracle.sql_fragments import quoted
@@ -43,7 +43,7 @@ def hidden(table: TableId, config: OracleConfig) -> str | None:
 
 
 def signal_findings(
-    dictionary: Dictionary, config: OracleConfig, privileges: Privileges, grant: Grant
+    dictionary: Catalog, config: OracleConfig, privileges: Privileges, grant: Grant
 ) -> tuple[list[Finding], TableSchema | None]:
     """What is wrong with the signal table, and its structure. Nothing where there is none, or nothing uses it.
 

@@ -36,7 +36,7 @@ from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.snapshotters import lock_refused, lock_statements
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.oracle import rowids
-from airflow_provider_cdc.sources.oracle.cells import Cells
+from airflow_provider_cdc.sources.oracle.cells import QueryColumns
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import LockingMode
 from airflow_provider_cdc.sources.oracle.connect import (
@@ -49,7 +49,7 @@ from airflow_provider_cdc.sources.oracle.connect import (
     scalar,
     translated,
 )
-from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
+from airflow_provider_cdc.sources.oracle.dictionary import Catalog
 from airflow_provider_cdc.sources.oracle.errors import SNAPSHOT_TOO_OLD, TABLE_CHANGED, translate
 from airflow_provider_cdc.sources.oracle.overrides import as_of, override_of
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
@@ -99,7 +99,7 @@ class OracleSnapshot(SnapshotSession):
             raise
 
     def _open(self, main: Connection, tables: list[TableId]) -> None:
-        database, dictionary = database_of(main), Dictionary(main, self._config)
+        database, dictionary = database_of(main), Catalog(main, self._config)
         began = time.monotonic()
         if self._config.snapshot_locking_mode is LockingMode.CUSTOM:
             self._lock_otherwise(main, tables)
@@ -243,7 +243,7 @@ class OracleSnapshot(SnapshotSession):
 
     def _blocks(self, connection: Connection, chunk: Chunk) -> Iterator[RowBlock]:
         schema = self.schemas[chunk.table]
-        cells = Cells(schema, self._config)
+        cells = QueryColumns(schema, self._config)
         source = self._source(chunk.table)
         sql = f"SELECT {', '.join(cells.expressions)} FROM {source} t"
         sql += f" WHERE {chunk.condition}" if chunk.condition else ""

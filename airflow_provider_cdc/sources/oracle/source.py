@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.oracle.assemble import SOURCE_FIELDS
-from airflow_provider_cdc.sources.oracle.catalog_lookups import DictionaryLookups
+from airflow_provider_cdc.sources.oracle.catalog_lookups import CatalogLookups
 from airflow_provider_cdc.sources.oracle.checks import check
 from airflow_provider_cdc.sources.oracle.chunks import OracleChunks
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
@@ -54,7 +54,7 @@ class OracleSource(Source):
         self._config = config
         self._root: Connection | None = None
         self._database: Database | None = None
-        self._lookups = DictionaryLookups(config)
+        self._lookups = CatalogLookups(config)
         self._metrics = StreamMetrics(config)
         self._stream: LogMinerStream | None = None
 

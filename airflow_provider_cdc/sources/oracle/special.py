@@ -14,14 +14,14 @@ from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.objects import unnamed
 from airflow_provider_cdc.sources.oracle.operations import DDL, MISSING_SCN, UNSUPPORTED
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.schema import SchemaReader
-from airflow_provider_cdc.sources.oracle.structures import Structures
+from airflow_provider_cdc.sources.oracle.schema import DdlApplier
+from airflow_provider_cdc.sources.oracle.structures import SchemaVersions
 from airflow_provider_cdc.sources.oracle.transactions import transaction_id
 
 CODES: Final = (DDL, MISSING_SCN, UNSUPPORTED)
 
 
-class SpecialRows:
+class DdlRows:
     """From one such row to log items.
 
     :param start: statements before it are captured already
@@ -32,12 +32,12 @@ class SpecialRows:
         self,
         config: OracleConfig,
         start: OraclePosition,
-        structures: Structures,
-        schemas: SchemaReader,
+        versions: SchemaVersions,
+        applier: DdlApplier,
         counters: RowCounters,
     ) -> None:
         self._catalog, self._start = config.catalog, start
-        self._structures, self._schemas, self._counters = structures, schemas, counters
+        self._versions, self._applier, self._counters = versions, applier, counters
 
     def items(
         self, row: dict[str, object], position: OraclePosition, open_low: int
@@ -67,9 +67,7 @@ class SpecialRows:
         known = not unnamed(owner, name)
         number = int(str(row["object"] or 0))
         if (
-            self._structures.number(owner, name)
-            if known
-            else self._structures.number_of_object(number, owner, name, scn)
+            self._versions.number(owner, name) if known else self._versions.number_of_object(number, owner, name, scn)
         ) >= 0:
             raise UnknownLogEvent(
                 f"LogMiner cannot show a change of {row['owner']}.{row['table']}: {row['info'] or 'operation UNSUPPORTED'}.",
@@ -88,10 +86,10 @@ class SpecialRows:
         if self._start.captured(scn, thread, transaction) or not row["sql"]:
             return
         text = str(row["sql"])
-        found = self._schemas.read(ddl.read(text), str(row["owner"] or row["user"] or ""), f"SCN {scn}")
+        found = self._applier.apply(ddl.read(text), str(row["owner"] or row["user"] or ""), f"SCN {scn}")
         changes, truncated = found.changes, found.truncated
         self._counters.unknown_ddl += found.unknown
-        self._structures.named(changes, int(str(row["object"] or 0)) if len(changes) == 1 else 0, scn)
+        self._versions.note_names(changes, int(str(row["object"] or 0)) if len(changes) == 1 else 0, scn)
         if not changes and not truncated:
             return
         ts_us = int(str(row["ts_us"]))
@@ -104,6 +102,6 @@ class SpecialRows:
         if truncated:
             yield Truncate(truncated, position, ts_us, transaction, source), position
         if changes:
-            old = self._structures.known(changes)
+            old = self._versions.replaced_by(changes)
             yield SchemaChange(text, self._catalog, changes, position, ts_us, source), position
-            self._structures.replaced(old, scn)
+            self._versions.keep(old, scn)

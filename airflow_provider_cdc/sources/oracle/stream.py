@@ -21,9 +21,9 @@ from airflow_provider_cdc.sources.oracle.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.metrics import Gauges, StreamMetrics
 from airflow_provider_cdc.sources.oracle.operations import FOREVER
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.schema import SchemaReader
+from airflow_provider_cdc.sources.oracle.schema import DdlApplier
 from airflow_provider_cdc.sources.oracle.session import MiningSession
-from airflow_provider_cdc.sources.oracle.taking import Taker
+from airflow_provider_cdc.sources.oracle.taking import RowProcessor
 from airflow_provider_cdc.sources.oracle.window import Windows
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,9 @@ class LogMinerStream:
         # nothing beyond: a table that was read at ``until`` joins there
         self._last = max(until.read_scn, *(c.scn for c in until.commits.values()), 0) if until else FOREVER
         start = verified(start, database)
-        self._taker = Taker(config, start, tables, lookups, SchemaReader(config, tables, lookups), metrics.rows)
+        self._processor = RowProcessor(
+            config, start, tables, lookups, DdlApplier(config, tables, lookups), metrics.rows
+        )
         self._session = MiningSession(config, Filters(config), metrics.session)
         self._flush = LogWriterFlush(config, database)
         self._windows = Windows(config, metrics.windows)
@@ -72,18 +74,18 @@ class LogMinerStream:
     def items(self) -> Iterator[LogItem]:
         """See :meth:`airflow_provider_cdc.core.source.Source.stream`."""
         try:
-            self._metrics.begin(self._taker.position)
+            self._metrics.begin(self._processor.position)
             while True:
                 yield from self._step()
-                yield Heartbeat(self._taker.position)
-                if self._until is not None and self._taker.position.reached(self._until):
+                yield Heartbeat(self._processor.position)
+                if self._until is not None and self._processor.position.reached(self._until):
                     return
                 yield from self._pause()
         finally:
             gauges = self._gauges()
             self._metrics.end(gauges)
             self._measured = self._metrics.document(gauges)
-            self._taker.close()
+            self._processor.close()
             self._session.close()
             self._flush.close()
 
@@ -102,10 +104,10 @@ class LogMinerStream:
         session.open(self._read, end, self._first)
         for part in _gathered(session.rows(self._read, end, self._first)):
             rows += part.num_rows
-            yield from self._taker.take(part)
-            yield Heartbeat(self._taker.position)
+            yield from self._processor.process(part)
+            yield Heartbeat(self._processor.position)
         self._retention()  # before the place is told, which is behind what was given up
-        self._taker.end(end)
+        self._processor.end(end)
         self._read, self._current, self._first = end, current, False
         seconds = self._took = time.monotonic() - began
         windows.done(rows, seconds, session.begin_seconds)
@@ -117,18 +119,18 @@ class LogMinerStream:
         """Give up transactions that have been open for too long."""
         limit = self._config.log_mining_transaction_retention_ms
         if limit:
-            self._taker.give_up_before(int(time.time() * 1e6) - limit * 1000)
+            self._processor.give_up_before(int(time.time() * 1e6) - limit * 1000)
 
     def _gauges(self) -> Gauges:
-        pending, oldest = self._taker.pending, self._taker.pending.oldest
+        transactions, oldest = self._processor.transactions, self._processor.transactions.oldest
         return Gauges(
-            position=self._taker.position,
+            position=self._processor.position,
             current=self._current,
             read=self._read,
-            active=len(pending),
+            active=len(transactions),
             oldest=(oldest.id, oldest.first_scn, oldest.first_ts_us) if oldest is not None else None,
-            buffered=pending.rows,
-            buffered_bytes=pending.nbytes,
+            buffered=transactions.rows,
+            buffered_bytes=transactions.nbytes,
             window=self._windows.size,
             pause=self._windows.pause,
         )
@@ -146,7 +148,7 @@ class LogMinerStream:
             if (left := began + pause - time.monotonic()) <= 0:
                 return
             time.sleep(min(left, max(patience, 0.001)))
-            yield Heartbeat(self._taker.position)
+            yield Heartbeat(self._processor.position)
 
 
 def verified(position: OraclePosition, database: Database) -> OraclePosition:

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
-from airflow_provider_cdc.sources.oracle.lookups import Lookups, Stored
-from airflow_provider_cdc.sources.oracle.objects import Objects, unnamed
+from airflow_provider_cdc.sources.oracle.lookups import Lookups, StoredColumns
+from airflow_provider_cdc.sources.oracle.objects import ObjectNames, unnamed
 from airflow_provider_cdc.sources.oracle.operations import FOREVER
 
 log = logging.getLogger(__name__)
 
 
-class Structures:
+class SchemaVersions:
     """Numbers the captured tables, and knows their structures.
 
     A row is read when its transaction is committed, but with the structure of the time at which it was written: what a change of
@@ -27,7 +27,7 @@ class Structures:
 
     def __init__(self, tables: Tables, lookups: Lookups, catalog: str) -> None:
         self._tables, self._lookups, self._catalog = tables, lookups, catalog
-        self.objects = Objects(tables, lookups)
+        self.objects = ObjectNames(tables, lookups)
         self._ids: list[TableId] = []
         self._numbers: dict[TableId, int] = {}
         self._older: dict[int, list[tuple[int, TableSchema]]] = {}
@@ -101,7 +101,7 @@ class Structures:
         """Whether rows of this table were found by their object."""
         return number in self._objects_of
 
-    def stored(self, number: int) -> Stored | None:
+    def stored(self, number: int) -> StoredColumns | None:
         """What the stored rows of a table look like now, ``None`` when it is not there any more."""
         names = [self.objects.present(n) for n in self._objects_of.get(number, ())] or [self._ids[number]]
         found = [stored for name in names if name is not None and (stored := self._lookups.stored(name)) is not None]
@@ -144,7 +144,7 @@ class Structures:
                     )  # fmt: skip
         return changes, gone
 
-    def otherwise(self, numbers: Iterable[int]) -> list[TableChange]:
+    def changed(self, numbers: Iterable[int]) -> list[TableChange]:
         """What the dictionary says otherwise than the log so far."""
         changes = []
         for number in numbers:
@@ -154,11 +154,11 @@ class Structures:
                 changes.append(TableChange(type="ALTER", id=table, table=present))
         return changes
 
-    def known(self, changes: Iterable[TableChange]) -> dict[TableId, TableSchema | None]:
+    def replaced_by(self, changes: Iterable[TableChange]) -> dict[TableId, TableSchema | None]:
         """The structures that changes are about to replace."""
         return {table: self._tables.get(table) for table in (change.previous_id or change.id for change in changes)}
 
-    def named(self, changes: Iterable[TableChange], number: int, scn: int) -> None:
+    def note_names(self, changes: Iterable[TableChange], number: int, scn: int) -> None:
         """What a statement says of the names of objects.
 
         :param number: of the object that it is about, 0 when it is not known
@@ -171,9 +171,9 @@ class Structures:
                     self.objects.learn(number, change.id)
                 continue
             new = None if change.type == "DROP" else change.id
-            self.objects.told(change.previous_id or change.id, new, number, scn)
+            self.objects.renamed(change.previous_id or change.id, new, number, scn)
 
-    def replaced(self, old: Mapping[TableId, TableSchema | None], scn: int) -> None:
+    def keep(self, old: Mapping[TableId, TableSchema | None], scn: int) -> None:
         """Keep structures that were in force until an SCN."""
         for table, schema in old.items():
             if schema is not None and table in self._numbers:

@@ -23,21 +23,21 @@ from airflow_provider_cdc.sources.oracle.buffer import ROWS
 from airflow_provider_cdc.sources.oracle.commits import after, commits_at
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
-from airflow_provider_cdc.sources.oracle.continuation import Texts
-from airflow_provider_cdc.sources.oracle.doubled import doubled
+from airflow_provider_cdc.sources.oracle.continuation import ContinuationRows
+from airflow_provider_cdc.sources.oracle.doubled import duplicates
 from airflow_provider_cdc.sources.oracle.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.numbering import table_numbers
 from airflow_provider_cdc.sources.oracle.operations import COMMIT, FOREVER, ROLLBACK, START
-from airflow_provider_cdc.sources.oracle.pending import CommittedRows, PendingTransactions
+from airflow_provider_cdc.sources.oracle.pending import CommittedRows, TransactionBuffer
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.schema import SchemaReader
-from airflow_provider_cdc.sources.oracle.structures import Structures
+from airflow_provider_cdc.sources.oracle.schema import DdlApplier
+from airflow_provider_cdc.sources.oracle.structures import SchemaVersions
 
 Int64s = npt.NDArray[np.int64]
 
 
-class Taker:
+class RowProcessor:
     """Takes rows of ``V$LOGMNR_CONTENTS`` in, gives log items out. Knows no database: rows may come from anywhere.
 
     :param start: commits before it are captured already
@@ -53,25 +53,25 @@ class Taker:
         start: OraclePosition,
         tables: Tables,
         lookups: Lookups,
-        schemas: SchemaReader,
+        ddl: DdlApplier,
         counters: RowCounters,
     ) -> None:
         self._catalog, self._start, self._counters = config.catalog, start, counters
-        self._structures = Structures(tables, lookups, config.catalog)
+        self._versions = SchemaVersions(tables, lookups, config.catalog)
         if config.log_mining_strategy is not MiningStrategy.REDO_LOG_CATALOG:
-            self._structures.objects.begin()
-        self._special = special.SpecialRows(config, start, self._structures, schemas, counters)
-        self._builder = BlockBuilder(config, self._structures, lookups, counters)
-        self._texts = Texts()
+            self._versions.objects.begin()
+        self._ddl_rows = special.DdlRows(config, start, self._versions, ddl, counters)
+        self._blocks = BlockBuilder(config, self._versions, lookups, counters)
+        self._continuations = ContinuationRows()
         self._scn = 0
-        self.pending = PendingTransactions(config, start, counters)
+        self.transactions = TransactionBuffer(config, start, counters)
         self.position = start
 
     # -- rows in --------------------------------------------------------------------------------------------------------
 
-    def take(self, batch: pa.Table) -> Iterator[LogItem]:
+    def process(self, batch: pa.Table) -> Iterator[LogItem]:
         """Rows as the mining session gives them (see ``query.BATCH``), in its order."""
-        rows = self._texts.whole(batch)
+        rows = self._continuations.join(batch)
         if not rows.num_rows:
             return
         scns = rows.column("scn").to_numpy()
@@ -88,7 +88,7 @@ class Taker:
         for at in np.flatnonzero(np.isin(codes, special.CODES)):
             yield from self._changes(rows.slice(lo, int(at) - lo))
             row = rows.slice(int(at), 1).to_pylist()[0]
-            for item, position in self._special.items(row, self.position, self.pending.low(FOREVER)):
+            for item, position in self._ddl_rows.items(row, self.position, self.transactions.low(FOREVER)):
                 self.position = position
                 yield item
             lo = int(at) + 1
@@ -99,20 +99,20 @@ class Taker:
 
         :raises SourceLogDamaged: a text goes on in a row that did not come
         """
-        self._texts.end()
+        self._continuations.end()
         self.position = replace(
-            self.position.read(scn), scn=self.pending.low(scn), given_up=self.pending.given_up
+            self.position.read(scn), scn=self.transactions.low(scn), given_up=self.transactions.given_up
         )  # fmt: skip
-        self._structures.forget(self.position.scn)
+        self._versions.forget(self.position.scn)
         return Heartbeat(self.position)
 
     def give_up_before(self, ts_us: int) -> None:
         """Stop waiting for transactions that began before a moment."""
-        if self.pending.give_up_before(ts_us):
-            self.position = replace(self.position, given_up=self.pending.given_up)
+        if self.transactions.give_up_before(ts_us):
+            self.position = replace(self.position, given_up=self.transactions.given_up)
 
     def close(self) -> None:
-        self.pending.close()
+        self.transactions.close()
 
     # -- rows of transactions ---------------------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class Taker:
         if not rows.num_rows:
             return
         codes = rows.column("code").to_numpy()
-        serials, met = self.pending.number(rows)
+        serials, met = self.transactions.number(rows)
         ends = np.flatnonzero((codes == COMMIT) | (codes == ROLLBACK))
         last = dict(zip(serials[ends].tolist(), ends.tolist(), strict=True))
         _nothing_after(rows, serials, codes, last)
@@ -132,30 +132,30 @@ class Taker:
         rolled_back = [met[s].id for s in serials[ends[codes[ends] == ROLLBACK]].tolist()]
         newest = (wanted[-1].id, wanted[-1].scn) if wanted else ("", 0)
         self._counters.ended(len(wanted), rolled_back, *newest)
-        now = self.pending.add(changes, wanted, ended)
-        if self.pending.give_up_oversized():
-            self.position = replace(self.position, given_up=self.pending.given_up)
-        for committed in self.pending.commit(now, wanted, ended):
-            yield from self._blocks(committed)
+        now = self.transactions.add(changes, wanted, ended)
+        if self.transactions.give_up_oversized():
+            self.position = replace(self.position, given_up=self.transactions.given_up)
+        for committed in self.transactions.commit(now, wanted, ended):
+            yield from self._items(committed)
 
     def _captured(self, rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16]) -> pa.Table:
         """The changes of captured tables, in the form in which they wait."""
         control = (codes == START) | (codes == COMMIT) | (codes == ROLLBACK)
-        numbers = table_numbers(rows, ~control, self._structures, self._catalog)
+        numbers = table_numbers(rows, ~control, self._versions, self._catalog)
         keep = numbers >= 0
         self._counters.filtered += int((~control & ~keep).sum())
-        keep &= ~doubled(rows, serials, keep)
-        keep &= self.pending.kept(serials)
+        keep &= ~duplicates(rows, serials, keep)
+        keep &= self.transactions.kept(serials)
         self._counters.changes += int(keep.sum())
         columns = {name: rows.column(name) for name in ROWS.names if name not in ("tx", "table")}
         columns |= {"tx": pa.array(serials), "table": pa.array(numbers)}
         waiting = pa.table([columns[name] for name in ROWS.names], schema=ROWS)
         return waiting if keep.all() else waiting.filter(pa.array(keep))
 
-    def _blocks(self, committed: CommittedRows) -> Iterator[LogItem]:
+    def _items(self, committed: CommittedRows) -> Iterator[LogItem]:
         low = committed.low
         position = self.position if low is None else after(self.position, committed.commits, low)
-        for item in self._builder.items(committed, self.position, position):
+        for item in self._blocks.items(committed, self.position, position):
             if isinstance(item, LogBlock):
                 self.position = position
             yield item

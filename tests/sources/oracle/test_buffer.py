@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.core.errors import StorageFull
-from airflow_provider_cdc.sources.oracle.buffer import ROWS, Buffer
+from airflow_provider_cdc.sources.oracle.buffer import ROWS, SpillBuffer
 from airflow_provider_cdc.sources.oracle.operations import NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.undo import remaining
 
@@ -30,7 +30,7 @@ def rows_of(transactions: list[int], first: int) -> pa.Table:
 @pytest.mark.parametrize("seed", range(8))
 def test_transactions_come_out_as_they_went_in(seed: int, max_bytes: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
-    buffer = Buffer(max_bytes, str(tmp_path))
+    buffer = SpillBuffer(max_bytes, str(tmp_path))
     waiting: dict[int, list[int]] = {}
     scn, newest = 0, 0
     for _ in range(120):
@@ -59,7 +59,7 @@ def test_transactions_come_out_as_they_went_in(seed: int, max_bytes: int, tmp_pa
 
 
 def test_many_open_transactions_are_few_segments() -> None:
-    buffer = Buffer(1 << 30)
+    buffer = SpillBuffer(1 << 30)
     for start in range(0, 20_000, 20):
         buffer.add(rows_of(list(range(start, start + 20)), start))
     assert buffer.segments < 12
@@ -67,7 +67,7 @@ def test_many_open_transactions_are_few_segments() -> None:
 
 
 def test_what_has_left_is_not_kept_in_memory() -> None:
-    buffer = Buffer(1 << 30)
+    buffer = SpillBuffer(1 << 30)
     buffer.add(rows_of(list(range(10_000)), 0))
     full = buffer.nbytes
     buffer.drop(list(range(9_000)))
@@ -75,7 +75,7 @@ def test_what_has_left_is_not_kept_in_memory() -> None:
 
 
 def test_a_full_disk_says_which_folder(tmp_path: Path) -> None:
-    buffer = Buffer(0, str(tmp_path / "missing"))
+    buffer = SpillBuffer(0, str(tmp_path / "missing"))
     with pytest.raises(StorageFull, match=r"missing.*(?s:.*)log\.mining\.buffer\.spill\.folder"):
         buffer.add(rows_of([1], 0))
 

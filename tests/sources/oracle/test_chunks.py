@@ -345,14 +345,14 @@ def test_only_a_part_of_a_table_is_asked_for_a_chunk_by_rowid(
         cursor.executemany("INSERT INTO T1 VALUES (:1)", [(i,) for i in range(6000)])
         connection.commit()
     table = known(reader)
-    parts = [*addresses.Addresses(reader._connection, settings(schema), T1).parts(None)]
+    parts = [*addresses.RowidKeys(reader._connection, settings(schema), T1).parts(None)]
     assert len(parts) > 3
     assert (parts[0][0], parts[-1][1]) == (None, None)
     assert all(low == high for (_, high), (low, _) in itertools.pairwise(parts))
     after = reader.read(KeyRange(table, ("ROWID",)), 3000).last
     assert after is not None
     assert len(
-        [*addresses.Addresses(reader._connection, settings(schema), T1).parts(after[0].partition("@")[0])]
+        [*addresses.RowidKeys(reader._connection, settings(schema), T1).parts(after[0].partition("@")[0])]
     ) < len(parts)
 
 

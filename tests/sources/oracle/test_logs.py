@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SourceUnavailable
 from airflow_provider_cdc.sources.oracle.connect import connect
-from airflow_provider_cdc.sources.oracle.logs import Gap, LogCollector, LogFile, Look, Thread
+from airflow_provider_cdc.sources.oracle.logs import Gap, LogCollector, LogFile, LogListing, Thread
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import settings
 from tests.support.oracle_server import rows
@@ -334,8 +334,8 @@ def file(sequence: int, first: int, following: int | None, thread: int = 1) -> L
     return LogFile(f"{thread}_{sequence}", thread, sequence, first, following, following is not None)
 
 
-def look(*files: LogFile, threads: tuple[Thread, ...] = (Thread(1, 0, None),)) -> Look:
-    return Look(1, threads, files, False)
+def look(*files: LogFile, threads: tuple[Thread, ...] = (Thread(1, 0, None),)) -> LogListing:
+    return LogListing(1, threads, files, False)
 
 
 @pytest.mark.parametrize(
@@ -356,5 +356,5 @@ def look(*files: LogFile, threads: tuple[Thread, ...] = (Thread(1, 0, None),)) -
         (look(file(5, 100, None), file(9, 180, None, 2), threads=(Thread(1, 0, None), Thread(2, 180, None))), None),
     ],
 )
-def test_gaps_of_the_range_150_to_250(shown: Look, gap: Gap | None) -> None:
+def test_gaps_of_the_range_150_to_250(shown: LogListing, gap: Gap | None) -> None:
     assert shown.gap(150, 250) == gap

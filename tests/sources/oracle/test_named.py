@@ -9,7 +9,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.schema import TableChange, TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect
-from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
+from airflow_provider_cdc.sources.oracle.dictionary import Catalog
 from airflow_provider_cdc.sources.oracle.named import signal_table, table_of
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import settings
@@ -110,7 +110,7 @@ def test_what_a_schema_change_event_tells_is_understood_as_it_was(schema: Oracle
     config = settings(schema)
     table = TableId(catalog="ORCLPDB1", namespace="APP", name="T1")
     with connect(config, container=True) as connection:
-        known = Dictionary(connection, config).table(table)
+        known = Catalog(connection, config).table(table)
     assert known is not None
     document = _table_change(TableChange(type="ALTER", id=table, table=known))
     found = table_of(document, "ORCLPDB1", None, config).table

@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.sources.oracle.connect import database_of, rows
 from airflow_provider_cdc.sources.oracle.flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.logs import LogFile
-from airflow_provider_cdc.sources.oracle.moving import Place
+from airflow_provider_cdc.sources.oracle.moving import Progress
 from airflow_provider_cdc.sources.oracle.query import BATCH, WIRE, decoded
 from airflow_provider_cdc.sources.oracle.session import MiningSession
 from airflow_provider_cdc.sources.oracle.window import Windows
@@ -361,10 +361,10 @@ def test_an_online_log_that_is_used_again_while_it_is_read_is_read_on_in_its_cop
 def test_a_place_in_a_window_needs_rows_by_ascending_scn(
     batches: list[list[int]], low: int, taken: int, ordered: bool
 ) -> None:
-    place = Place(5)
+    progress = Progress(5)
     for scns in batches:
-        place.passed(batch_of(scns))
-    assert (place.low, place.taken, place.ordered) == (low, taken, ordered)
+        progress.advance(batch_of(scns))
+    assert (progress.low, progress.rows, progress.ordered) == (low, taken, ordered)
 
 
 def batch_of(scns: list[int]) -> pa.RecordBatch:

@@ -14,16 +14,16 @@ from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.events import LogBlock, LogItem, Rollback, SchemaChange
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.sources.oracle.catalog_lookups import DictionaryLookups
+from airflow_provider_cdc.sources.oracle.catalog_lookups import CatalogLookups
 from airflow_provider_cdc.sources.oracle.connect import connect, database_of
-from airflow_provider_cdc.sources.oracle.dictionary import Dictionary
-from airflow_provider_cdc.sources.oracle.lookups import NoLookups, Stored
+from airflow_provider_cdc.sources.oracle.dictionary import Catalog
+from airflow_provider_cdc.sources.oracle.lookups import NoLookups, StoredColumns
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters, StreamMetrics
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.query import BATCH
 from airflow_provider_cdc.sources.oracle.source import OracleSource
 from airflow_provider_cdc.sources.oracle.stream import LogMinerStream
-from airflow_provider_cdc.sources.oracle.taking import Taker
+from airflow_provider_cdc.sources.oracle.taking import RowProcessor
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import settings
 from tests.sources.oracle.redo_tables import config
@@ -68,14 +68,14 @@ class Reading:
         self.config = settings(server, log__mining__strategy=strategy, **properties)
         self.start = OraclePosition(server.scn(), server.scn())
         self.container = connect(self.config, container=True)
-        self.dictionary = Dictionary(self.container, self.config)
+        self.dictionary = Catalog(self.container, self.config)
         self.tables = Known(self.dictionary.tables(), Filters(self.config))
         self._made = self._make() if noted else None
 
     def _make(self) -> LogMinerStream:
         with closing(connect(self.config)) as root:
             database = database_of(root)
-        self._lookups = DictionaryLookups(self.config)
+        self._lookups = CatalogLookups(self.config)
         metrics = StreamMetrics(self.config)
         return LogMinerStream(self.config, database, self.start, None, self.tables, self._lookups, metrics)
 
@@ -247,7 +247,7 @@ def test_the_online_catalog_alone_is_an_error(table_t: Oracle, name: str) -> Non
 def test_the_source_asks_its_dictionary(table_t: Oracle) -> None:
     config_ = settings(table_t, log__mining__strategy="hybrid")
     with closing(connect(config_, container=True)) as container:
-        tables = Known(Dictionary(container, config_).tables())
+        tables = Known(Catalog(container, config_).tables())
     with closing(OracleSource(config_)) as source:
         start = source.current_position()
         table_t.sql("INSERT INTO t VALUES (1, 'a', 2.5)")
@@ -300,8 +300,8 @@ class Asked(NoLookups):
     def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
         return self._then is not None, (self._then or {}).get(number)
 
-    def stored(self, table: TableId) -> Stored | None:
-        return Stored(frozenset({"ID", "V", "NOTE"}), self.plain)
+    def stored(self, table: TableId) -> StoredColumns | None:
+        return StoredColumns(frozenset({"ID", "V", "NOTE"}), self.plain)
 
 
 def id_(name: str) -> TableId:
@@ -311,16 +311,16 @@ def id_(name: str) -> TableId:
 MISMATCH = {"status": 2, "info": "Dictionary Version Mismatch"}
 
 
-def taken(
+def processed(
     lookups: NoLookups, *rows: dict[str, Any], ddl: Any = None, start: OraclePosition | None = None
 ) -> list[LogItem]:
     settings_ = config(**{"log.mining.strategy": "hybrid", "database.pdb.name": "PDB"})
     tables = Known({s.id: s for s in (schema_of("T1", settings_), schema_of("T2", settings_))})
     schemas = Meaning(settings_, tables, lookups, ddl)
-    t = Taker(settings_, start or OraclePosition(0, 0), tables, lookups, schemas, RowCounters())
+    t = RowProcessor(settings_, start or OraclePosition(0, 0), tables, lookups, schemas, RowCounters())
     items: list[LogItem] = []
     for batch in batches(list(rows), iter([99])):
-        for item in t.take(batch):
+        for item in t.process(batch):
             items.append(item)
             if isinstance(item, SchemaChange):
                 for change in item.changes:
@@ -352,11 +352,14 @@ def first(items: list[LogItem]) -> tuple[str, Any]:
 def test_a_row_is_of_the_table_that_its_object_was_then() -> None:
     """T1 and T2 have changed places since."""
     now, then = {71: id_("T2"), 72: id_("T1")}, {71: id_("T1"), 72: id_("T2")}
-    assert first(taken(Asked(now, then), insert(10, name="T2"), commit(11))) == ("T1", {"ID": 1, "V": 2, "NOTE": "a"})
+    assert first(processed(Asked(now, then), insert(10, name="T2"), commit(11))) == (
+        "T1",
+        {"ID": 1, "V": 2, "NOTE": "a"},
+    )
     unnamed = insert(10, name="OBJ# 71", owner="UNKNOWN")
-    assert first(taken(Asked({}, then), unnamed, commit(11)))[0] == "T1"
+    assert first(processed(Asked({}, then), unnamed, commit(11)))[0] == "T1"
     in_bin = insert(10, name="BIN$abc==$0")
-    assert first(taken(Asked({}, then), in_bin, commit(11)))[0] == "T1"
+    assert first(processed(Asked({}, then), in_bin, commit(11)))[0] == "T1"
 
 
 RENAMED = TableChange(type="ALTER", id=id_("T2"), previous_id=id_("T1"), table=schema_of("T2", config()), exact=False)
@@ -366,7 +369,7 @@ RENAMED = TableChange(type="ALTER", id=id_("T2"), previous_id=id_("T1"), table=s
 def test_a_name_that_turns_out_to_be_of_later_is_an_error(number: int | None) -> None:
     rename = row(12, 5, 6, "ALTER TABLE t1 RENAME TO t2", "T1", object=number)
     with pytest.raises(SchemaConflict, match=r"T1 got another name, and changes from before"):
-        taken(Asked({71: id_("T2")}), insert(10, name="T2"), commit(11), rename, ddl=lambda *_: ([RENAMED], []))
+        processed(Asked({71: id_("T2")}), insert(10, name="T2"), commit(11), rename, ddl=lambda *_: ([RENAMED], []))
 
 
 def test_changes_that_were_passed_over_and_turn_out_to_be_of_a_captured_table_are_an_error() -> None:
@@ -375,7 +378,7 @@ def test_changes_that_were_passed_over_and_turn_out_to_be_of_a_captured_table_ar
     rename = row(12, 5, 6, "ALTER TABLE t1 RENAME TO old", "T1", object=71)
     gone = TableChange(type="DROP", id=id_("T1"))
     with pytest.raises(SchemaConflict, match=r"object 71, were taken for those of APP\.OLD") as e:
-        taken(Asked(now), insert(10, name="OLD"), commit(11), rename, ddl=lambda *_: ([gone], []))
+        processed(Asked(now), insert(10, name="OLD"), commit(11), rename, ddl=lambda *_: ([gone], []))
     assert "read APP.T1 and APP.OLD again" in str(e.value)
 
 
@@ -385,14 +388,14 @@ def test_changes_taken_for_those_of_a_table_that_has_the_name_now_are_an_error()
     rename = row(12, 5, 6, "ALTER TABLE t1 RENAME TO old", "T1", object=71)
     gone = TableChange(type="DROP", id=id_("T1"))
     with pytest.raises(SchemaConflict, match=r"object 73, were taken for those of APP\.T1"):
-        taken(Asked(now), insert(10, name="T1", object=73), commit(11), rename, ddl=lambda *_: ([gone], []))
+        processed(Asked(now), insert(10, name="T1", object=73), commit(11), rename, ddl=lambda *_: ([gone], []))
 
 
 def test_partitions_are_objects_of_their_own() -> None:
     now = {71: id_("T1"), 81: id_("T1"), 72: id_("T2")}
     altered = TableChange(type="ALTER", id=id_("T1"), table=schema_of("T1", config()))
     alter = row(12, 5, 6, "ALTER TABLE t1 ADD (more NUMBER)", "T1", object=71)
-    items = taken(Asked(now), insert(10, object=81), commit(11), alter, ddl=lambda *_: ([altered], []))
+    items = processed(Asked(now), insert(10, object=81), commit(11), alter, ddl=lambda *_: ([altered], []))
     assert first(items)[0] == "T1"
 
 
@@ -404,7 +407,7 @@ def test_an_object_that_is_no_captured_table_any_more_is_not_another_one_of_its_
     rename = row(11, 5, 6, "ALTER TABLE t1 RENAME TO old", "T1", object=71)
     rows = [named, commit(10), rename, insert(12, name="T1"), commit(13)]
     now = {71: id_("T1"), 72: id_("T2")}
-    blocks = [i for i in taken(Asked(now), *rows, ddl=lambda *_: ([gone], [])) if isinstance(i, LogBlock)]
+    blocks = [i for i in processed(Asked(now), *rows, ddl=lambda *_: ([gone], [])) if isinstance(i, LogBlock)]
     assert sum(b.row_count for b in blocks) == 1
 
 
@@ -412,7 +415,7 @@ def test_names_that_the_log_told_go_before_those_of_now() -> None:
     named = row(
         9, 1, 5, """insert into "APP"."T1"("ID","V","NOTE") values ('7','2','x');""", "T1", row_id="B", object=71
     )
-    items = taken(Asked({71: id_("T2"), 72: id_("T1")}), named, insert(10, name="T2"), commit(11))
+    items = processed(Asked({71: id_("T2"), 72: id_("T1")}), named, insert(10, name="T2"), commit(11))
     (block,) = (i for i in items if isinstance(i, LogBlock))
     assert [r.table.id.name for r in block.rows] == ["T1"]
     assert block.rows[0].after is not None
@@ -425,12 +428,12 @@ def test_an_unknown_object_is_passed_over_only_where_no_captured_table_is_missin
     unknown = insert(10, name="OBJ# 71", owner="UNKNOWN")
     here = {1: id_("T1"), 2: id_("T2")}
     again = insert(10, name="OBJ# 71", owner="UNKNOWN") | {"ssn": 1}
-    items = taken(Asked(here), unknown, again, commit(11))
+    items = processed(Asked(here), unknown, again, commit(11))
     assert not any(isinstance(i, LogBlock) and i.rows for i in items)
     assert caplog.text.count("are passed over") == 1
     with pytest.raises(SchemaConflict, match=r"may be one of APP\.T2"):
-        taken(Asked({1: id_("T1")}), unknown, commit(11))
-    taken(Asked({1: id_("T1")}), unknown, row(11, 36, 5))  # it was rolled back
+        processed(Asked({1: id_("T1")}), unknown, commit(11))
+    processed(Asked({1: id_("T1")}), unknown, row(11, 36, 5))  # it was rolled back
 
 
 @pytest.mark.parametrize(
@@ -447,29 +450,31 @@ def test_an_unknown_object_is_passed_over_only_where_no_captured_table_is_missin
 )
 def test_a_row_that_does_not_fit_the_structure_is_an_error(columns: str, values: str, why: str) -> None:
     with pytest.raises(SchemaConflict, match=why) as e:
-        taken(Asked({71: id_("T1")}), insert(10, columns, values), commit(11))
+        processed(Asked({71: id_("T1")}), insert(10, columns, values), commit(11))
     assert "SCN 10" in str(e.value)
     assert "redo_log_catalog" in str(e.value)
 
 
 def test_nulls_at_the_end_of_a_new_row_may_be_missing() -> None:
     made = insert(10, '"COL 1","COL 2"', "c102,c103")
-    assert first(taken(Asked({71: id_("T1")}), made, commit(11)))[1] == {"ID": 1, "V": 2, "NOTE": None}
+    assert first(processed(Asked({71: id_("T1")}), made, commit(11)))[1] == {"ID": 1, "V": 2, "NOTE": None}
 
 
 def test_hidden_columns_and_pieces_of_long_values_are_errors() -> None:
     lookups = Asked({71: id_("T1")})
     lookups.plain = False
     with pytest.raises(SchemaConflict, match="hidden, unused or invisible"):
-        taken(lookups, insert(10), commit(11))
+        processed(lookups, insert(10), commit(11))
     piece = 'DECLARE \n loc_c CLOB; \nBEGIN\n select "COL 3" into loc_c from "APP"."T1" where "COL 1" = HEXTORAW(\'c102\') for update;\n'
     with pytest.raises(SchemaConflict):
-        taken(Asked({71: id_("T1")}), row(10, 9, 5, piece, "T1", object=71, **MISMATCH), commit(11))
+        processed(Asked({71: id_("T1")}), row(10, 9, 5, piece, "T1", object=71, **MISMATCH), commit(11))
 
 
 def test_what_was_captured_before_may_be_unreadable_now() -> None:
     made = insert(10, name="OBJ# 71", owner="UNKNOWN")
-    assert not any(isinstance(i, LogBlock) for i in taken(Asked({}), made, commit(11), start=OraclePosition(10, 50)))
+    assert not any(
+        isinstance(i, LogBlock) for i in processed(Asked({}), made, commit(11), start=OraclePosition(10, 50))
+    )
 
 
 def test_the_columns_of_a_batch_are_those_of_the_session() -> None:

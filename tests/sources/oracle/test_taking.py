@@ -24,8 +24,8 @@ from airflow_provider_cdc.sources.oracle.lookups import NoLookups
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.query import BATCH
-from airflow_provider_cdc.sources.oracle.schema import Found, SchemaReader
-from airflow_provider_cdc.sources.oracle.taking import Taker
+from airflow_provider_cdc.sources.oracle.schema import DdlApplier, DdlChanges
+from airflow_provider_cdc.sources.oracle.taking import RowProcessor
 from airflow_provider_cdc.sources.oracle.types import ColumnType, make_column
 from tests.sources.oracle.redo_tables import config
 
@@ -62,7 +62,7 @@ def schema_of(name: str, settings: OracleConfig) -> TableSchema:
     return TableSchema(id=table, columns=tuple(columns), key=("ID",))
 
 
-class Structures:
+class TwoTables:
     """The captured tables T1 and T2; see :class:`airflow_provider_cdc.core.source.Tables`."""
 
     def __init__(self, settings: OracleConfig) -> None:
@@ -81,23 +81,23 @@ class Structures:
         return list(self.tables)
 
 
-class Meaning(SchemaReader):
+class Meaning(DdlApplier):
     """What DDL statements mean, as a test says; otherwise nothing."""
 
     def __init__(self, settings: OracleConfig, tables: Tables, lookups: NoLookups, ddl: Any = None) -> None:
         super().__init__(settings, tables, lookups)
         self._ddl = ddl
 
-    def read(self, statement: Statement, owner: str, where: str) -> Found:
-        return Found(*self._ddl(statement, owner, where)) if self._ddl is not None else Found()
+    def apply(self, statement: Statement, owner: str, where: str) -> DdlChanges:
+        return DdlChanges(*self._ddl(statement, owner, where)) if self._ddl is not None else DdlChanges()
 
 
-def taker(start: OraclePosition | None = None, ddl: Any = None, **properties: Any) -> Taker:
+def processor(start: OraclePosition | None = None, ddl: Any = None, **properties: Any) -> RowProcessor:
     settings = config(**{"database.pdb.name": "PDB", **properties})
-    tables = Structures(settings)
+    tables = TwoTables(settings)
     lookups = NoLookups()
     schemas = Meaning(settings, tables, lookups, ddl)
-    return Taker(settings, start or OraclePosition(0, 0), tables, lookups, schemas, RowCounters())
+    return RowProcessor(settings, start or OraclePosition(0, 0), tables, lookups, schemas, RowCounters())
 
 
 def batches(rows: list[dict[str, Any]], sizes: Iterator[int]) -> Iterator[pa.Table]:
@@ -130,10 +130,10 @@ def events_of(item: LogBlock) -> list[Event]:
     return [event for _, event in found]
 
 
-def run(t: Taker, rows: list[dict[str, Any]], sizes: Iterator[int]) -> list[LogItem]:
+def run(t: RowProcessor, rows: list[dict[str, Any]], sizes: Iterator[int]) -> list[LogItem]:
     items: list[LogItem] = []
     for batch in batches(rows, sizes):
-        items += t.take(batch)
+        items += t.process(batch)
     items.append(t.end(rows[-1]["scn"]))
     return items
 
@@ -243,11 +243,11 @@ def sizes(seed: int) -> Iterator[int]:
 @pytest.mark.parametrize("seed", range(12))
 def test_committed_transactions_in_commit_order(seed: int, memory: int) -> None:
     work = Workload(seed, 900)
-    t = taker(**{"log.mining.buffer.memory.max.bytes": memory})
+    t = processor(**{"log.mining.buffer.memory.max.bytes": memory})
     items = run(t, work.rows, sizes(seed))
     assert [e for item in items if isinstance(item, LogBlock) for e in events_of(item)] == work.events
     assert isinstance(items[-1], Heartbeat)
-    assert not t.pending.rows
+    assert not t.transactions.rows
     assert (t._counters.spilled > 0) == (memory < 1 << 28)
 
 
@@ -259,7 +259,7 @@ def test_reading_goes_on_anywhere_without_loss_or_repeat(
     """After each block its position is enough: rows from its SCN on give the events that are left."""
     monkeypatch.setattr(pending, "BLOCK_ROWS", block)
     work = Workload(seed, 400)
-    items = run(taker(), work.rows, sizes(seed))
+    items = run(processor(), work.rows, sizes(seed))
     given: list[Event] = []
     for item in items:
         assert isinstance(item, LogBlock | Heartbeat)
@@ -269,7 +269,7 @@ def test_reading_goes_on_anywhere_without_loss_or_repeat(
                 continue
         position = OraclePosition.from_json(item.position.to_json())
         rest = [r for r in work.rows if r["scn"] >= position.scn]
-        again = run(taker(position), rest, sizes(seed + 1)) if rest else []
+        again = run(processor(position), rest, sizes(seed + 1)) if rest else []
         assert given + [e for i in again if isinstance(i, LogBlock) for e in events_of(i)] == work.events
 
 
@@ -277,7 +277,7 @@ def test_reading_goes_on_anywhere_without_loss_or_repeat(
 def test_a_transaction_larger_than_a_block_comes_in_pieces(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pending, "BLOCK_ROWS", 16)
     work = Workload(seed, 900)
-    items = run(taker(**{"log.mining.buffer.memory.max.bytes": 5_000}), work.rows, sizes(seed))
+    items = run(processor(**{"log.mining.buffer.memory.max.bytes": 5_000}), work.rows, sizes(seed))
     blocks = [item for item in items if isinstance(item, LogBlock)]
     assert any(b.open for b in blocks)
     assert [e for b in blocks for e in events_of(b)] == work.events
@@ -294,7 +294,7 @@ def test_partial_transaction_ids_are_of_the_open_transaction_of_their_slot() -> 
         row(10, 6, 5), row(11, 1, 5, sql, "T1", row_id="A"), row(12, 1, 5, sql, "T1", row_id="B"),
         row(13, 2, 5, "delete", "T1", row_id="B", rollback=True, xid=partial), row(14, 7, 5),
     ]  # fmt: skip
-    (block, _) = run(taker(), rows, iter([9]))
+    (block, _) = run(processor(), rows, iter([9]))
     assert isinstance(block, LogBlock)
     assert events_of(block) == [(id_of(5), "c1", 1, None, 2)]
 
@@ -304,7 +304,7 @@ def test_rows_before_a_change_of_structure_are_read_with_the_old_one() -> None:
     new = schema_of("T1", settings)
     new = new.model_copy(update={"columns": (new.columns[0], new.columns[2]), "version": 2})
     change = TableChange(type="ALTER", id=new.id, table=new)
-    t = taker(ddl=lambda sql, owner, where: ([change], []))
+    t = processor(ddl=lambda sql, owner, where: ([change], []))
     rows = [
         row(10, 1, 5, """insert into "APP"."T1"("ID","V","NOTE") values ('1','2','x');""", "T1", row_id="A"),
         row(12, 5, 6, "ALTER TABLE t1 DROP COLUMN v", "T1"), row(12, 7, 6),
@@ -313,10 +313,10 @@ def test_rows_before_a_change_of_structure_are_read_with_the_old_one() -> None:
     ]  # fmt: skip
     items: list[LogItem] = []
     for batch in batches(rows, iter([9])):
-        for item in t.take(batch):
+        for item in t.process(batch):
             items.append(item)
             if isinstance(item, SchemaChange):
-                t._structures._tables.tables[new.id] = new  # type: ignore[attr-defined]
+                t._versions._tables.tables[new.id] = new  # type: ignore[attr-defined]
     change_item, block = items
     assert isinstance(change_item, SchemaChange)
     assert isinstance(block, LogBlock)
@@ -335,11 +335,11 @@ def test_rows_before_a_change_of_structure_are_read_with_the_old_one() -> None:
 def test_rows_that_say_that_something_is_missing_are_errors(code: int) -> None:
     error = SourceLogDamaged if code == 34 else UnknownLogEvent
     with pytest.raises(error, match="SCN 10"):
-        run(taker(), [row(10, code, 5, None, "T1", info="why")], iter([9]))
+        run(processor(), [row(10, code, 5, None, "T1", info="why")], iter([9]))
 
 
 def test_changes_that_are_not_captured_may_be_unsupported() -> None:
-    run(taker(), [row(10, 255, 5, None, "T3")], iter([9]))
+    run(processor(), [row(10, 255, 5, None, "T3")], iter([9]))
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -359,7 +359,7 @@ def test_shuffled_duplicated_or_missing_rows_never_give_a_wrong_row(seed: int) -
                 del rows[at]
     made = Counter(work.changes)
     try:
-        items = run(taker(), rows, sizes(seed))
+        items = run(processor(), rows, sizes(seed))
     except CdcError:
         return
     given = Counter(e for item in items if isinstance(item, LogBlock) for e in events_of(item))

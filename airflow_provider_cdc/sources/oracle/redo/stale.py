@@ -22,13 +22,13 @@ from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.schema import Column, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
-from airflow_provider_cdc.sources.oracle.lookups import Lookups, Stored, StoredFormats
+from airflow_provider_cdc.sources.oracle.lookups import Lookups, StoredColumns, StoredFormats
 from airflow_provider_cdc.sources.oracle.objects import unnamed
 from airflow_provider_cdc.sources.oracle.operations import INSERT, LAST_CHANGE, UPDATE
 from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable
 from airflow_provider_cdc.sources.oracle.redo.plain import Statement, read_statement
 from airflow_provider_cdc.sources.oracle.redo.storage import readable, stored_literal
-from airflow_provider_cdc.sources.oracle.structures import Structures
+from airflow_provider_cdc.sources.oracle.structures import SchemaVersions
 from airflow_provider_cdc.sources.oracle.types import ColumnType
 
 COLUMN_NUMBERS = (
@@ -63,17 +63,17 @@ def stale(rows: pa.Table) -> npt.NDArray[np.bool_]:
     return doubtful
 
 
-class Restorer:
+class NameRestorer:
     """Restores the rows of committed transactions.
 
     :param structures: of the tables, at the SCN of each row
     :param lookups: knows what the stored form of values depends on
     """
 
-    def __init__(self, config: OracleConfig, structures: Structures, lookups: Lookups) -> None:
+    def __init__(self, config: OracleConfig, versions: SchemaVersions, lookups: Lookups) -> None:
         self._strategy, self._lobs = config.log_mining_strategy, config.lob_enabled
-        self._structures, self._lookups = structures, lookups
-        self._stored: dict[int, Stored | None] = {}
+        self._versions, self._lookups = versions, lookups
+        self._stored: dict[int, StoredColumns | None] = {}
 
     def restored(self, rows: pa.Table) -> pa.Table | None:
         """The same rows with all names; ``None`` when nothing was missing.
@@ -86,7 +86,7 @@ class Restorer:
         numbers = rows.column("table").to_numpy()
         wanted = pc.fill_null(pc.match_substring_regex(sql, COLUMN_NUMBERS), False).to_numpy(zero_copy_only=False)
         for number in {int(n) for n in numbers}:
-            if self._structures.by_object(number):
+            if self._versions.by_object(number):
                 wanted = wanted | (numbers == number)
         if not wanted.any():
             return None
@@ -105,7 +105,7 @@ class Restorer:
     def _row(self, text: str | None, code: int, number: int, scn: int) -> str | None:
         if text is None:
             return text
-        schema, _ = self._structures.at(number, scn)
+        schema, _ = self._versions.at(number, scn)
         head = _HEAD.match(text)
         numbered = _STALE.search(text) is not None
         name = (schema.id.namespace, schema.id.name)
@@ -158,7 +158,7 @@ class Restorer:
             if not readable(type_):
                 raise Unreadable(f"column {column.name} is {type_.expression}, whose stored form is not known")
         if number not in self._stored:
-            self._stored[number] = self._structures.stored(number)
+            self._stored[number] = self._versions.stored(number)
         stored = self._stored[number]
         if stored is not None and not stored.plain:
             raise Unreadable(

@@ -10,7 +10,7 @@ from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory, rewrite_reason
 from airflow_provider_cdc.sources.oracle.ddl import Unknown, read
 from airflow_provider_cdc.sources.oracle.lookups import NoLookups
-from airflow_provider_cdc.sources.oracle.schema import Found, SchemaReader
+from airflow_provider_cdc.sources.oracle.schema import DdlApplier, DdlChanges
 from airflow_provider_cdc.sources.oracle.types import ColumnType
 from tests.sources.oracle.redo_tables import config
 
@@ -48,15 +48,15 @@ class World:
         self.config = config(**{"database.pdb.name": CATALOG, **self.properties})
         self.history = SchemaHistory()
         self.tables = CapturedTables(Filters(self.config), self.history)
-        self.reader = SchemaReader(self.config, self.tables, _Dictionary(self))
+        self.reader = DdlApplier(self.config, self.tables, _Dictionary(self))
 
-    def run(self, *statements: str, owner: str = "APP", understood: bool = True) -> Found:
+    def run(self, *statements: str, owner: str = "APP", understood: bool = True) -> DdlChanges:
         """Apply statements; what the last one meant. ``reasons`` is why each of its changes has to be read again."""
-        found = Found()
+        found = DdlChanges()
         for sql in statements:
             statement = read(sql)
             assert isinstance(statement, Unknown) is not understood, statement
-            found = self.reader.read(statement, owner, "SCN 5")
+            found = self.reader.apply(statement, owner, "SCN 5")
             self.reasons = [rewrite_reason(self._before(c), c) for c in found.changes]
             self.history.leave(found.changes)
             found.changes = [self.history.apply(c) or c for c in found.changes]
