@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.sources.oracle.operations import FOREVER
+from airflow_provider_cdc.sources.oracle.kernels.operations import FOREVER
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.transactions import Transaction
 

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from airflow_provider_cdc.sources.oracle.buffer import SpillBuffer
 from airflow_provider_cdc.sources.oracle.commits import Commit, lows
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.kernels.operations import FOREVER, LAST_CHANGE
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
-from airflow_provider_cdc.sources.oracle.operations import FOREVER, LAST_CHANGE
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.transactions import OpenTransactions, Transaction
 from airflow_provider_cdc.sources.oracle.undo import remaining

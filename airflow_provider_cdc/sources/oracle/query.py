@@ -20,8 +20,7 @@ from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import QueryFilter
-from airflow_provider_cdc.sources.oracle.named import signal_table
-from airflow_provider_cdc.sources.oracle.operations import (
+from airflow_provider_cdc.sources.oracle.kernels.operations import (
     COMMIT,
     DDL,
     DELETE,
@@ -37,6 +36,7 @@ from airflow_provider_cdc.sources.oracle.operations import (
     UPDATE,
     XML_CODES,
 )
+from airflow_provider_cdc.sources.oracle.named import signal_table
 from airflow_provider_cdc.sources.oracle.sql_fragments import literal
 from airflow_provider_cdc.sources.oracle.system_tables import SYSTEM_SCHEMAS, is_system
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.lookups import Lookups
-from airflow_provider_cdc.sources.oracle.operations import NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.reader import Rows
 
 log = logging.getLogger(__name__)

@@ -42,11 +42,11 @@ from airflow_provider_cdc.sources.oracle.connect import (
     translated,
     utc_offset,
 )
+from airflow_provider_cdc.sources.oracle.kernels.operations import MISSING_SCN
 from airflow_provider_cdc.sources.oracle.logs import PAUSES, LogCollector, LogFile
 from airflow_provider_cdc.sources.oracle.metrics import SessionCounters
 from airflow_provider_cdc.sources.oracle.minedict import RedoDictionaries
 from airflow_provider_cdc.sources.oracle.moving import LogsMoved, Progress, WatchedLogs, identity
-from airflow_provider_cdc.sources.oracle.operations import MISSING_SCN
 from airflow_provider_cdc.sources.oracle.query import WIRE, RowFilter, contents_query, decoded
 
 log = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from airflow_provider_cdc.core.events import LogItem, SchemaChange, Truncate
 from airflow_provider_cdc.sources.oracle import ddl
 from airflow_provider_cdc.sources.oracle.commits import Commit, after
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.kernels.operations import DDL, MISSING_SCN, UNSUPPORTED
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.objects import unnamed
-from airflow_provider_cdc.sources.oracle.operations import DDL, MISSING_SCN, UNSUPPORTED
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema import DdlApplier
 from airflow_provider_cdc.sources.oracle.structures import SchemaVersions

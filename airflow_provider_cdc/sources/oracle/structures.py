@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
+from airflow_provider_cdc.sources.oracle.kernels.operations import FOREVER
 from airflow_provider_cdc.sources.oracle.lookups import Lookups, StoredColumns
 from airflow_provider_cdc.sources.oracle.objects import ObjectNames, unnamed
-from airflow_provider_cdc.sources.oracle.operations import FOREVER
 
 log = logging.getLogger(__name__)
 

@@ -25,10 +25,10 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
 from airflow_provider_cdc.sources.oracle.continuation import ContinuationRows
 from airflow_provider_cdc.sources.oracle.doubled import duplicates
+from airflow_provider_cdc.sources.oracle.kernels.operations import COMMIT, FOREVER, ROLLBACK, START
 from airflow_provider_cdc.sources.oracle.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.numbering import table_numbers
-from airflow_provider_cdc.sources.oracle.operations import COMMIT, FOREVER, ROLLBACK, START
 from airflow_provider_cdc.sources.oracle.pending import CommittedRows, TransactionBuffer
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema import DdlApplier

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.sources.jit import jit
-from airflow_provider_cdc.sources.oracle.operations import FIRST_PIECE, INTERNAL, NO_ROW_ID
+from airflow_provider_cdc.sources.oracle.kernels.operations import FIRST_PIECE, INTERNAL, NO_ROW_ID
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

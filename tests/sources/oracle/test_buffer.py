@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import StorageFull
 from airflow_provider_cdc.sources.oracle.buffer import ROWS, SpillBuffer
-from airflow_provider_cdc.sources.oracle.operations import NO_ROW_ID
+from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.undo import remaining
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.core.errors import SchemaConflict, UnreadableValue
-from airflow_provider_cdc.sources.oracle.operations import NO_ROW_ID
+from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader, Rows
 from tests.sources.oracle.lob_texts import Line, assemble, lob_reader, shown
 from tests.sources.oracle.redo_tables import images, read

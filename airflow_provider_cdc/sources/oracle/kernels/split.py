@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import jit
 from airflow_provider_cdc.sources.oracle.kernels.literals import ABSENT, NULL, UNKNOWN, as_bytes, begins, literal
-from airflow_provider_cdc.sources.oracle.operations import DELETE, INSERT, UPDATE
+from airflow_provider_cdc.sources.oracle.kernels.operations import DELETE, INSERT, UPDATE
 
 BEFORE: Final = 0
 AFTER: Final = 1

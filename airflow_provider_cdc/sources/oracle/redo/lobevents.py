@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.sources.oracle import operations as o
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
+from airflow_provider_cdc.sources.oracle.kernels import operations as o
 from airflow_provider_cdc.sources.oracle.redo import pieces as p
 from airflow_provider_cdc.sources.oracle.redo.literals import Unreadable
 from airflow_provider_cdc.sources.oracle.redo.lobstate import Event, Group, Row, Transaction

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.core import events
-from airflow_provider_cdc.sources.oracle import operations as o
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
+from airflow_provider_cdc.sources.oracle.kernels import operations as o
 from airflow_provider_cdc.sources.oracle.redo import pieces as p
 from airflow_provider_cdc.sources.oracle.redo.images import Images
 from airflow_provider_cdc.sources.oracle.redo.literals import Unreadable

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_provider_cdc.sources.oracle.operations import (
+from airflow_provider_cdc.sources.oracle.kernels.operations import (
     LOB_CODES,
     LOB_ERASE,
     LOB_TRIM,

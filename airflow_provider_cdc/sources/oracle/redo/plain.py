@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from airflow_provider_cdc.sources.oracle.operations import DELETE, INSERT, UPDATE
+from airflow_provider_cdc.sources.oracle.kernels.operations import DELETE, INSERT, UPDATE
 from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable, unistr
 
 _VERBS = {"insert": INSERT, "delete": DELETE, "update": UPDATE}

@@ -22,8 +22,8 @@ from airflow_provider_cdc.core.schema import TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels.convert import convert_rows
+from airflow_provider_cdc.sources.oracle.kernels.operations import DELETE, INSERT, UPDATE
 from airflow_provider_cdc.sources.oracle.kernels.split import AFTER, BEFORE, split_rows
-from airflow_provider_cdc.sources.oracle.operations import DELETE, INSERT, UPDATE
 from airflow_provider_cdc.sources.oracle.redo.layout import ColumnRead, Layout
 from airflow_provider_cdc.sources.oracle.redo.literals import Literal, Unreadable
 from airflow_provider_cdc.sources.oracle.redo.plain import Statement, read_statement

@@ -22,9 +22,9 @@ from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.schema import Column, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
+from airflow_provider_cdc.sources.oracle.kernels.operations import INSERT, LAST_CHANGE, UPDATE
 from airflow_provider_cdc.sources.oracle.lookups import Lookups, StoredColumns, StoredFormats
 from airflow_provider_cdc.sources.oracle.objects import unnamed
-from airflow_provider_cdc.sources.oracle.operations import INSERT, LAST_CHANGE, UPDATE
 from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable
 from airflow_provider_cdc.sources.oracle.redo.plain import Statement, read_statement
 from airflow_provider_cdc.sources.oracle.redo.storage import readable, stored_literal
