@@ -21,7 +21,7 @@ from airflow_provider_cdc.sources.oracle.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.pending import CommittedRows
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.redo.stale import NameRestorer
+from airflow_provider_cdc.sources.oracle.redo.unresolved_rows import NameRestorer
 from airflow_provider_cdc.sources.oracle.structures import SchemaVersions
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.schema import TableId
-from airflow_provider_cdc.sources.oracle.redo.stale import nameless, stale
+from airflow_provider_cdc.sources.oracle.redo.unresolved_rows import nameless, stale
 from airflow_provider_cdc.sources.oracle.structures import SchemaVersions
 
 Int64s = npt.NDArray[np.int64]

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_cdc.sources.oracle.lookups import StoredFormats
 from airflow_provider_cdc.sources.oracle.redo.literals import Unreadable
-from airflow_provider_cdc.sources.oracle.redo.storage import number, stored_literal
+from airflow_provider_cdc.sources.oracle.redo.stored_values import number, stored_literal
 from airflow_provider_cdc.sources.oracle.types import ColumnType
 from dev.servers.oracle import rowids
 from dev.servers.oracle.redo_sql import stored_row_id

@@ -17,7 +17,7 @@ from airflow_provider_cdc.core import events
 from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.redo.literals import Literal, Unreadable
-from airflow_provider_cdc.sources.oracle.redo.longvalue import MAX_BYTES, LongValue
+from airflow_provider_cdc.sources.oracle.redo.long_value import MAX_BYTES, LongValue
 from airflow_provider_cdc.sources.oracle.redo.reader import Int64s, Mask, RedoReader, Rows
 from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE
 from airflow_provider_cdc.sources.oracle.types import ColumnType

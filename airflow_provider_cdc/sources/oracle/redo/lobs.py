@@ -26,9 +26,9 @@ from airflow_provider_cdc.sources.oracle.kernels import operations as o
 from airflow_provider_cdc.sources.oracle.redo import pieces as p
 from airflow_provider_cdc.sources.oracle.redo.images import Images
 from airflow_provider_cdc.sources.oracle.redo.literals import Unreadable
-from airflow_provider_cdc.sources.oracle.redo.lobevents import LobEvents
-from airflow_provider_cdc.sources.oracle.redo.lobstate import Event, Group, Row, Transaction
-from airflow_provider_cdc.sources.oracle.redo.longvalue import LongValue
+from airflow_provider_cdc.sources.oracle.redo.lob_events import LobEvents
+from airflow_provider_cdc.sources.oracle.redo.lob_state import Event, Group, Row, Transaction
+from airflow_provider_cdc.sources.oracle.redo.long_value import LongValue
 from airflow_provider_cdc.sources.oracle.redo.reader import Int64s, Mask, RedoReader, Rows
 
 _MAX_UNNAMED: Final = 1_000

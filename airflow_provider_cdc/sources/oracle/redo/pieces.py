@@ -25,7 +25,7 @@ from airflow_provider_cdc.sources.oracle.kernels.operations import (
     XML_WRITE,
 )
 from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable
-from airflow_provider_cdc.sources.oracle.redo.plain import Cursor, read_statement
+from airflow_provider_cdc.sources.oracle.redo.statement_parser import Cursor, read_statement
 from airflow_provider_cdc.sources.oracle.redo.values import read_piece
 
 _VARIABLES = {"LOC_C": "CLOB", "LOC_NC": "NCLOB", "LOC_B": "BLOB"}

@@ -26,7 +26,7 @@ from airflow_provider_cdc.sources.oracle.kernels.operations import DELETE, INSER
 from airflow_provider_cdc.sources.oracle.kernels.split import AFTER, BEFORE, split_rows
 from airflow_provider_cdc.sources.oracle.redo.layout import ColumnRead, Layout
 from airflow_provider_cdc.sources.oracle.redo.literals import Literal, Unreadable
-from airflow_provider_cdc.sources.oracle.redo.plain import Statement, read_statement
+from airflow_provider_cdc.sources.oracle.redo.statement_parser import Statement, read_statement
 from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE, read_value
 
 Int64s = npt.NDArray[np.int64]

@@ -26,8 +26,8 @@ from airflow_provider_cdc.sources.oracle.kernels.operations import INSERT, LAST_
 from airflow_provider_cdc.sources.oracle.lookups import Lookups, StoredColumns, StoredFormats
 from airflow_provider_cdc.sources.oracle.objects import unnamed
 from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable
-from airflow_provider_cdc.sources.oracle.redo.plain import Statement, read_statement
-from airflow_provider_cdc.sources.oracle.redo.storage import readable, stored_literal
+from airflow_provider_cdc.sources.oracle.redo.statement_parser import Statement, read_statement
+from airflow_provider_cdc.sources.oracle.redo.stored_values import readable, stored_literal
 from airflow_provider_cdc.sources.oracle.structures import SchemaVersions
 from airflow_provider_cdc.sources.oracle.types import ColumnType
 
