@@ -92,7 +92,7 @@ def _parsed(rows: int, repeat: int) -> float:
     from airflow_provider_cdc.core.schema import TableId, TableSchema
     from airflow_provider_cdc.sources.oracle.config import OracleConfig
     from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
-    from airflow_provider_cdc.sources.oracle.types import ColumnType, make_column
+    from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
 
     config = OracleConfig.parse(
         {"topic.prefix": "b", "database.hostname": "h", "database.user": "u", "database.dbname": "d"}

@@ -17,12 +17,12 @@ from airflow_provider_cdc.sources.oracle.assemble import RowDecoder
 from airflow_provider_cdc.sources.oracle.commits import Commit
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels.operations import LAST_CHANGE
-from airflow_provider_cdc.sources.oracle.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.pending import CommittedRows
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.redo.unresolved_rows import NameRestorer
-from airflow_provider_cdc.sources.oracle.structures import SchemaVersions
+from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
+from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 
 log = logging.getLogger(__name__)
 

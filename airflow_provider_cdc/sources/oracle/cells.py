@@ -23,7 +23,7 @@ from airflow_provider_cdc.sources.oracle.kernels import literals as li
 from airflow_provider_cdc.sources.oracle.redo.layout import ColumnRead, column_read
 from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable
 from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE, read_value
-from airflow_provider_cdc.sources.oracle.types import NULL, ColumnType
+from airflow_provider_cdc.sources.oracle.schema.types import NULL, ColumnType
 
 _AFTER: Final = 1
 _MOMENT: Final = "SYYYY-MM-DD HH24:MI:SS"

@@ -28,7 +28,6 @@ from airflow_provider_cdc.sources.oracle.connect import (
     scalar,
     translated,
 )
-from airflow_provider_cdc.sources.oracle.dictionary import Catalog
 from airflow_provider_cdc.sources.oracle.privileges import (
     Grant,
     asked,
@@ -37,8 +36,9 @@ from airflow_provider_cdc.sources.oracle.privileges import (
     table_findings,
     view_findings,
 )
+from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
+from airflow_provider_cdc.sources.oracle.schema.sql_fragments import quoted
 from airflow_provider_cdc.sources.oracle.signal_checks import signal_findings
-from airflow_provider_cdc.sources.oracle.sql_fragments import quoted
 
 LONGEST_NAME: Final = 30
 """Bytes. LogMiner has no rows of tables with longer names, or with columns that have longer names."""

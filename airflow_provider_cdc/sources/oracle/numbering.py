@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.sources.oracle.redo.unresolved_rows import nameless, stale
-from airflow_provider_cdc.sources.oracle.structures import SchemaVersions
+from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 
 Int64s = npt.NDArray[np.int64]
 

@@ -36,9 +36,9 @@ from airflow_provider_cdc.sources.oracle.kernels.operations import (
     UPDATE,
     XML_CODES,
 )
-from airflow_provider_cdc.sources.oracle.named import signal_table
-from airflow_provider_cdc.sources.oracle.sql_fragments import literal
-from airflow_provider_cdc.sources.oracle.system_tables import SYSTEM_SCHEMAS, is_system
+from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table
+from airflow_provider_cdc.sources.oracle.schema.sql_fragments import literal
+from airflow_provider_cdc.sources.oracle.schema.system_tables import SYSTEM_SCHEMAS, is_system
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.schema import TableSchema
 from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
-from airflow_provider_cdc.sources.oracle.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.redo.reader import Rows
+from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 
 log = logging.getLogger(__name__)
 

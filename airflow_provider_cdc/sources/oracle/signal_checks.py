@@ -14,12 +14,12 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.dictionary import Catalog
-from airflow_provider_cdc.sources.oracle.named import signal_table
 from airflow_provider_cdc.sources.oracle.privileges import Grant, Privileges
-from airflow_provider_cdc.sources.oracle.sql_fragments import quoted
-from airflow_provider_cdc.sources.oracle.system_tables import is_system
-from airflow_provider_cdc.sources.oracle.types import ColumnType
+from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
+from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table
+from airflow_provider_cdc.sources.oracle.schema.sql_fragments import quoted
+from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 
 DDL: Final = "CREATE TABLE {} (id VARCHAR2(42) PRIMARY KEY, type VARCHAR2(32) NOT NULL, data VARCHAR2(2048))"
 _NEEDED: Final = (("ids", 42), ("types of signals", 32), ("the data of signals", 2048))

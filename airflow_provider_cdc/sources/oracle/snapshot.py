@@ -49,12 +49,12 @@ from airflow_provider_cdc.sources.oracle.connect import (
     scalar,
     translated,
 )
-from airflow_provider_cdc.sources.oracle.dictionary import Catalog
 from airflow_provider_cdc.sources.oracle.errors import SNAPSHOT_TOO_OLD, TABLE_CHANGED, translate
 from airflow_provider_cdc.sources.oracle.overrides import as_of, override_of
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.reading import LOB_ROWS, extents, now_us, parts, read_block, refused
-from airflow_provider_cdc.sources.oracle.sql_fragments import quoted
+from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
+from airflow_provider_cdc.sources.oracle.schema.sql_fragments import quoted
 
 log = logging.getLogger(__name__)
 

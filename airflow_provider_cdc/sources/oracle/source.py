@@ -36,8 +36,8 @@ from airflow_provider_cdc.sources.oracle.forms import XSTREAM
 from airflow_provider_cdc.sources.oracle.keys import ROWID
 from airflow_provider_cdc.sources.oracle.logs import LogCollector
 from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
-from airflow_provider_cdc.sources.oracle.named import signal_table, table_of
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table, table_of
 from airflow_provider_cdc.sources.oracle.snapshot import OracleSnapshot
 from airflow_provider_cdc.sources.oracle.stream import LogMinerStream, verified
 

@@ -7,15 +7,15 @@ from typing import Final
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged, UnknownLogEvent
 from airflow_provider_cdc.core.events import LogItem, SchemaChange, Truncate
-from airflow_provider_cdc.sources.oracle import ddl
 from airflow_provider_cdc.sources.oracle.commits import Commit, after
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels.operations import DDL, MISSING_SCN, UNSUPPORTED
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
-from airflow_provider_cdc.sources.oracle.objects import unnamed
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.schema import DdlApplier
-from airflow_provider_cdc.sources.oracle.structures import SchemaVersions
+from airflow_provider_cdc.sources.oracle.schema import ddl
+from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
+from airflow_provider_cdc.sources.oracle.schema.object_names import unnamed
+from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 from airflow_provider_cdc.sources.oracle.transactions import transaction_id
 
 CODES: Final = (DDL, MISSING_SCN, UNSUPPORTED)

@@ -18,10 +18,10 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Database
 from airflow_provider_cdc.sources.oracle.flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.kernels.operations import FOREVER
-from airflow_provider_cdc.sources.oracle.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.metrics import Gauges, StreamMetrics
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.schema import DdlApplier
+from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
+from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.session import MiningSession
 from airflow_provider_cdc.sources.oracle.taking import RowProcessor
 from airflow_provider_cdc.sources.oracle.window import Windows

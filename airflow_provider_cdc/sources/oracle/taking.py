@@ -26,13 +26,13 @@ from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
 from airflow_provider_cdc.sources.oracle.continuation import ContinuationRows
 from airflow_provider_cdc.sources.oracle.doubled import duplicates
 from airflow_provider_cdc.sources.oracle.kernels.operations import COMMIT, FOREVER, ROLLBACK, START
-from airflow_provider_cdc.sources.oracle.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.numbering import table_numbers
 from airflow_provider_cdc.sources.oracle.pending import CommittedRows, TransactionBuffer
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.schema import DdlApplier
-from airflow_provider_cdc.sources.oracle.structures import SchemaVersions
+from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
+from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
+from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 
 Int64s = npt.NDArray[np.int64]
 

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from airflow_provider_cdc.sources.oracle import dictionary
+from airflow_provider_cdc.sources.oracle.schema import catalog
 from dev.servers.oracle import Oracle
 from tests.support import oracle_real
 from tests.support.oracle_server import drop_all
@@ -37,4 +37,4 @@ def schema(oracle: Oracle) -> Oracle:
 @pytest.fixture(autouse=True)
 def told_nothing_yet() -> None:
     """Warnings that a process gives once are given once a test."""
-    dictionary._warned.clear()
+    catalog._warned.clear()

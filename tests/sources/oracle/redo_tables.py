@@ -10,7 +10,7 @@ import pyarrow as pa
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader, Rows
-from airflow_provider_cdc.sources.oracle.types import ColumnType, make_column
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
 
 PARTS = TableId(namespace="SHOP", name="PARTS")
 UNAVAILABLE = {"unavailable": True}

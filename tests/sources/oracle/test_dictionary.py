@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
-from airflow_provider_cdc.sources.oracle import dictionary as module
-from airflow_provider_cdc.sources.oracle.column_defaults import default_of
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Connection, connect
-from airflow_provider_cdc.sources.oracle.dictionary import Catalog, row_key
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
-from airflow_provider_cdc.sources.oracle.sql_fragments import create_statement
-from airflow_provider_cdc.sources.oracle.system_tables import is_system
-from airflow_provider_cdc.sources.oracle.types import ColumnType, make_column
+from airflow_provider_cdc.sources.oracle.schema import catalog as module
+from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog, row_key
+from airflow_provider_cdc.sources.oracle.schema.column_defaults import default_of
+from airflow_provider_cdc.sources.oracle.schema.sql_fragments import create_statement
+from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import settings
 

@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.lobs import read_with_lobs
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
-from airflow_provider_cdc.sources.oracle.types import ColumnType, make_column
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.lob_texts import (
     Line,

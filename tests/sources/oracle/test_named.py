@@ -9,8 +9,8 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.schema import TableChange, TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect
-from airflow_provider_cdc.sources.oracle.dictionary import Catalog
-from airflow_provider_cdc.sources.oracle.named import signal_table, table_of
+from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
+from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table, table_of
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import settings
 from tests.sources.oracle.test_snapshot import COLUMNS, LOBS

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.sources.oracle.checks import check
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.types import ColumnType, make_column
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
 from dev import paths
 from dev.servers import Oracle
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.sources.oracle import ddl
+from airflow_provider_cdc.sources.oracle.schema import ddl
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector

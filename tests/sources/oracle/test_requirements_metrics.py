@@ -14,7 +14,8 @@ import pytest
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.metrics import RunMetrics
-from airflow_provider_cdc.sources.oracle import ddl, metrics, snapshot
+from airflow_provider_cdc.sources.oracle import metrics, snapshot
+from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.session import MiningSession
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import session_of

@@ -20,8 +20,8 @@ from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.oracle import buffer
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.flush import LogWriterFlush
+from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
 from airflow_provider_cdc.sources.oracle.snapshot import OracleSnapshot
-from airflow_provider_cdc.sources.oracle.system_tables import is_system
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import session_of, settings
 from tests.sources.oracle.redo_tables import config

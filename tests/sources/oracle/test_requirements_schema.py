@@ -126,7 +126,7 @@ def test_a_statement_that_is_not_understood_neither_stops_nor_is_skipped(
     schema: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The dictionary says what it made of the table."""
-    from airflow_provider_cdc.sources.oracle import ddl
+    from airflow_provider_cdc.sources.oracle.schema import ddl
 
     schema.sql("CREATE TABLE T (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("T"), "INSERT INTO T VALUES (1)")
     connector = made()

@@ -19,14 +19,14 @@ from airflow_provider_cdc.core.schema import Column, TableChange, TableId, Table
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.oracle import pending
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.ddl import Statement
-from airflow_provider_cdc.sources.oracle.lookups import NoLookups
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.query import BATCH
-from airflow_provider_cdc.sources.oracle.schema import DdlApplier, DdlChanges
+from airflow_provider_cdc.sources.oracle.schema.ddl import Statement
+from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier, DdlChanges
+from airflow_provider_cdc.sources.oracle.schema.lookups import NoLookups
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
 from airflow_provider_cdc.sources.oracle.taking import RowProcessor
-from airflow_provider_cdc.sources.oracle.types import ColumnType, make_column
 from tests.sources.oracle.redo_tables import config
 
 Event = tuple[str, str, int, int | None, int | None]

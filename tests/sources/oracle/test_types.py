@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.schema import Column, TableId, arrow_type
-from airflow_provider_cdc.sources.oracle.types import ColumnType, make_column
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
 from tests.sources.oracle.redo_tables import PARTS, config
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"

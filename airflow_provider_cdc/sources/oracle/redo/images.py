@@ -20,7 +20,7 @@ from airflow_provider_cdc.sources.oracle.redo.literals import Literal, Unreadabl
 from airflow_provider_cdc.sources.oracle.redo.long_value import MAX_BYTES, LongValue
 from airflow_provider_cdc.sources.oracle.redo.reader import Int64s, Mask, RedoReader, Rows
 from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE
-from airflow_provider_cdc.sources.oracle.types import ColumnType
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 
 
 class Images:

@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.oracle.config_values import LOBS
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels import literals as li
 from airflow_provider_cdc.sources.oracle.redo.values import duration_text
-from airflow_provider_cdc.sources.oracle.types import NULL, TEXTS, ColumnType
+from airflow_provider_cdc.sources.oracle.schema.types import NULL, TEXTS, ColumnType
 
 Finish = Callable[[pa.Array], pa.Array]
 

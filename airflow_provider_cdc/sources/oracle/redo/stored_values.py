@@ -16,9 +16,9 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Final
 
-from airflow_provider_cdc.sources.oracle.lookups import StoredFormats
 from airflow_provider_cdc.sources.oracle.redo.literals import Unreadable
-from airflow_provider_cdc.sources.oracle.types import ColumnType, number_text
+from airflow_provider_cdc.sources.oracle.schema.lookups import StoredFormats
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, number_text
 
 _CODECS: Final = {
     "AL32UTF8": "utf-8", "US7ASCII": "ascii", "WE8ISO8859P1": "iso8859-1", "WE8ISO8859P9": "iso8859-9",

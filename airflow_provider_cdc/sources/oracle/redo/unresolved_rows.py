@@ -23,13 +23,13 @@ from airflow_provider_cdc.core.schema import Column, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
 from airflow_provider_cdc.sources.oracle.kernels.operations import INSERT, LAST_CHANGE, UPDATE
-from airflow_provider_cdc.sources.oracle.lookups import Lookups, StoredColumns, StoredFormats
-from airflow_provider_cdc.sources.oracle.objects import unnamed
 from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable
 from airflow_provider_cdc.sources.oracle.redo.statement_parser import Statement, read_statement
 from airflow_provider_cdc.sources.oracle.redo.stored_values import readable, stored_literal
-from airflow_provider_cdc.sources.oracle.structures import SchemaVersions
-from airflow_provider_cdc.sources.oracle.types import ColumnType
+from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups, StoredColumns, StoredFormats
+from airflow_provider_cdc.sources.oracle.schema.object_names import unnamed
+from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 
 COLUMN_NUMBERS = (
     r'^\s*(?:insert into|update|delete from)\s+"[^"]*"\."[^"]*"\s*(?:\(|set |where )\s*"COL \d+"'

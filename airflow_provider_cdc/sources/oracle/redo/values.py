@@ -15,7 +15,7 @@ import numpy as np
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels import literals as li
 from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable, unistr
-from airflow_provider_cdc.sources.oracle.types import number_text
+from airflow_provider_cdc.sources.oracle.schema.types import number_text
 
 UNAVAILABLE: Final = object()
 """Stands for a value that the statement does not have."""

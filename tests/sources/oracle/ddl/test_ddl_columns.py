@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_cdc.sources.oracle.ddl import (
+from airflow_provider_cdc.sources.oracle.schema.ddl import (
     AddColumn,
     AddKey,
     AlterTable,
@@ -14,7 +14,7 @@ from airflow_provider_cdc.sources.oracle.ddl import (
     read,
     read_default,
 )
-from airflow_provider_cdc.sources.oracle.types import ColumnType
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 
 
 def column(definition: str) -> ColumnDef:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.sources.oracle.ddl import (
+from airflow_provider_cdc.sources.oracle.schema.ddl import (
     AddColumn,
     AddKey,
     AlterTable,
@@ -25,9 +25,9 @@ from airflow_provider_cdc.sources.oracle.ddl import (
     read_default,
     tables_of,
 )
-from airflow_provider_cdc.sources.oracle.ddl.cursor import RESERVED
-from airflow_provider_cdc.sources.oracle.ddl.tokens import fold, tokenize
-from airflow_provider_cdc.sources.oracle.types import ColumnType
+from airflow_provider_cdc.sources.oracle.schema.ddl.cursor import RESERVED
+from airflow_provider_cdc.sources.oracle.schema.ddl.tokens import fold, tokenize
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 from airflow_provider_cdc.sources.tokens import END
 
 _STATEMENTS = get_args(Statement)

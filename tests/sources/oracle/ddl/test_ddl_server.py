@@ -8,8 +8,8 @@ from contextlib import closing
 import oracledb
 import pytest
 
-from airflow_provider_cdc.sources.oracle.ddl import Unknown, read
-from airflow_provider_cdc.sources.oracle.types import ColumnType
+from airflow_provider_cdc.sources.oracle.schema.ddl import Unknown, read
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.ddl.world import World
 from tests.support.oracle_server import mine, rows, run

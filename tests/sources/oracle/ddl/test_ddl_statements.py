@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_cdc.sources.oracle.ddl import (
+from airflow_provider_cdc.sources.oracle.schema.ddl import (
     AddColumn,
     AddKey,
     AlterIndex,

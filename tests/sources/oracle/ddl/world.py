@@ -8,10 +8,10 @@ from typing import Any
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory, rewrite_reason
-from airflow_provider_cdc.sources.oracle.ddl import Unknown, read
-from airflow_provider_cdc.sources.oracle.lookups import NoLookups
-from airflow_provider_cdc.sources.oracle.schema import DdlApplier, DdlChanges
-from airflow_provider_cdc.sources.oracle.types import ColumnType
+from airflow_provider_cdc.sources.oracle.schema.ddl import Unknown, read
+from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier, DdlChanges
+from airflow_provider_cdc.sources.oracle.schema.lookups import NoLookups
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 from tests.sources.oracle.redo_tables import config
 
 CATALOG = "PDB1"

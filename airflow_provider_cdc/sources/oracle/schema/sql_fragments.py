@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
-from airflow_provider_cdc.sources.oracle.types import ColumnType
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 
 
 def quoted(table: TableId) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_provider_cdc.sources.oracle.ddl.columns import Key
-from airflow_provider_cdc.sources.oracle.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.oracle.ddl.options import skip_options
+from airflow_provider_cdc.sources.oracle.schema.ddl.columns import Key
+from airflow_provider_cdc.sources.oracle.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.oracle.schema.ddl.options import skip_options
 
 
 @dataclass(slots=True)

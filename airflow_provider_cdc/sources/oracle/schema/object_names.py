@@ -12,7 +12,7 @@ import logging
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.source import Tables
-from airflow_provider_cdc.sources.oracle.lookups import Lookups
+from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 
 log = logging.getLogger(__name__)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
-from airflow_provider_cdc.sources.oracle import ddl
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.lookups import Lookups
-from airflow_provider_cdc.sources.oracle.types import ColumnType, make_column
+from airflow_provider_cdc.sources.oracle.schema import ddl
+from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
 
 
 class ColumnDefinitions:

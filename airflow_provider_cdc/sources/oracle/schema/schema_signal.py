@@ -9,7 +9,7 @@ from typing import Any, Final
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.types import ColumnType, make_column
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
 
 _PART = r'(?:"[^"]+"|[^".]+)'
 _NAME = re.compile(rf"\s*{_PART}(?:\.{_PART}){{0,2}}\s*")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.oracle.ddl.columns import Name
-from airflow_provider_cdc.sources.oracle.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.oracle.ddl.statements import (
+from airflow_provider_cdc.sources.oracle.schema.ddl.columns import Name
+from airflow_provider_cdc.sources.oracle.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.oracle.schema.ddl.statements import (
     AlterIndex,
     CreateIndex,
     DropIndex,

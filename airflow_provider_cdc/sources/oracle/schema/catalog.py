@@ -22,12 +22,17 @@ from oracledb import Connection
 
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
-from airflow_provider_cdc.sources.oracle.column_defaults import constant, default_of
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import code_of, rows, scalar
-from airflow_provider_cdc.sources.oracle.sql_fragments import create_statement, literal
-from airflow_provider_cdc.sources.oracle.system_tables import LIKELY_NAMES, SYSTEM_SCHEMAS, is_system, is_system_schema
-from airflow_provider_cdc.sources.oracle.types import NULL, TEXTS, ColumnType, make_column
+from airflow_provider_cdc.sources.oracle.schema.column_defaults import constant, default_of
+from airflow_provider_cdc.sources.oracle.schema.sql_fragments import create_statement, literal
+from airflow_provider_cdc.sources.oracle.schema.system_tables import (
+    LIKELY_NAMES,
+    SYSTEM_SCHEMAS,
+    is_system,
+    is_system_schema,
+)
+from airflow_provider_cdc.sources.oracle.schema.types import NULL, TEXTS, ColumnType, make_column
 
 log = logging.getLogger(__name__)
 

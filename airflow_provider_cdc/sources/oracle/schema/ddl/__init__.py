@@ -11,7 +11,7 @@ and :mod:`.options`.
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.oracle.ddl.actions import (
+from airflow_provider_cdc.sources.oracle.schema.ddl.actions import (
     LESS_LOGGED,
     Action,
     AddColumn,
@@ -24,10 +24,10 @@ from airflow_provider_cdc.sources.oracle.ddl.actions import (
     RenameColumn,
     RenameTo,
 )
-from airflow_provider_cdc.sources.oracle.ddl.columns import ColumnDef, Default, Key, Name
-from airflow_provider_cdc.sources.oracle.ddl.expressions import read_default
-from airflow_provider_cdc.sources.oracle.ddl.reader import read
-from airflow_provider_cdc.sources.oracle.ddl.statements import (
+from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef, Default, Key, Name
+from airflow_provider_cdc.sources.oracle.schema.ddl.expressions import read_default
+from airflow_provider_cdc.sources.oracle.schema.ddl.reader import read
+from airflow_provider_cdc.sources.oracle.schema.ddl.statements import (
     AlterIndex,
     AlterTable,
     CreateIndex,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 
 from airflow_provider_cdc.core.schema import Column
-from airflow_provider_cdc.sources.oracle import ddl
-from airflow_provider_cdc.sources.oracle.types import NULL, ColumnType, number_text
+from airflow_provider_cdc.sources.oracle.schema import ddl
+from airflow_provider_cdc.sources.oracle.schema.types import NULL, ColumnType, number_text
 
 _KEPT = {("CHAR", "VARCHAR2"), ("NCHAR", "NVARCHAR2"), ("DATE", "TIMESTAMP")}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")

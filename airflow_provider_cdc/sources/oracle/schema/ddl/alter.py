@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from airflow_provider_cdc.sources.oracle.ddl.actions import (
+from airflow_provider_cdc.sources.oracle.schema.ddl.actions import (
     LESS_LOGGED,
     Action,
     AddColumn,
@@ -18,18 +18,18 @@ from airflow_provider_cdc.sources.oracle.ddl.actions import (
     RenameColumn,
     RenameTo,
 )
-from airflow_provider_cdc.sources.oracle.ddl.attributes import read_column
-from airflow_provider_cdc.sources.oracle.ddl.columns import ColumnDef
-from airflow_provider_cdc.sources.oracle.ddl.constraints import (
+from airflow_provider_cdc.sources.oracle.schema.ddl.attributes import read_column
+from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef
+from airflow_provider_cdc.sources.oracle.schema.ddl.constraints import (
     at_constraint,
     read_constraint,
     read_state,
     skip_supplemental,
 )
-from airflow_provider_cdc.sources.oracle.ddl.create import Element, read_elements
-from airflow_provider_cdc.sources.oracle.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.oracle.ddl.options import skip_options
-from airflow_provider_cdc.sources.oracle.ddl.statements import AlterTable
+from airflow_provider_cdc.sources.oracle.schema.ddl.create import Element, read_elements
+from airflow_provider_cdc.sources.oracle.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.oracle.schema.ddl.options import skip_options
+from airflow_provider_cdc.sources.oracle.schema.ddl.statements import AlterTable
 
 _PARTITION = ("PARTITION", "SUBPARTITION", "PARTITIONS", "SUBPARTITIONS")
 

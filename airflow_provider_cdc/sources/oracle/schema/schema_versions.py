@@ -9,8 +9,8 @@ from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.oracle.kernels.operations import FOREVER
-from airflow_provider_cdc.sources.oracle.lookups import Lookups, StoredColumns
-from airflow_provider_cdc.sources.oracle.objects import ObjectNames, unnamed
+from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups, StoredColumns
+from airflow_provider_cdc.sources.oracle.schema.object_names import ObjectNames, unnamed
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.oracle.ddl.columns import Name
+from airflow_provider_cdc.sources.oracle.schema.ddl.columns import Name
 from airflow_provider_cdc.sources.tokens import QUOTED, WORD, Token, TokenCursor
 
 RESERVED = frozenset((

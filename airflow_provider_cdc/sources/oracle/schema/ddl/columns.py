@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_provider_cdc.sources.oracle.types import ColumnType
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 
 
 @dataclass(frozen=True, slots=True)

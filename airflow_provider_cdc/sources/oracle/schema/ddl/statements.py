@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from airflow_provider_cdc.sources.oracle.ddl.actions import Action, PartitionData, RenameTo
-from airflow_provider_cdc.sources.oracle.ddl.columns import ColumnDef, Key, Name
+from airflow_provider_cdc.sources.oracle.schema.ddl.actions import Action, PartitionData, RenameTo
+from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef, Key, Name
 
 
 @dataclass(frozen=True, slots=True)

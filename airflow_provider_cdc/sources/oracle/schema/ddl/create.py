@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.oracle.ddl.attributes import read_column
-from airflow_provider_cdc.sources.oracle.ddl.columns import ColumnDef, Key
-from airflow_provider_cdc.sources.oracle.ddl.constraints import at_constraint, read_constraint, skip_supplemental
-from airflow_provider_cdc.sources.oracle.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.oracle.ddl.options import skip_options
-from airflow_provider_cdc.sources.oracle.ddl.statements import CreateTable
+from airflow_provider_cdc.sources.oracle.schema.ddl.attributes import read_column
+from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef, Key
+from airflow_provider_cdc.sources.oracle.schema.ddl.constraints import at_constraint, read_constraint, skip_supplemental
+from airflow_provider_cdc.sources.oracle.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.oracle.schema.ddl.options import skip_options
+from airflow_provider_cdc.sources.oracle.schema.ddl.statements import CreateTable
 
 Element = ColumnDef | Key
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from airflow_provider_cdc.sources.oracle.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.oracle.types import ColumnType
+from airflow_provider_cdc.sources.oracle.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 from airflow_provider_cdc.sources.tokens import QUOTED, WORD
 
 _SIMPLE = frozenset((

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from airflow_provider_cdc.core.schema import Column, TableChange, TableSchema
-from airflow_provider_cdc.sources.oracle import ddl
-from airflow_provider_cdc.sources.oracle.column_definitions import ColumnDefinitions
-from airflow_provider_cdc.sources.oracle.existing import existing_rows, keeps_values
-from airflow_provider_cdc.sources.oracle.types import NULL
+from airflow_provider_cdc.sources.oracle.schema import ddl
+from airflow_provider_cdc.sources.oracle.schema.column_definitions import ColumnDefinitions
+from airflow_provider_cdc.sources.oracle.schema.existing_rows import existing_rows, keeps_values
+from airflow_provider_cdc.sources.oracle.schema.types import NULL
 
 
 @dataclass(slots=True)

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
-from airflow_provider_cdc.sources.oracle import ddl
-from airflow_provider_cdc.sources.oracle.alter import Alter, Altered
-from airflow_provider_cdc.sources.oracle.column_definitions import ColumnDefinitions
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.dictionary import row_key
-from airflow_provider_cdc.sources.oracle.lookups import Lookups
-from airflow_provider_cdc.sources.oracle.sql_fragments import quoted
-from airflow_provider_cdc.sources.oracle.system_tables import is_system
+from airflow_provider_cdc.sources.oracle.schema import ddl
+from airflow_provider_cdc.sources.oracle.schema.alter_table import Alter, Altered
+from airflow_provider_cdc.sources.oracle.schema.catalog import row_key
+from airflow_provider_cdc.sources.oracle.schema.column_definitions import ColumnDefinitions
+from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
+from airflow_provider_cdc.sources.oracle.schema.sql_fragments import quoted
+from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
 
 log = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from airflow_provider_cdc.sources.oracle.ddl.columns import ColumnDef, Default, Key
-from airflow_provider_cdc.sources.oracle.ddl.constraints import inline_key, read_reference, read_state
-from airflow_provider_cdc.sources.oracle.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.oracle.ddl.datatypes import TypeText, read_type
-from airflow_provider_cdc.sources.oracle.ddl.expressions import default
+from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef, Default, Key
+from airflow_provider_cdc.sources.oracle.schema.ddl.constraints import inline_key, read_reference, read_state
+from airflow_provider_cdc.sources.oracle.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.oracle.schema.ddl.datatypes import TypeText, read_type
+from airflow_provider_cdc.sources.oracle.schema.ddl.expressions import default
 from airflow_provider_cdc.sources.tokens import STRING, WORD
 
 
