@@ -13,7 +13,8 @@ from unittest.mock import patch
 import pytest
 
 from airflow_provider_cdc.core.schema import TableId
-from airflow_provider_cdc.sources.oracle import pending, reading, stream
+from airflow_provider_cdc.sources.oracle import pending, stream
+from airflow_provider_cdc.sources.oracle.snapshot import read_blocks
 from dev.servers import Oracle
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
 from tests.support.connectors import Connector
@@ -142,7 +143,7 @@ class OracleAdapter(Adapter):
 
     @contextlib.contextmanager
     def small_fetches(self) -> Iterator[dict[str, Any]]:
-        with patch.object(reading, "_FIRST_ROWS", 4):
+        with patch.object(read_blocks, "_FIRST_ROWS", 4):
             yield {}
 
     def rewrites(self) -> dict[str, Callable[[str, Table, str], str]]:

@@ -13,10 +13,10 @@ from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Connection, connect, translated
-from airflow_provider_cdc.sources.oracle.flashback_row import row_at
 from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
 from airflow_provider_cdc.sources.oracle.schema.column_defaults import is_constant
 from airflow_provider_cdc.sources.oracle.schema.lookups import StoredColumns, StoredFormats
+from airflow_provider_cdc.sources.oracle.snapshot.flashback_row import row_at
 
 _T = TypeVar("_T")
 

@@ -22,7 +22,6 @@ from airflow_provider_cdc.core.source import Finding, SnapshotSession, Source, T
 from airflow_provider_cdc.sources.oracle.assemble import SOURCE_FIELDS
 from airflow_provider_cdc.sources.oracle.catalog_lookups import CatalogLookups
 from airflow_provider_cdc.sources.oracle.checks import check
-from airflow_provider_cdc.sources.oracle.chunks import OracleChunks
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import (
     Connection,
@@ -33,12 +32,13 @@ from airflow_provider_cdc.sources.oracle.connect import (
     translated,
 )
 from airflow_provider_cdc.sources.oracle.forms import XSTREAM
-from airflow_provider_cdc.sources.oracle.keys import ROWID
 from airflow_provider_cdc.sources.oracle.logs import LogCollector
 from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table, table_of
-from airflow_provider_cdc.sources.oracle.snapshot import OracleSnapshot
+from airflow_provider_cdc.sources.oracle.snapshot.chunks import OracleChunks
+from airflow_provider_cdc.sources.oracle.snapshot.key_columns import ROWID
+from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
 from airflow_provider_cdc.sources.oracle.stream import LogMinerStream, verified
 
 

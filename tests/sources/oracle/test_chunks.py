@@ -17,11 +17,11 @@ from airflow_provider_cdc.core.chunks import ChunkRows, Key, KeyRange, Structure
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.events import READ
 from airflow_provider_cdc.core.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.oracle import addresses
-from airflow_provider_cdc.sources.oracle.chunks import OracleChunks
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.snapshot import rowid_keys
+from airflow_provider_cdc.sources.oracle.snapshot.chunks import OracleChunks
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import settings
 from tests.support.oracle_server import NLS, mine
@@ -325,7 +325,7 @@ def test_what_is_no_structure_may_change(schema: Oracle, reader: OracleChunks) -
 def test_a_table_without_a_key_is_read_by_rowid_in_parts(
     schema: Oracle, reader: OracleChunks, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    monkeypatch.setattr(addresses, "_STEP", step)
+    monkeypatch.setattr(rowid_keys, "_STEP", step)
     schema.sql("CREATE TABLE T1 (V NUMBER(9))")
     with closing(schema.connect()) as connection, connection.cursor() as cursor:
         cursor.executemany("INSERT INTO T1 VALUES (:1)", [(i,) for i in range(3000)])
@@ -339,20 +339,20 @@ def test_a_table_without_a_key_is_read_by_rowid_in_parts(
 def test_only_a_part_of_a_table_is_asked_for_a_chunk_by_rowid(
     schema: Oracle, reader: OracleChunks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(addresses, "_STEP", 2)
+    monkeypatch.setattr(rowid_keys, "_STEP", 2)
     schema.sql("CREATE TABLE T1 (V NUMBER(9))")
     with closing(schema.connect()) as connection, connection.cursor() as cursor:
         cursor.executemany("INSERT INTO T1 VALUES (:1)", [(i,) for i in range(6000)])
         connection.commit()
     table = known(reader)
-    parts = [*addresses.RowidKeys(reader._connection, settings(schema), T1).parts(None)]
+    parts = [*rowid_keys.RowidKeys(reader._connection, settings(schema), T1).parts(None)]
     assert len(parts) > 3
     assert (parts[0][0], parts[-1][1]) == (None, None)
     assert all(low == high for (_, high), (low, _) in itertools.pairwise(parts))
     after = reader.read(KeyRange(table, ("ROWID",)), 3000).last
     assert after is not None
     assert len(
-        [*addresses.RowidKeys(reader._connection, settings(schema), T1).parts(after[0].partition("@")[0])]
+        [*rowid_keys.RowidKeys(reader._connection, settings(schema), T1).parts(after[0].partition("@")[0])]
     ) < len(parts)
 
 

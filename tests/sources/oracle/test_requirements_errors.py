@@ -81,7 +81,7 @@ def test_each_error_of_the_questions_has_the_documented_advice(number: int, retr
 def test_undo_that_is_too_short_fails_the_snapshot_with_both_remedies(
     own: Oracle, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_provider_cdc.sources.oracle import snapshot
+    from airflow_provider_cdc.sources.oracle.snapshot import snapshot
 
     read = snapshot.OracleSnapshot.read
 

@@ -14,9 +14,10 @@ import pytest
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.metrics import RunMetrics
-from airflow_provider_cdc.sources.oracle import metrics, snapshot
+from airflow_provider_cdc.sources.oracle import metrics
 from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.session import MiningSession
+from airflow_provider_cdc.sources.oracle.snapshot import snapshot
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import session_of
 from tests.sources.oracle_adapter import oracle_connector

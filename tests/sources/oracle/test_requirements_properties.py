@@ -21,7 +21,7 @@ from airflow_provider_cdc.sources.oracle import buffer
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
-from airflow_provider_cdc.sources.oracle.snapshot import OracleSnapshot
+from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import session_of, settings
 from tests.sources.oracle.redo_tables import config

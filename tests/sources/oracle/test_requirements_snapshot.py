@@ -13,8 +13,8 @@ import pytest
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.runtime import open_source
-from airflow_provider_cdc.sources.oracle import snapshot
-from airflow_provider_cdc.sources.oracle.overrides import as_of
+from airflow_provider_cdc.sources.oracle.snapshot import snapshot
+from airflow_provider_cdc.sources.oracle.snapshot.select_overrides import as_of
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector

@@ -13,11 +13,11 @@ from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, So
 from airflow_provider_cdc.core.events import READ, RowBlock
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.source import Chunk
-from airflow_provider_cdc.sources.oracle import rowids, snapshot
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
-from airflow_provider_cdc.sources.oracle.snapshot import OracleSnapshot
+from airflow_provider_cdc.sources.oracle.snapshot import rowids, snapshot
+from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import settings
 from tests.support.oracle_server import NLS, mine

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.runtime import open_source
-from airflow_provider_cdc.sources.oracle import snapshot
+from airflow_provider_cdc.sources.oracle.snapshot import snapshot
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector

@@ -10,10 +10,10 @@ import pyarrow as pa
 from oracledb import Connection
 
 from airflow_provider_cdc.core.schema import TableSchema
-from airflow_provider_cdc.sources.oracle.cells import QueryColumns
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import code_of
 from airflow_provider_cdc.sources.oracle.schema.sql_fragments import quoted
+from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
 
 log = logging.getLogger(__name__)
 

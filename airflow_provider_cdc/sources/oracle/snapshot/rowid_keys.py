@@ -19,10 +19,10 @@ from typing import Final
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
 from airflow_provider_cdc.core.schema import TableId
-from airflow_provider_cdc.sources.oracle import rowids
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Connection, rows, translated
-from airflow_provider_cdc.sources.oracle.reading import extents
+from airflow_provider_cdc.sources.oracle.snapshot import rowids
+from airflow_provider_cdc.sources.oracle.snapshot.read_blocks import extents
 
 log = logging.getLogger(__name__)
 

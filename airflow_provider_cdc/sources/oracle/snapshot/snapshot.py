@@ -35,8 +35,6 @@ from airflow_provider_cdc.core.events import RowBlock
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.snapshotters import lock_refused, lock_statements
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession
-from airflow_provider_cdc.sources.oracle import rowids
-from airflow_provider_cdc.sources.oracle.cells import QueryColumns
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import LockingMode
 from airflow_provider_cdc.sources.oracle.connect import (
@@ -50,11 +48,20 @@ from airflow_provider_cdc.sources.oracle.connect import (
     translated,
 )
 from airflow_provider_cdc.sources.oracle.errors import SNAPSHOT_TOO_OLD, TABLE_CHANGED, translate
-from airflow_provider_cdc.sources.oracle.overrides import as_of, override_of
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.reading import LOB_ROWS, extents, now_us, parts, read_block, refused
 from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
 from airflow_provider_cdc.sources.oracle.schema.sql_fragments import quoted
+from airflow_provider_cdc.sources.oracle.snapshot import rowids
+from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
+from airflow_provider_cdc.sources.oracle.snapshot.read_blocks import (
+    LOB_ROWS,
+    extents,
+    now_us,
+    parts,
+    read_block,
+    refused,
+)
+from airflow_provider_cdc.sources.oracle.snapshot.select_overrides import as_of, override_of
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.core.events import READ, RowBlock
 from airflow_provider_cdc.core.schema import TableId
-from airflow_provider_cdc.sources.oracle.cells import QueryColumns
 from airflow_provider_cdc.sources.oracle.connect import Connection, rows, scalar
+from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
 
 LOB_ROWS: Final = 200
 """Rows that are fetched at a time where they have LOBs, each of which comes whole."""

@@ -34,17 +34,17 @@ from airflow_provider_cdc.core.errors import (
 )
 from airflow_provider_cdc.core.events import RowBlock
 from airflow_provider_cdc.core.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.oracle.addresses import RowidKeys, plain
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect, current_scn, database_of, rows, translated
 from airflow_provider_cdc.sources.oracle.errors import translate
-from airflow_provider_cdc.sources.oracle.keys import KeyColumn, is_rowid
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.range_query import RangeQuery
-from airflow_provider_cdc.sources.oracle.reading import FetchSize, now_us, read_block, refused
 from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
 from airflow_provider_cdc.sources.oracle.schema.sql_fragments import quoted, quoted_name
 from airflow_provider_cdc.sources.oracle.signal_checks import DDL, hidden
+from airflow_provider_cdc.sources.oracle.snapshot.key_columns import KeyColumn, is_rowid
+from airflow_provider_cdc.sources.oracle.snapshot.range_query import RangeQuery
+from airflow_provider_cdc.sources.oracle.snapshot.read_blocks import FetchSize, now_us, read_block, refused
+from airflow_provider_cdc.sources.oracle.snapshot.rowid_keys import RowidKeys, plain
 
 log = logging.getLogger(__name__)
 
