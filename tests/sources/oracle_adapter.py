@@ -13,8 +13,9 @@ from unittest.mock import patch
 import pytest
 
 from airflow_provider_cdc.core.schema import TableId
-from airflow_provider_cdc.sources.oracle import pending, stream
+from airflow_provider_cdc.sources.oracle import stream
 from airflow_provider_cdc.sources.oracle.snapshot import read_blocks
+from airflow_provider_cdc.sources.oracle.transactions import transaction_buffer
 from dev.servers import Oracle
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
 from tests.support.connectors import Connector
@@ -207,7 +208,7 @@ class OracleAdapter(Adapter):
 
     @contextlib.contextmanager
     def small_blocks(self) -> Iterator[dict[str, Any]]:
-        with patch.object(pending, "BLOCK_ROWS", 512), patch.object(stream, "TAKEN_ROWS", 600):
+        with patch.object(transaction_buffer, "BLOCK_ROWS", 512), patch.object(stream, "TAKEN_ROWS", 600):
             yield {"query_fetch_size": 600}
 
     @contextlib.contextmanager

@@ -6,7 +6,8 @@ from typing import Any
 
 from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.events import LogBlock
-from airflow_provider_cdc.sources.oracle import pending, stream
+from airflow_provider_cdc.sources.oracle import stream
+from airflow_provider_cdc.sources.oracle.transactions import transaction_buffer
 from tests.support import crash
 
 SMALL = {
@@ -19,7 +20,7 @@ SMALL = {
 
 def capture(folder: str, **options: Any) -> dict[str, Any]:
     """As :func:`crash.capture`, with small blocks and a step for each block that leaves its transaction open."""
-    pending.BLOCK_ROWS, stream.TAKEN_ROWS = 24, 50
+    transaction_buffer.BLOCK_ROWS, stream.TAKEN_ROWS = 24, 50
     encode = Envelope.encode
 
     def noted(self: Envelope, block: LogBlock, *args: Any, **more: Any) -> Any:

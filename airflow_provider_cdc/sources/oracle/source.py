@@ -19,7 +19,6 @@ from airflow_provider_cdc.core.metrics import Value
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Finding, SnapshotSession, Source, Tables
-from airflow_provider_cdc.sources.oracle.assemble import SOURCE_FIELDS
 from airflow_provider_cdc.sources.oracle.catalog_lookups import CatalogLookups
 from airflow_provider_cdc.sources.oracle.checks import check
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
@@ -40,6 +39,7 @@ from airflow_provider_cdc.sources.oracle.snapshot.chunks import OracleChunks
 from airflow_provider_cdc.sources.oracle.snapshot.key_columns import ROWID
 from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
 from airflow_provider_cdc.sources.oracle.stream import LogMinerStream, verified
+from airflow_provider_cdc.sources.oracle.transactions.row_decoder import SOURCE_FIELDS
 
 
 class OracleSource(Source):

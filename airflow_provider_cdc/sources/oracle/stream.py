@@ -23,7 +23,7 @@ from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.session import MiningSession
-from airflow_provider_cdc.sources.oracle.taking import RowProcessor
+from airflow_provider_cdc.sources.oracle.transactions.row_processor import RowProcessor
 from airflow_provider_cdc.sources.oracle.window import Windows
 
 log = logging.getLogger(__name__)

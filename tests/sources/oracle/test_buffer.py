@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.core.errors import StorageFull
-from airflow_provider_cdc.sources.oracle.buffer import ROWS, SpillBuffer
 from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
-from airflow_provider_cdc.sources.oracle.undo import remaining
+from airflow_provider_cdc.sources.oracle.transactions.rollback import remaining
+from airflow_provider_cdc.sources.oracle.transactions.spill_buffer import ROWS, SpillBuffer
 
 
 def rows_of(transactions: list[int], first: int) -> pa.Table:

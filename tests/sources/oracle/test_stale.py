@@ -23,7 +23,7 @@ from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
 from airflow_provider_cdc.sources.oracle.schema.lookups import NoLookups, StoredColumns
 from airflow_provider_cdc.sources.oracle.source import OracleSource
 from airflow_provider_cdc.sources.oracle.stream import LogMinerStream
-from airflow_provider_cdc.sources.oracle.taking import RowProcessor
+from airflow_provider_cdc.sources.oracle.transactions.row_processor import RowProcessor
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import settings
 from tests.sources.oracle.redo_tables import config

@@ -17,7 +17,6 @@ from airflow_provider_cdc.core.errors import CdcError, SourceLogDamaged, Unknown
 from airflow_provider_cdc.core.events import Heartbeat, LogBlock, LogItem, SchemaChange
 from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
-from airflow_provider_cdc.sources.oracle import pending
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
@@ -26,7 +25,8 @@ from airflow_provider_cdc.sources.oracle.schema.ddl import Statement
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier, DdlChanges
 from airflow_provider_cdc.sources.oracle.schema.lookups import NoLookups
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
-from airflow_provider_cdc.sources.oracle.taking import RowProcessor
+from airflow_provider_cdc.sources.oracle.transactions import transaction_buffer
+from airflow_provider_cdc.sources.oracle.transactions.row_processor import RowProcessor
 from tests.sources.oracle.redo_tables import config
 
 Event = tuple[str, str, int, int | None, int | None]
@@ -257,7 +257,7 @@ def test_reading_goes_on_anywhere_without_loss_or_repeat(
     seed: int, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After each block its position is enough: rows from its SCN on give the events that are left."""
-    monkeypatch.setattr(pending, "BLOCK_ROWS", block)
+    monkeypatch.setattr(transaction_buffer, "BLOCK_ROWS", block)
     work = Workload(seed, 400)
     items = run(processor(), work.rows, sizes(seed))
     given: list[Event] = []
@@ -275,7 +275,7 @@ def test_reading_goes_on_anywhere_without_loss_or_repeat(
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_transaction_larger_than_a_block_comes_in_pieces(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(transaction_buffer, "BLOCK_ROWS", 16)
     work = Workload(seed, 900)
     items = run(processor(**{"log.mining.buffer.memory.max.bytes": 5_000}), work.rows, sizes(seed))
     blocks = [item for item in items if isinstance(item, LogBlock)]

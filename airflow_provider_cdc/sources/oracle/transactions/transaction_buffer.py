@@ -12,14 +12,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.sources.oracle.buffer import SpillBuffer
-from airflow_provider_cdc.sources.oracle.commits import Commit, lows
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels.operations import FOREVER, LAST_CHANGE
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.transactions import OpenTransactions, Transaction
-from airflow_provider_cdc.sources.oracle.undo import remaining
+from airflow_provider_cdc.sources.oracle.transactions.commits import Commit, lows
+from airflow_provider_cdc.sources.oracle.transactions.open_transactions import OpenTransactions, Transaction
+from airflow_provider_cdc.sources.oracle.transactions.rollback import remaining
+from airflow_provider_cdc.sources.oracle.transactions.spill_buffer import SpillBuffer
 
 log = logging.getLogger(__name__)
 

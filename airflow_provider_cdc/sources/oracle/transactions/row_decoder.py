@@ -13,14 +13,14 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.events import RowBlock, Transactions
 from airflow_provider_cdc.core.schema import TableSchema
 from airflow_provider_cdc.core.source import VARIED
-from airflow_provider_cdc.sources.oracle.commits import Commit
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels.operations import LAST_CHANGE, NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.lobs import read_with_lobs
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader, Rows
-from airflow_provider_cdc.sources.oracle.reselect import completed
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
+from airflow_provider_cdc.sources.oracle.transactions.commits import Commit
+from airflow_provider_cdc.sources.oracle.transactions.reselect import completed
 
 Int64s = npt.NDArray[np.int64]
 

@@ -13,16 +13,16 @@ import pyarrow.compute as pc
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.events import LeftOut, LogBlock, LogItem, RowBlock, SchemaChange, Transactions
 from airflow_provider_cdc.core.schema import TableChange
-from airflow_provider_cdc.sources.oracle.assemble import RowDecoder
-from airflow_provider_cdc.sources.oracle.commits import Commit
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels.operations import LAST_CHANGE
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
-from airflow_provider_cdc.sources.oracle.pending import CommittedRows
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.redo.unresolved_rows import NameRestorer
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
+from airflow_provider_cdc.sources.oracle.transactions.commits import Commit
+from airflow_provider_cdc.sources.oracle.transactions.row_decoder import RowDecoder
+from airflow_provider_cdc.sources.oracle.transactions.transaction_buffer import CommittedRows
 
 log = logging.getLogger(__name__)
 

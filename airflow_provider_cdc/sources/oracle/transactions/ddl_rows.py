@@ -7,7 +7,6 @@ from typing import Final
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged, UnknownLogEvent
 from airflow_provider_cdc.core.events import LogItem, SchemaChange, Truncate
-from airflow_provider_cdc.sources.oracle.commits import Commit, after
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels.operations import DDL, MISSING_SCN, UNSUPPORTED
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
@@ -16,7 +15,8 @@ from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
 from airflow_provider_cdc.sources.oracle.schema.object_names import unnamed
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
-from airflow_provider_cdc.sources.oracle.transactions import transaction_id
+from airflow_provider_cdc.sources.oracle.transactions.commits import Commit, after
+from airflow_provider_cdc.sources.oracle.transactions.open_transactions import transaction_id
 
 CODES: Final = (DDL, MISSING_SCN, UNSUPPORTED)
 

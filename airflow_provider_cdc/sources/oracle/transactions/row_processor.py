@@ -17,22 +17,22 @@ import pyarrow as pa
 from airflow_provider_cdc.core.errors import SourceLogDamaged
 from airflow_provider_cdc.core.events import Heartbeat, LogBlock, LogItem
 from airflow_provider_cdc.core.source import Tables
-from airflow_provider_cdc.sources.oracle import special
-from airflow_provider_cdc.sources.oracle.block_builder import BlockBuilder
-from airflow_provider_cdc.sources.oracle.buffer import ROWS
-from airflow_provider_cdc.sources.oracle.commits import after, commits_at
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
-from airflow_provider_cdc.sources.oracle.continuation import ContinuationRows
-from airflow_provider_cdc.sources.oracle.doubled import duplicates
 from airflow_provider_cdc.sources.oracle.kernels.operations import COMMIT, FOREVER, ROLLBACK, START
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
-from airflow_provider_cdc.sources.oracle.numbering import table_numbers
-from airflow_provider_cdc.sources.oracle.pending import CommittedRows, TransactionBuffer
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
+from airflow_provider_cdc.sources.oracle.transactions import ddl_rows
+from airflow_provider_cdc.sources.oracle.transactions.block_builder import BlockBuilder
+from airflow_provider_cdc.sources.oracle.transactions.commits import after, commits_at
+from airflow_provider_cdc.sources.oracle.transactions.continuation import ContinuationRows
+from airflow_provider_cdc.sources.oracle.transactions.deduplicate import duplicates
+from airflow_provider_cdc.sources.oracle.transactions.spill_buffer import ROWS
+from airflow_provider_cdc.sources.oracle.transactions.table_resolver import table_numbers
+from airflow_provider_cdc.sources.oracle.transactions.transaction_buffer import CommittedRows, TransactionBuffer
 
 Int64s = npt.NDArray[np.int64]
 
@@ -60,7 +60,7 @@ class RowProcessor:
         self._versions = SchemaVersions(tables, lookups, config.catalog)
         if config.log_mining_strategy is not MiningStrategy.REDO_LOG_CATALOG:
             self._versions.objects.begin()
-        self._ddl_rows = special.DdlRows(config, start, self._versions, ddl, counters)
+        self._ddl_rows = ddl_rows.DdlRows(config, start, self._versions, ddl, counters)
         self._blocks = BlockBuilder(config, self._versions, lookups, counters)
         self._continuations = ContinuationRows()
         self._scn = 0
@@ -85,7 +85,7 @@ class RowProcessor:
         self._scn, self._counters.ts_us = int(scns[-1]), rows.column("ts_us")[-1].as_py()
         codes = rows.column("code").to_numpy()
         lo = 0
-        for at in np.flatnonzero(np.isin(codes, special.CODES)):
+        for at in np.flatnonzero(np.isin(codes, ddl_rows.CODES)):
             yield from self._changes(rows.slice(lo, int(at) - lo))
             row = rows.slice(int(at), 1).to_pylist()[0]
             for item, position in self._ddl_rows.items(row, self.position, self.transactions.low(FOREVER)):

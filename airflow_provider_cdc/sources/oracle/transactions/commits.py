@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.sources.oracle.kernels.operations import FOREVER
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.transactions import Transaction
+from airflow_provider_cdc.sources.oracle.transactions.open_transactions import Transaction
 
 Int64s = npt.NDArray[np.int64]
 
