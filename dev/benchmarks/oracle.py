@@ -69,7 +69,7 @@ def _fetched(server: Oracle, served: dict[str, int]) -> float:
     """Seconds of a fetch of all rows with the columns that capture asks for."""
     from airflow_provider_cdc.core.filters import Filters
     from airflow_provider_cdc.sources.oracle.config import OracleConfig
-    from airflow_provider_cdc.sources.oracle.session import MiningSession
+    from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 
     config = OracleConfig.parse(
         {

@@ -114,8 +114,8 @@ def _watch_mysql(stages: Stages) -> None:
 
 
 def _watch_oracle(stages: Stages) -> None:
+    from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
     from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
-    from airflow_provider_cdc.sources.oracle.session import MiningSession
 
     stages.generator(MiningSession, "rows", "fetch")
     stages.function(MiningSession, "open", "catalogue")

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from airflow_provider_cdc.core.schema import TableId
-from airflow_provider_cdc.sources.oracle import stream
+from airflow_provider_cdc.sources.oracle.mining import stream
 from airflow_provider_cdc.sources.oracle.snapshot import read_blocks
 from airflow_provider_cdc.sources.oracle.transactions import transaction_buffer
 from dev.servers import Oracle

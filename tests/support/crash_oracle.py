@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.events import LogBlock
-from airflow_provider_cdc.sources.oracle import stream
+from airflow_provider_cdc.sources.oracle.mining import stream
 from airflow_provider_cdc.sources.oracle.transactions import transaction_buffer
 from tests.support import crash
 

@@ -19,7 +19,6 @@ from airflow_provider_cdc.core.metrics import Value
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Finding, SnapshotSession, Source, Tables
-from airflow_provider_cdc.sources.oracle.catalog_lookups import CatalogLookups
 from airflow_provider_cdc.sources.oracle.checks import check
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import (
@@ -31,14 +30,15 @@ from airflow_provider_cdc.sources.oracle.connect import (
     translated,
 )
 from airflow_provider_cdc.sources.oracle.forms import XSTREAM
-from airflow_provider_cdc.sources.oracle.logs import LogCollector
 from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
+from airflow_provider_cdc.sources.oracle.mining.catalog_lookups import CatalogLookups
+from airflow_provider_cdc.sources.oracle.mining.redo_logs import LogCollector
+from airflow_provider_cdc.sources.oracle.mining.stream import LogMinerStream, verified
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table, table_of
 from airflow_provider_cdc.sources.oracle.snapshot.chunks import OracleChunks
 from airflow_provider_cdc.sources.oracle.snapshot.key_columns import ROWID
 from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
-from airflow_provider_cdc.sources.oracle.stream import LogMinerStream, verified
 from airflow_provider_cdc.sources.oracle.transactions.row_decoder import SOURCE_FIELDS
 
 

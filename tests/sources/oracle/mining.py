@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.query import BATCH
-from airflow_provider_cdc.sources.oracle.session import MiningSession
+from airflow_provider_cdc.sources.oracle.mining.query import BATCH
+from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from dev.servers.oracle import Oracle
 
 ONLINE = {"log.mining.strategy": "online_catalog"}

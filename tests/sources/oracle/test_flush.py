@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, SourceUnavailable
 from airflow_provider_cdc.sources.oracle.connect import Database, connect, current_scn, database_of, rows
-from airflow_provider_cdc.sources.oracle.flush import RETRY_AFTER, WRITTEN_AFTER, LogWriterFlush
+from airflow_provider_cdc.sources.oracle.mining.flush import RETRY_AFTER, WRITTEN_AFTER, LogWriterFlush
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import changes, mined, session_of, settings
 from tests.support.oracle_server import run

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SourceUnavailable
 from airflow_provider_cdc.sources.oracle.connect import connect
-from airflow_provider_cdc.sources.oracle.logs import Gap, LogCollector, LogFile, LogListing, Thread
+from airflow_provider_cdc.sources.oracle.mining.redo_logs import Gap, LogCollector, LogFile, LogListing, Thread
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import settings
 from tests.support.oracle_server import rows

@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.query import BATCH, RowFilter, contents_query, portable
+from airflow_provider_cdc.sources.oracle.mining.query import BATCH, RowFilter, contents_query, portable
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import settings
 from tests.support.oracle_server import NLS, ONLINE, add_logs, rows, run

@@ -15,8 +15,8 @@ import pytest
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.metrics import RunMetrics
 from airflow_provider_cdc.sources.oracle import metrics
+from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from airflow_provider_cdc.sources.oracle.schema import ddl
-from airflow_provider_cdc.sources.oracle.session import MiningSession
 from airflow_provider_cdc.sources.oracle.snapshot import snapshot
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import session_of
@@ -303,7 +303,9 @@ def test_memory_of_the_session_is_told_where_the_user_may_see_it(
         shown = "SELECT n.NAME, s.VALUE FROM V$MYSTAT s, V$STATNAME n WHERE n.STATISTIC# = s.STATISTIC#"
         own = dict(session.connection.cursor().execute(shown).fetchall())
     assert values == [own[f"session {area} memory{most}"] for area in ("uga", "pga") for most in ("", " max")]
-    with patch("airflow_provider_cdc.sources.oracle.session._STATISTICS", "SELECT NAME, VALUE FROM SYS.NOT_FOR_US"):
+    with patch(
+        "airflow_provider_cdc.sources.oracle.mining.session._STATISTICS", "SELECT NAME, VALUE FROM SYS.NOT_FOR_US"
+    ):
         found = streamed(connector)
     assert not set(names) & set(found)
 

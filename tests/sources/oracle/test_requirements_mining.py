@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import PositionLost
-from airflow_provider_cdc.sources.oracle import session as sessions
-from airflow_provider_cdc.sources.oracle.flush import LogWriterFlush
-from airflow_provider_cdc.sources.oracle.window import Windows
+from airflow_provider_cdc.sources.oracle.mining import session as sessions
+from airflow_provider_cdc.sources.oracle.mining.flush import LogWriterFlush
+from airflow_provider_cdc.sources.oracle.mining.windows import Windows
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import mined, session_of
 from tests.sources.oracle_adapter import oracle_connector

@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.events import Heartbeat
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.flush import LogWriterFlush
+from airflow_provider_cdc.sources.oracle.mining.flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
 from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
 from airflow_provider_cdc.sources.oracle.transactions import spill_buffer

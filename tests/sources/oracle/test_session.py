@@ -18,12 +18,12 @@ import pytest
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.sources.oracle.connect import database_of, rows
-from airflow_provider_cdc.sources.oracle.flush import LogWriterFlush
-from airflow_provider_cdc.sources.oracle.logs import LogFile
-from airflow_provider_cdc.sources.oracle.moving import Progress
-from airflow_provider_cdc.sources.oracle.query import BATCH, WIRE, decoded
-from airflow_provider_cdc.sources.oracle.session import MiningSession
-from airflow_provider_cdc.sources.oracle.window import Windows
+from airflow_provider_cdc.sources.oracle.mining.flush import LogWriterFlush
+from airflow_provider_cdc.sources.oracle.mining.log_switch import Progress
+from airflow_provider_cdc.sources.oracle.mining.query import BATCH, WIRE, decoded
+from airflow_provider_cdc.sources.oracle.mining.redo_logs import LogFile
+from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
+from airflow_provider_cdc.sources.oracle.mining.windows import Windows
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import changes, mined, session_of, settings
 from tests.support.oracle_server import run

@@ -14,15 +14,15 @@ from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.events import LogBlock, LogItem, Rollback, SchemaChange
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.sources.oracle.catalog_lookups import CatalogLookups
 from airflow_provider_cdc.sources.oracle.connect import connect, database_of
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters, StreamMetrics
+from airflow_provider_cdc.sources.oracle.mining.catalog_lookups import CatalogLookups
+from airflow_provider_cdc.sources.oracle.mining.query import BATCH
+from airflow_provider_cdc.sources.oracle.mining.stream import LogMinerStream
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.query import BATCH
 from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
 from airflow_provider_cdc.sources.oracle.schema.lookups import NoLookups, StoredColumns
 from airflow_provider_cdc.sources.oracle.source import OracleSource
-from airflow_provider_cdc.sources.oracle.stream import LogMinerStream
 from airflow_provider_cdc.sources.oracle.transactions.row_processor import RowProcessor
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import settings

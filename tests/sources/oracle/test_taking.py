@@ -19,8 +19,8 @@ from airflow_provider_cdc.core.schema import Column, TableChange, TableId, Table
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
+from airflow_provider_cdc.sources.oracle.mining.query import BATCH
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.query import BATCH
 from airflow_provider_cdc.sources.oracle.schema.ddl import Statement
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier, DdlChanges
 from airflow_provider_cdc.sources.oracle.schema.lookups import NoLookups

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.sources.oracle.window import AIM_ROWS, AIM_SECONDS, LARGEST, SMALLEST, Windows
+from airflow_provider_cdc.sources.oracle.mining.windows import AIM_ROWS, AIM_SECONDS, LARGEST, SMALLEST, Windows
 from tests.sources.oracle.redo_tables import config
 
 NOW = datetime.datetime(2026, 3, 1, 12)

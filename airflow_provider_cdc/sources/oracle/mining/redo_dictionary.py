@@ -18,7 +18,7 @@ import oracledb
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Connection, scalar, translated
-from airflow_provider_cdc.sources.oracle.logs import PAUSES, LogCollector, LogFile, LogListing
+from airflow_provider_cdc.sources.oracle.mining.redo_logs import PAUSES, LogCollector, LogFile, LogListing
 
 log = logging.getLogger(__name__)
 

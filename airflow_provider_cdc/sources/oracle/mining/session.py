@@ -29,7 +29,6 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.sources.oracle import logminer
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
 from airflow_provider_cdc.sources.oracle.connect import (
@@ -43,11 +42,12 @@ from airflow_provider_cdc.sources.oracle.connect import (
     utc_offset,
 )
 from airflow_provider_cdc.sources.oracle.kernels.operations import MISSING_SCN
-from airflow_provider_cdc.sources.oracle.logs import PAUSES, LogCollector, LogFile
 from airflow_provider_cdc.sources.oracle.metrics import SessionCounters
-from airflow_provider_cdc.sources.oracle.minedict import RedoDictionaries
-from airflow_provider_cdc.sources.oracle.moving import LogsMoved, Progress, WatchedLogs, identity
-from airflow_provider_cdc.sources.oracle.query import WIRE, RowFilter, contents_query, decoded
+from airflow_provider_cdc.sources.oracle.mining import logminer
+from airflow_provider_cdc.sources.oracle.mining.log_switch import LogsMoved, Progress, WatchedLogs, identity
+from airflow_provider_cdc.sources.oracle.mining.query import WIRE, RowFilter, contents_query, decoded
+from airflow_provider_cdc.sources.oracle.mining.redo_dictionary import RedoDictionaries
+from airflow_provider_cdc.sources.oracle.mining.redo_logs import PAUSES, LogCollector, LogFile
 
 log = logging.getLogger(__name__)
 

@@ -16,15 +16,15 @@ from airflow_provider_cdc.core.metrics import Value
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Database
-from airflow_provider_cdc.sources.oracle.flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.kernels.operations import FOREVER
 from airflow_provider_cdc.sources.oracle.metrics import Gauges, StreamMetrics
+from airflow_provider_cdc.sources.oracle.mining.flush import LogWriterFlush
+from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
+from airflow_provider_cdc.sources.oracle.mining.windows import Windows
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
-from airflow_provider_cdc.sources.oracle.session import MiningSession
 from airflow_provider_cdc.sources.oracle.transactions.row_processor import RowProcessor
-from airflow_provider_cdc.sources.oracle.window import Windows
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
 from airflow_provider_cdc.sources.oracle.connect import Connection, code_of, rows, translated
-from airflow_provider_cdc.sources.oracle.logs import LogFile
-from airflow_provider_cdc.sources.oracle.moving import LogsMoved, WatchedLogs
+from airflow_provider_cdc.sources.oracle.mining.log_switch import LogsMoved, WatchedLogs
+from airflow_provider_cdc.sources.oracle.mining.redo_logs import LogFile
 
 _NO_SESSION: Final = 1307
 
