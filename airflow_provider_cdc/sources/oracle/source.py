@@ -29,7 +29,6 @@ from airflow_provider_cdc.sources.oracle.connect import (
     database_of,
     translated,
 )
-from airflow_provider_cdc.sources.oracle.forms import XSTREAM
 from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
 from airflow_provider_cdc.sources.oracle.mining.catalog_lookups import CatalogLookups
 from airflow_provider_cdc.sources.oracle.mining.redo_logs import LogCollector
@@ -40,6 +39,7 @@ from airflow_provider_cdc.sources.oracle.snapshot.chunks import OracleChunks
 from airflow_provider_cdc.sources.oracle.snapshot.key_columns import ROWID
 from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
 from airflow_provider_cdc.sources.oracle.transactions.row_decoder import SOURCE_FIELDS
+from airflow_provider_cdc.sources.oracle.xstream import XSTREAM
 
 
 class OracleSource(Source):

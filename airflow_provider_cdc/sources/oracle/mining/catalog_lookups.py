@@ -1,4 +1,4 @@
-"""The answers of the database itself to the questions of a stream (:class:`..lookups.Lookups`)."""
+"""The answers of the database itself to the questions of a stream (:class:`..schema.lookups.Lookups`)."""
 
 from __future__ import annotations
 

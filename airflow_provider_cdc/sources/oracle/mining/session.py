@@ -134,7 +134,7 @@ class MiningSession:
     def minable_scn(self) -> int:
         """The last SCN that can be mined now: where the database is, or how far it is archived where only that is mined.
 
-        Where the database is, its log buffer has to be written first: :class:`..flush.LogWriterFlush`.
+        Where the database is, its log buffer has to be written first: :class:`.flush.LogWriterFlush`.
         """
         logs = self.logs
         with translated(self._config):
@@ -180,7 +180,7 @@ class MiningSession:
             self._retry(lambda: self._begin(low, end), f"SCN {low} to {end}")
 
     def rows(self, start: int, end: int, first: bool = False) -> Iterator[pa.RecordBatch]:
-        """The rows of the window that was opened, in LogMiner's order, as batches of :data:`..query.BATCH`.
+        """The rows of the window that was opened, in LogMiner's order, as batches of :data:`.query.BATCH`.
 
         When a log goes away meanwhile, its rows are fetched out of its archived copy: none comes twice, none is left out.
 

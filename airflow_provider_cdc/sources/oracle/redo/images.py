@@ -162,7 +162,7 @@ class Images:
         """Put long values into the images after.
 
         :param rows: from :meth:`take`
-        :param replaced: per column (row, value); the value as in ``lobs``. Emptied
+        :param replaced: per column (row, value); the value as in :mod:`.lobs`. Emptied
         :return: which values are not known
         """
         assert rows.after is not None

@@ -141,7 +141,7 @@ class RedoReader:
         return _rows(np.asarray(codes, np.int64), images, np.ones(len(texts), np.bool_))
 
     def read_conditions(self, conditions: list[dict[str, Literal]], texts: list[str]) -> tuple[pa.StructArray, Mask]:
-        """The rows that conditions of ``pieces`` name, and which values they do not have.
+        """The rows that conditions of :mod:`.pieces` name, and which values they do not have.
 
         :param texts: the statements they are from, for errors. Raises like :meth:`read`
         """

@@ -78,7 +78,7 @@ class NameRestorer:
     def restored(self, rows: pa.Table) -> pa.Table | None:
         """The same rows with all names; ``None`` when nothing was missing.
 
-        :param rows: columns of :data:`..buffer.ROWS`
+        :param rows: columns of :data:`..transactions.spill_buffer.ROWS`
         :raises SchemaConflict: a row cannot be restored with certainty, or is not to be
         """
         sql = rows.column("sql").combine_chunks()

@@ -151,11 +151,11 @@ class OracleChunks(ChunkReader):
                 rest = rows if last is None else replace(rows, after=last)
                 query = RangeQuery(rest, self._config, self._connection)
                 fetch_size = self._fetch_sizes.setdefault(
-                    (rows.table.id, rows.table.version), FetchSize(query.most_rows, lobs=bool(query.cells.lobs))
+                    (rows.table.id, rows.table.version), FetchSize(query.most_rows, lobs=bool(query.columns.lobs))
                 )
                 asked, came = left if one else min(limit, left, fetch_size.worth_asking), 0
                 for part in self._first(query, asked, fetch_size.rows):
-                    block = read_block(query.cells, part, low, ts_us, sum(map(len, blocks)))
+                    block = read_block(query.columns, part, low, ts_us, sum(map(len, blocks)))
                     blocks.append(block)
                     last, came, size = query.key_of(part), came + len(part), size + fetch_size.took(block, max_bytes)
                     if size >= max_bytes:

@@ -28,15 +28,13 @@ def row_at(
 
     :param connection: in the container of the tables
     """
-    cells = QueryColumns(schema, config)
-    sql = (
-        f"SELECT {', '.join(cells.expressions)} FROM {quoted(schema.id)} AS OF SCN {int(scn)} t WHERE t.ROWID = :row_id"
-    )
+    columns = QueryColumns(schema, config)
+    sql = f"SELECT {', '.join(columns.expressions)} FROM {quoted(schema.id)} AS OF SCN {int(scn)} t WHERE t.ROWID = :row_id"
     try:
         for frame in connection.fetch_df_batches(sql, {"row_id": row_id}, size=1):
             rows = pa.table(frame)
             if rows.num_rows:
-                return cells.read(rows)
+                return columns.read(rows)
     except oracledb.DatabaseError as e:
         if code_of(e) not in _GONE:
             raise

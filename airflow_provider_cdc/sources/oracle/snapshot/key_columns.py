@@ -1,6 +1,6 @@
 """Keys in SQL: the order of rows, rows behind a key, and keys as JSON that comes back exactly.
 
-A key's value is kept as the database writes it in the session's formats (``cells``), not as a change log value: what a handling
+A key's value is kept as the database writes it in the session's formats (:mod:`.query_columns`), not as a change log value: what a handling
 mode leaves out (the time of a DATE, a zone) would make two keys one. It is turned back by a function around the bind variable,
 never around the column, so that the key's index serves.
 """
@@ -105,7 +105,7 @@ def is_rowid(schema: TableSchema, name: str) -> bool:
     return name.upper() == ROWID and name not in schema.names
 
 
-def key_columns(schema: TableSchema, order: Sequence[str], cells: QueryColumns, alias: str) -> tuple[KeyColumn, ...]:
+def key_columns(schema: TableSchema, order: Sequence[str], columns: QueryColumns, alias: str) -> tuple[KeyColumn, ...]:
     """The columns of an order.
 
     :param alias: of the table in the query
@@ -119,7 +119,7 @@ def key_columns(schema: TableSchema, order: Sequence[str], cells: QueryColumns, 
             continue
         column = known.get(name)
         base = ColumnType.of(column).base if column is not None else ""
-        if column is None or base not in _BINDS or name not in cells.place:
+        if column is None or base not in _BINDS or name not in columns.place:
             raise QueryRefused(
                 f"Rows of {schema.id} cannot be ordered by {name}: "
                 + ("there is no such column." if column is None else f"its type is {base}."),
@@ -127,7 +127,7 @@ def key_columns(schema: TableSchema, order: Sequence[str], cells: QueryColumns, 
                 safe="None of its rows was read; capture goes on.",
                 remedy="name another unique column as surrogate-key, or ROWID",
             )
-        shown = cells.expressions[cells.place[name]]
+        shown = columns.expressions[columns.place[name]]
         found.append(KeyColumn(name, base, f'{alias}."{name}"', shown))
     return tuple(found)
 

@@ -26,10 +26,10 @@ class RangeQuery:
     def __init__(self, rows: KeyRange, config: OracleConfig, connection: oracledb.Connection) -> None:
         self.rows = rows
         alias = quoted_name(rows.table.id.name)  # conditions may name columns with their table's name
-        self.cells = QueryColumns(rows.table, config, alias)
-        self.key = key_columns(rows.table, rows.order, self.cells, alias)
+        self.columns = QueryColumns(rows.table, config, alias)
+        self.key = key_columns(rows.table, rows.order, self.columns, alias)
         self._config, self._connection = config, connection
-        self._selected = [*self.cells.expressions, *(c.shown for c in self.key if c.name not in self.cells.place)]
+        self._selected = [*self.columns.expressions, *(c.shown for c in self.key if c.name not in self.columns.place)]
 
     def ranges(self) -> list[tuple[str, tuple[KeyColumn, ...]]]:
         if self.rows.after is None:
@@ -39,7 +39,7 @@ class RangeQuery:
     @property
     def most_rows(self) -> int:
         """Rows that are fetched at a time at most."""
-        return LOB_ROWS if self.cells.lobs else self._config.snapshot_fetch_size
+        return LOB_ROWS if self.columns.lobs else self._config.snapshot_fetch_size
 
     def frames(self, condition: str, ordered: tuple[KeyColumn, ...], limit: int, fetched: int) -> Iterator[pa.Table]:
         """The first rows of a part of the range.
@@ -58,8 +58,8 @@ class RangeQuery:
 
     def key_of(self, part: pa.Table) -> Key:
         """The key of the last row of some."""
-        extra = iter(range(len(self.cells.expressions), len(self._selected)))
-        places = [self.cells.place[c.name] if c.name in self.cells.place else next(extra) for c in self.key]
+        extra = iter(range(len(self.columns.expressions), len(self._selected)))
+        places = [self.columns.place[c.name] if c.name in self.columns.place else next(extra) for c in self.key]
         return [c.to_json(part.column(at)[-1].as_py()) for c, at in zip(self.key, places, strict=True)]
 
     def last(self) -> tuple[Any, ...] | None:

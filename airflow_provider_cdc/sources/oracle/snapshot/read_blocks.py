@@ -84,25 +84,25 @@ def refused(what: str, why: str, statement: str) -> QueryRefused:
     )
 
 
-def read_block(cells: QueryColumns, part: pa.Table, scn: int, ts_us: int, first: int = 0) -> RowBlock:
+def read_block(columns: QueryColumns, part: pa.Table, scn: int, ts_us: int, first: int = 0) -> RowBlock:
     """Rows of a query on a table as ``READ`` rows.
 
-    :param part: columns are those of ``cells.expressions``, more may follow
+    :param part: columns are those of ``columns.expressions``, more may follow
     :param scn: for the source block
     :param first: ``order`` of the first row
     """
     n = len(part)
     scns = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([str(scn)]))
     return RowBlock(
-        table=cells.schema,
+        table=columns.schema,
         op=np.full(n, READ, np.int8),
         before=None,
-        after=cells.read(part),
+        after=columns.read(part),
         order=np.arange(first, first + n),
         transaction=None,
         ts_us=np.full(n, ts_us, np.int64),
         source={"scn": scns, "ssn": pa.array(np.zeros(n, np.int64))},
-        unavailable_after=cells.unavailable(n),
+        unavailable_after=columns.unavailable(n),
     )
 
 

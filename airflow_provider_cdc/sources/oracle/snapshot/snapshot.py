@@ -250,15 +250,15 @@ class OracleSnapshot(SnapshotSession):
 
     def _blocks(self, connection: Connection, chunk: Chunk) -> Iterator[RowBlock]:
         schema = self.schemas[chunk.table]
-        cells = QueryColumns(schema, self._config)
+        columns = QueryColumns(schema, self._config)
         source = self._source(chunk.table)
-        sql = f"SELECT {', '.join(cells.expressions)} FROM {source} t"
+        sql = f"SELECT {', '.join(columns.expressions)} FROM {source} t"
         sql += f" WHERE {chunk.condition}" if chunk.condition else ""
         size = self._config.snapshot_fetch_size
-        frames = connection.fetch_df_batches(sql, size=min(size, LOB_ROWS) if cells.lobs else size)
+        frames = connection.fetch_df_batches(sql, size=min(size, LOB_ROWS) if columns.lobs else size)
         for frame in frames:
             for part in parts(pa.table(frame)):
-                yield read_block(cells, part, self.scn, self.ts_us)
+                yield read_block(columns, part, self.scn, self.ts_us)
 
     def close(self) -> None:
         for connection in self._connections:

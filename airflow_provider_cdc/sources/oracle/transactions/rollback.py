@@ -25,7 +25,7 @@ Mask = npt.NDArray[np.bool_]
 def remaining(rows: pa.Table) -> tuple[Mask, int]:
     """The changes that are left of some transactions.
 
-    :param rows: columns ``tx``, ``code``, ``table``, ``row_id`` and ``rollback`` of :data:`..buffer.ROWS`, the rows of a
+    :param rows: columns ``tx``, ``code``, ``table``, ``row_id`` and ``rollback`` of :data:`.spill_buffer.ROWS`, the rows of a
         transaction together and in log order
     :return: per row whether it stays, and how many rows took back a change that is not here
     """

@@ -57,7 +57,7 @@ class RowDecoder:
     def decode(self, rows: pa.Table, commits: list[Commit]) -> tuple[list[RowBlock], Transactions]:
         """Row blocks of the rows of some transactions.
 
-        :param rows: columns of :data:`..buffer.ROWS`, by transaction in the order of ``commits``
+        :param rows: columns of :data:`.spill_buffer.ROWS`, by transaction in the order of ``commits``
         """
         ids = pa.array([c.id for c in commits], pa.string())
         transactions = Transactions(ids, np.array([c.ts_us for c in commits], np.int64))

@@ -1,6 +1,6 @@
 """From rows of ``V$LOGMNR_CONTENTS`` to log items.
 
-LogMiner gives changes in the order in which they were made. Here they wait by transaction (``pending.py``), and come out in commit
+LogMiner gives changes in the order in which they were made. Here they wait by transaction (:mod:`.transaction_buffer`), and come out in commit
 order, whole transactions at a time (Debezium Oracle connector, "How the connector buffers events"). Everything is done on columns;
 Python looks at single rows only where they are DDL.
 """
@@ -70,7 +70,7 @@ class RowProcessor:
     # -- rows in --------------------------------------------------------------------------------------------------------
 
     def process(self, batch: pa.Table) -> Iterator[LogItem]:
-        """Rows as the mining session gives them (see ``query.BATCH``), in its order."""
+        """Rows as the mining session gives them (see ``mining.query.BATCH``), in its order."""
         rows = self._continuations.join(batch)
         if not rows.num_rows:
             return

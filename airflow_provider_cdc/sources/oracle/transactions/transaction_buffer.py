@@ -32,7 +32,7 @@ Int64s = npt.NDArray[np.int64]
 class CommittedRows:
     """Rows of committed transactions, those that were rolled back within them left out.
 
-    :param rows: columns of :data:`..buffer.ROWS`, by transaction in the order of ``commits``
+    :param rows: columns of :data:`.spill_buffer.ROWS`, by transaction in the order of ``commits``
     :param low: where reading has to begin after them; ``None`` while more rows of the same transaction follow
     :param began: when they began to be put together, by ``time.monotonic``
     """
@@ -101,7 +101,7 @@ class TransactionBuffer:
     def add(self, changes: pa.Table, commits: list[Commit], ended: list[Transaction]) -> pa.Table:
         """Keep the changes of transactions that go on, or have rows here already. Returns those that can be given out at once.
 
-        :param changes: rows that have just come, columns of :data:`..buffer.ROWS`
+        :param changes: rows that have just come, columns of :data:`.spill_buffer.ROWS`
         :param ended: all transactions that ended, those that are not wanted as well
         """
         tx = changes.column("tx").to_numpy()
