@@ -25,8 +25,8 @@ from airflow_provider_cdc.sources.oracle.schema.ddl import (
     read_default,
     tables_of,
 )
-from airflow_provider_cdc.sources.oracle.schema.ddl.cursor import RESERVED
-from airflow_provider_cdc.sources.oracle.schema.ddl.tokens import fold, tokenize
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import RESERVED
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.tokens import fold, tokenize
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 from airflow_provider_cdc.sources.tokens import END
 

@@ -25,7 +25,7 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.actions import (
     RenameTo,
 )
 from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef, Default, Key, Name
-from airflow_provider_cdc.sources.oracle.schema.ddl.expressions import read_default
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.expressions import read_default
 from airflow_provider_cdc.sources.oracle.schema.ddl.reader import read
 from airflow_provider_cdc.sources.oracle.schema.ddl.statements import (
     AlterIndex,

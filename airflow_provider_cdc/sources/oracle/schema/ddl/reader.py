@@ -11,11 +11,11 @@ then the dictionary has to be read. It never raises and never takes a clause for
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.alter import read_alter_table
-from airflow_provider_cdc.sources.oracle.schema.ddl.create import read_create_table
-from airflow_provider_cdc.sources.oracle.schema.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.oracle.schema.ddl.kinds import ignored_kind
-from airflow_provider_cdc.sources.oracle.schema.ddl.others import (
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.alter import read_alter_table
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.create import read_create_table
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import Cursor
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.kinds import ignored_kind
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.others import (
     read_alter_index,
     read_create_index,
     read_drop_index,
@@ -26,8 +26,8 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.others import (
     read_rename,
     read_truncate,
 )
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.tokens import tokenize
 from airflow_provider_cdc.sources.oracle.schema.ddl.statements import Ignored, Statement, Unknown
-from airflow_provider_cdc.sources.oracle.schema.ddl.tokens import tokenize
 from airflow_provider_cdc.sources.tokens import NotUnderstood
 
 _HEAD = 12

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.attributes import read_column
 from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef, Key
-from airflow_provider_cdc.sources.oracle.schema.ddl.constraints import at_constraint, read_constraint, skip_supplemental
-from airflow_provider_cdc.sources.oracle.schema.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.oracle.schema.ddl.options import skip_options
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.attributes import read_column
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.constraints import (
+    at_constraint,
+    read_constraint,
+    skip_supplemental,
+)
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import Cursor
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.options import skip_options
 from airflow_provider_cdc.sources.oracle.schema.ddl.statements import CreateTable
 
 Element = ColumnDef | Key

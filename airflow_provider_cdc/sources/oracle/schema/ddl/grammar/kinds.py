@@ -5,7 +5,7 @@ The lists are closed. What is on none of them is not understood.
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import Cursor
 
 _IGNORED = frozenset((
     "GRANT", "REVOKE", "COMMENT", "AUDIT", "NOAUDIT", "ANALYZE", "PURGE", "ASSOCIATE", "DISASSOCIATE", "EXPLAIN", "LOCK", "SET",

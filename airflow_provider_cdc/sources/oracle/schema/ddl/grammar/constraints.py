@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from airflow_provider_cdc.sources.oracle.schema.ddl.columns import Key
-from airflow_provider_cdc.sources.oracle.schema.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.oracle.schema.ddl.options import skip_options
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import Cursor
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.options import skip_options
 
 
 @dataclass(slots=True)

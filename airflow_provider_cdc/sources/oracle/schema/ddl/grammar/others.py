@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_cdc.sources.oracle.schema.ddl.columns import Name
-from airflow_provider_cdc.sources.oracle.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.oracle.schema.ddl.statements import (
     AlterIndex,
     CreateIndex,

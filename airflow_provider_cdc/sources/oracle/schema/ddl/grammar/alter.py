@@ -18,17 +18,17 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.actions import (
     RenameColumn,
     RenameTo,
 )
-from airflow_provider_cdc.sources.oracle.schema.ddl.attributes import read_column
 from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef
-from airflow_provider_cdc.sources.oracle.schema.ddl.constraints import (
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.attributes import read_column
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.constraints import (
     at_constraint,
     read_constraint,
     read_state,
     skip_supplemental,
 )
-from airflow_provider_cdc.sources.oracle.schema.ddl.create import Element, read_elements
-from airflow_provider_cdc.sources.oracle.schema.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.oracle.schema.ddl.options import skip_options
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.create import Element, read_elements
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import Cursor
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.options import skip_options
 from airflow_provider_cdc.sources.oracle.schema.ddl.statements import AlterTable
 
 _PARTITION = ("PARTITION", "SUBPARTITION", "PARTITIONS", "SUBPARTITIONS")

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef, Default, Key
-from airflow_provider_cdc.sources.oracle.schema.ddl.constraints import inline_key, read_reference, read_state
-from airflow_provider_cdc.sources.oracle.schema.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.oracle.schema.ddl.datatypes import TypeText, read_type
-from airflow_provider_cdc.sources.oracle.schema.ddl.expressions import default
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.constraints import inline_key, read_reference, read_state
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import Cursor
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.datatypes import TypeText, read_type
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.expressions import default
 from airflow_provider_cdc.sources.tokens import STRING, WORD
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 from airflow_provider_cdc.sources.tokens import QUOTED, WORD
 
