@@ -37,7 +37,7 @@ from airflow_provider_cdc.sources.oracle.privileges import (
     view_findings,
 )
 from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
-from airflow_provider_cdc.sources.oracle.schema.sql_fragments import quoted
+from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted
 from airflow_provider_cdc.sources.oracle.signal_checks import signal_findings
 
 LONGEST_NAME: Final = 30

@@ -35,8 +35,8 @@ from airflow_provider_cdc.sources.oracle.mining.redo_logs import LogCollector
 from airflow_provider_cdc.sources.oracle.mining.stream import LogMinerStream, verified
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table, table_of
-from airflow_provider_cdc.sources.oracle.snapshot.chunks import OracleChunks
-from airflow_provider_cdc.sources.oracle.snapshot.key_columns import ROWID
+from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import ROWID
+from airflow_provider_cdc.sources.oracle.snapshot.chunk_reader import OracleChunkReader
 from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
 from airflow_provider_cdc.sources.oracle.transactions.row_decoder import SOURCE_FIELDS
 from airflow_provider_cdc.sources.oracle.xstream import XSTREAM
@@ -107,7 +107,7 @@ class OracleSource(Source):
         return OracleSnapshot(self._config, tables, readers, selects)
 
     def chunks(self, *, signals: TableId | None) -> ChunkReader:
-        return OracleChunks(self._config, signals)
+        return OracleChunkReader(self._config, signals)
 
     def signal_table(self, text: str) -> TableId:
         return signal_table(text, self._config)

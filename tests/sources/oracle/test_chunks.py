@@ -21,7 +21,7 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.snapshot import rowid_keys
-from airflow_provider_cdc.sources.oracle.snapshot.chunks import OracleChunks
+from airflow_provider_cdc.sources.oracle.snapshot.chunk_reader import OracleChunkReader
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mining import settings
 from tests.support.oracle_server import NLS, mine
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 @pytest.fixture
 def reader(schema: Oracle) -> Any:
-    with OracleChunks(settings(schema, lob__enabled=True), None) as opened:
+    with OracleChunkReader(settings(schema, lob__enabled=True), None) as opened:
         yield opened
 
 
@@ -43,7 +43,7 @@ def fill(server: Oracle, columns: str, rows: list[str]) -> None:
     server.sql(NLS, *(f"INSERT INTO T1 VALUES ({row})" for row in rows))
 
 
-def known(reader: OracleChunks, table: TableId = T1) -> TableSchema:
+def known(reader: OracleChunkReader, table: TableId = T1) -> TableSchema:
     found = reader.table(table)
     assert found is not None
     return found
@@ -54,7 +54,7 @@ def rows_of(chunk: ChunkRows) -> list[Row]:
 
 
 def all_chunks(
-    reader: OracleChunks, order: tuple[str, ...] | None = None, limit: int = 3, **more: Any
+    reader: OracleChunkReader, order: tuple[str, ...] | None = None, limit: int = 3, **more: Any
 ) -> list[list[Row]]:
     """The rows of all chunks; keys go through JSON as in state."""
     table = known(reader)
@@ -102,7 +102,7 @@ KEYS = {
 
 @pytest.mark.parametrize(("queries", "rows", "complete"), [(1, 2, False), (2, 4, False), (3, 5, True), (9, 5, True)])
 def test_several_queries_go_on_behind_each_other(
-    schema: Oracle, reader: OracleChunks, queries: int, rows: int, complete: bool
+    schema: Oracle, reader: OracleChunkReader, queries: int, rows: int, complete: bool
 ) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY", [str(i) for i in range(6)])
     chunk = reader.read(KeyRange(known(reader), ("ID",), [0]), 2, queries)
@@ -111,18 +111,18 @@ def test_several_queries_go_on_behind_each_other(
     assert (chunk.last, chunk.complete) == ([rows], complete)
 
 
-def test_no_further_query_is_made_when_the_rows_take_much_memory(schema: Oracle, reader: OracleChunks) -> None:
+def test_no_further_query_is_made_when_the_rows_take_much_memory(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY", [str(i) for i in range(6)])
     assert len(reader.read(KeyRange(known(reader), ("ID",)), 2, 3, max_bytes=8)) == 2
 
 
-def test_row_ids_are_verified_before_every_query(schema: Oracle, reader: OracleChunks) -> None:
+def test_row_ids_are_verified_before_every_query(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY", [str(i) for i in range(6)])
     assert len(reader.read(KeyRange(known(reader), ("ROWID",)), 2, 3)) == 2
 
 
 @pytest.mark.parametrize("type_", KEYS)
-def test_rows_come_in_the_order_of_keys_of_every_type(schema: Oracle, reader: OracleChunks, type_: str) -> None:
+def test_rows_come_in_the_order_of_keys_of_every_type(schema: Oracle, reader: OracleChunkReader, type_: str) -> None:
     keys = KEYS[type_]
     shuffled = random.Random(type_).sample([*enumerate(keys)], len(keys))
     constraint = "" if "ZONE" in type_ else " PRIMARY KEY"
@@ -134,7 +134,7 @@ def test_rows_come_in_the_order_of_keys_of_every_type(schema: Oracle, reader: Or
 
 
 @pytest.mark.parametrize("value", ["nan", "inf"])
-def test_numbers_that_are_none_are_keys_too(schema: Oracle, reader: OracleChunks, value: str) -> None:
+def test_numbers_that_are_none_are_keys_too(schema: Oracle, reader: OracleChunkReader, value: str) -> None:
     fill(schema, "K BINARY_DOUBLE PRIMARY KEY", ["1", "2"])
     with closing(schema.connect()) as connection, connection.cursor() as cursor:
         cursor.setinputsizes(oracledb.DB_TYPE_BINARY_DOUBLE)
@@ -145,7 +145,7 @@ def test_numbers_that_are_none_are_keys_too(schema: Oracle, reader: OracleChunks
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 1000])
 def test_rows_with_keys_of_several_columns_come_once_and_in_order(
-    schema: Oracle, reader: OracleChunks, limit: int
+    schema: Oracle, reader: OracleChunkReader, limit: int
 ) -> None:
     numbers = random.Random(limit)
     keys = {(numbers.randrange(4), numbers.choice("abc"), numbers.randrange(5)) for _ in range(40)}
@@ -158,7 +158,7 @@ def test_rows_with_keys_of_several_columns_come_once_and_in_order(
     assert found == sorted(keys)
 
 
-def test_rows_behind_the_last_key_are_not_read(schema: Oracle, reader: OracleChunks) -> None:
+def test_rows_behind_the_last_key_are_not_read(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "A NUMBER(9), B NUMBER(9), PRIMARY KEY (A, B)", [f"{a}, {b}" for a in range(4) for b in range(4)])
     table = known(reader)
     chunk = reader.read(KeyRange(table, table.key, [0, 2], [2, 1]), 100)
@@ -170,7 +170,7 @@ def test_rows_behind_the_last_key_are_not_read(schema: Oracle, reader: OracleChu
 
 
 def test_blocks_are_reads_of_one_order_with_the_time_and_scn_of_the_reading(
-    schema: Oracle, reader: OracleChunks
+    schema: Oracle, reader: OracleChunkReader
 ) -> None:
     fill(schema, "A NUMBER(9), B NUMBER(9), PRIMARY KEY (A, B)", [f"{a}, {b}" for a in range(4) for b in range(2)])
     table = known(reader)
@@ -185,7 +185,7 @@ def test_blocks_are_reads_of_one_order_with_the_time_and_scn_of_the_reading(
         assert block.source["scn"].to_pylist()[0] == str(chunk.low.read_scn)  # type: ignore[union-attr]
 
 
-def test_an_empty_table_has_no_last_key_and_no_rows(schema: Oracle, reader: OracleChunks) -> None:
+def test_an_empty_table_has_no_last_key_and_no_rows(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY", [])
     table = known(reader)
     assert reader.last(KeyRange(table, ("ID",))) is None
@@ -194,14 +194,14 @@ def test_an_empty_table_has_no_last_key_and_no_rows(schema: Oracle, reader: Orac
     assert isinstance(chunk.low, OraclePosition)
 
 
-def test_a_surrogate_key_orders_the_rows_in_place_of_the_key(schema: Oracle, reader: OracleChunks) -> None:
+def test_a_surrogate_key_orders_the_rows_in_place_of_the_key(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY, S NUMBER(9) NOT NULL", [f"{i}, {i % 3}" for i in range(9)])
     found = [(row["S"], row["ID"]) for chunk in all_chunks(reader, ("S", "ID"), 2) for row in chunk]
     assert found == sorted(found)
     assert len(set(found)) == 9
 
 
-def test_lobs_come_whole_and_empty_ones_are_not_null(schema: Oracle, reader: OracleChunks) -> None:
+def test_lobs_come_whole_and_empty_ones_are_not_null(schema: Oracle, reader: OracleChunkReader) -> None:
     long = "é" * 40_000
     with closing(schema.connect()) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE TABLE T1 (ID NUMBER(9) PRIMARY KEY, C CLOB, B BLOB)")
@@ -228,7 +228,7 @@ def test_lobs_come_whole_and_empty_ones_are_not_null(schema: Oracle, reader: Ora
         ("ID > 100", []),
     ],
 )
-def test_rows_fulfil_the_condition(schema: Oracle, reader: OracleChunks, condition: str, ids: list[int]) -> None:
+def test_rows_fulfil_the_condition(schema: Oracle, reader: OracleChunkReader, condition: str, ids: list[int]) -> None:
     rows = ["1, 'red', 1", "2, 'blue', 12", "3, 'red', 20", "4, 'blue', 11", "5, 'blue', 1"]
     fill(schema, "ID NUMBER(9) PRIMARY KEY, COLOR VARCHAR2(9), QUANTITY NUMBER(9)", rows)
     for limit in (1, 100):
@@ -242,7 +242,7 @@ def test_rows_fulfil_the_condition(schema: Oracle, reader: OracleChunks, conditi
     ["COLOUR = 1", "ID >", "ID = 1) OR (ID = 2", "ID = :x", "ID = (SELECT X FROM NOWHERE)", "'abc", "ID = 1; COMMIT"],
 )
 def test_a_condition_that_is_bad_sql_is_refused_and_the_reader_goes_on(
-    schema: Oracle, reader: OracleChunks, condition: str
+    schema: Oracle, reader: OracleChunkReader, condition: str
 ) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY", ["1", "2"])
     table = known(reader)
@@ -254,7 +254,7 @@ def test_a_condition_that_is_bad_sql_is_refused_and_the_reader_goes_on(
     assert len(reader.read(KeyRange(table, table.key), 10)) == 2
 
 
-def test_rows_cannot_be_ordered_by_a_lob(schema: Oracle, reader: OracleChunks) -> None:
+def test_rows_cannot_be_ordered_by_a_lob(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY, C CLOB", ["1, 'a'"])
     with pytest.raises(QueryRefused, match="its type is CLOB"):
         reader.last(KeyRange(known(reader), ("C",)))
@@ -265,7 +265,7 @@ def test_rows_cannot_be_ordered_by_a_lob(schema: Oracle, reader: OracleChunks) -
 def test_a_table_that_may_not_be_read_is_refused() -> None:
     with Oracle() as server:
         fill(server, "ID NUMBER(9) PRIMARY KEY", ["1"])
-        with OracleChunks(settings(server), None) as reader:
+        with OracleChunkReader(settings(server), None) as reader:
             table = known(reader)
             server.admin(f"GRANT INSERT ON APP.T1 TO {server.user}", f"REVOKE SELECT ANY TABLE FROM {server.user}")
             with pytest.raises((QueryRefused, StructureChanged)):
@@ -286,7 +286,7 @@ def test_a_table_that_may_not_be_read_is_refused() -> None:
         "DROP TABLE T1",
     ],
 )
-def test_another_structure_is_told_before_a_row_is_given(schema: Oracle, reader: OracleChunks, ddl: str) -> None:
+def test_another_structure_is_told_before_a_row_is_given(schema: Oracle, reader: OracleChunkReader, ddl: str) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY, V VARCHAR2(9)", ["1, 'a'", "2, 'b'"])
     table = known(reader)
     schema.sql(ddl)
@@ -301,17 +301,17 @@ def test_another_structure_is_told_before_a_row_is_given(schema: Oracle, reader:
         assert len(reader.read(KeyRange(present, present.key), 10)) == 2
 
 
-def test_a_structure_that_another_reader_gave_is_verified(schema: Oracle, reader: OracleChunks) -> None:
+def test_a_structure_that_another_reader_gave_is_verified(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY, V VARCHAR2(9)", ["1, 'a'"])
     table = known(reader)
-    with OracleChunks(settings(schema, lob__enabled=True), None) as other:
+    with OracleChunkReader(settings(schema, lob__enabled=True), None) as other:
         assert len(other.read(KeyRange(table.model_copy(update={"version": 7}), table.key), 10)) == 1
     schema.sql("ALTER TABLE T1 ADD W NUMBER(9)")
-    with OracleChunks(settings(schema, lob__enabled=True), None) as other, pytest.raises(StructureChanged):
+    with OracleChunkReader(settings(schema, lob__enabled=True), None) as other, pytest.raises(StructureChanged):
         other.read(KeyRange(table, table.key), 10)
 
 
-def test_what_is_no_structure_may_change(schema: Oracle, reader: OracleChunks) -> None:
+def test_what_is_no_structure_may_change(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY, V VARCHAR2(9)", ["1, 'a'"])
     table = known(reader)
     schema.sql("CREATE INDEX I1 ON T1 (V)", "ALTER TABLE T1 ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
@@ -323,7 +323,7 @@ def test_what_is_no_structure_may_change(schema: Oracle, reader: OracleChunks) -
 
 @pytest.mark.parametrize("step", [1, 3, 1000])
 def test_a_table_without_a_key_is_read_by_rowid_in_parts(
-    schema: Oracle, reader: OracleChunks, monkeypatch: pytest.MonkeyPatch, step: int
+    schema: Oracle, reader: OracleChunkReader, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     monkeypatch.setattr(rowid_keys, "_STEP", step)
     schema.sql("CREATE TABLE T1 (V NUMBER(9))")
@@ -337,7 +337,7 @@ def test_a_table_without_a_key_is_read_by_rowid_in_parts(
 
 
 def test_only_a_part_of_a_table_is_asked_for_a_chunk_by_rowid(
-    schema: Oracle, reader: OracleChunks, monkeypatch: pytest.MonkeyPatch
+    schema: Oracle, reader: OracleChunkReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rowid_keys, "_STEP", 2)
     schema.sql("CREATE TABLE T1 (V NUMBER(9))")
@@ -356,7 +356,7 @@ def test_only_a_part_of_a_table_is_asked_for_a_chunk_by_rowid(
     ) < len(parts)
 
 
-def test_row_ids_of_another_segment_are_refused(schema: Oracle, reader: OracleChunks) -> None:
+def test_row_ids_of_another_segment_are_refused(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "V NUMBER(9)", ["1", "2", "3"])
     table = known(reader)
     upto = reader.last(KeyRange(table, ("ROWID",)))
@@ -367,7 +367,7 @@ def test_row_ids_of_another_segment_are_refused(schema: Oracle, reader: OracleCh
     assert [row["V"] for chunk in all_chunks(reader, ("ROWID",)) for row in chunk] == [4]
 
 
-def test_a_column_named_rowid_counts_as_a_column_of_its_own(schema: Oracle, reader: OracleChunks) -> None:
+def test_a_column_named_rowid_counts_as_a_column_of_its_own(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, '"rowid" NUMBER(9) NOT NULL', ["2", "1"])
     assert [row["rowid"] for chunk in all_chunks(reader, ("rowid",)) for row in chunk] == [1, 2]
 
@@ -392,7 +392,7 @@ def test_all_up_to_the_low_watermark_is_in_the_rows_and_all_of_the_rows_is_below
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        with OracleChunks(settings(schema), None) as reader:
+        with OracleChunkReader(settings(schema), None) as reader:
             table = known(reader)
             for _ in range(60):
                 chunks.append(reader.read(KeyRange(table, table.key), 100_000))
@@ -426,7 +426,7 @@ def test_all_up_to_the_low_watermark_is_in_the_rows_and_all_of_the_rows_is_below
     assert inside or len({chunk.low.read_scn for chunk in chunks}) == len(chunks)  # type: ignore[union-attr]
 
 
-def test_rows_that_are_not_committed_are_not_read(schema: Oracle, reader: OracleChunks) -> None:
+def test_rows_that_are_not_committed_are_not_read(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY", ["1"])
     with closing(schema.connect()) as connection, connection.cursor() as cursor:
         cursor.execute("INSERT INTO T1 VALUES (2)")
@@ -450,7 +450,7 @@ def test_written_watermarks_are_rows_of_the_signal_table_that_come_back_in_the_l
     signals(schema)
     fill(schema, "ID NUMBER(9) PRIMARY KEY", ["1"])
     start = schema.scn()
-    with OracleChunks(settings(schema), SIGNALS) as reader:
+    with OracleChunkReader(settings(schema), SIGNALS) as reader:
         table = known(reader)
         schema.sql("INSERT INTO T1 VALUES (2)")
         reader.write("a-open", "snapshot-window-open", '{"x": 1}')
@@ -475,7 +475,7 @@ def test_a_signal_table_that_takes_no_row_is_an_error_with_the_grant_and_harms_n
     with Oracle() as server:
         signals(server)
         fill(server, "ID NUMBER(9) PRIMARY KEY", ["1"])
-        with OracleChunks(settings(server), SIGNALS) as reader:
+        with OracleChunkReader(settings(server), SIGNALS) as reader:
             server.sql(f"REVOKE INSERT ON SIGNALS FROM {server.user}", f"REVOKE DELETE ON SIGNALS FROM {server.user}")
             for attempt in (lambda: reader.write("a", "b"), lambda: reader.remove("a")):
                 with pytest.raises(QueryRefused, match="insufficient privileges") as e:
@@ -503,16 +503,16 @@ def test_watermarks_that_would_not_come_back_are_not_written(
 ) -> None:
     signals(schema)
     with pytest.raises(PrerequisiteError, match=what):
-        OracleChunks(settings(schema, **properties), SIGNALS)
+        OracleChunkReader(settings(schema, **properties), SIGNALS)
 
 
 def test_a_signal_table_that_does_not_exist_is_an_error_with_its_statement(schema: Oracle) -> None:
     with pytest.raises(PrerequisiteError, match="does not exist") as e:
-        OracleChunks(settings(schema), SIGNALS)
+        OracleChunkReader(settings(schema), SIGNALS)
     statement = str(e.value.remedy).partition(";")[0]
     schema.sql(statement)
     schema.sql(f"GRANT ALL ON SIGNALS TO {schema.user}")
-    with OracleChunks(settings(schema), SIGNALS) as reader:
+    with OracleChunkReader(settings(schema), SIGNALS) as reader:
         reader.write("a", "b", "c")
     assert schema.sql("SELECT * FROM SIGNALS") == [("a", "b", "c")]
 
@@ -525,8 +525,8 @@ def test_a_database_that_can_only_be_read_has_no_written_watermarks() -> None:
         host, _, port = server.standby_dsn.partition("/")[0].rpartition(":")
         standby = OracleConfig.parse(settings(server).public() | {"database.hostname": host, "database.port": port, "database.password": server.password})  # fmt: skip
         with pytest.raises(PrerequisiteError, match="reading only"):
-            OracleChunks(standby, SIGNALS)
-        with OracleChunks(standby, None) as reader:
+            OracleChunkReader(standby, SIGNALS)
+        with OracleChunkReader(standby, None) as reader:
             assert all_chunks(reader) == [[{"ID": 1}]]
 
 
@@ -541,7 +541,7 @@ def test_the_session_is_in_the_pluggable_database_and_compares_bytes(
     monkeypatch.setattr(
         oracledb.Cursor, "execute", lambda self, sql, *a, **k: (asked.append(sql), execute(self, sql, *a, **k))[1]
     )
-    with OracleChunks(settings(schema), None):
+    with OracleChunkReader(settings(schema), None):
         pass
     assert [sql for sql in asked if "CONTAINER" in sql] == ["ALTER SESSION SET CONTAINER = ORCLPDB1"]
     assert "ALTER SESSION SET NLS_SORT = BINARY NLS_COMP = BINARY" in asked
@@ -550,20 +550,20 @@ def test_the_session_is_in_the_pluggable_database_and_compares_bytes(
 def test_a_lost_connection_is_transient_and_another_reader_goes_on() -> None:
     with Oracle() as server:
         fill(server, "ID NUMBER(9) PRIMARY KEY", ["1", "2"])
-        with OracleChunks(settings(server), None) as reader:
+        with OracleChunkReader(settings(server), None) as reader:
             table = known(reader)
             first = reader.read(KeyRange(table, table.key), 1)
             server.kill()
             server.start()
             with pytest.raises(SourceUnavailable):
                 reader.read(KeyRange(table, table.key, first.last), 1)
-        with OracleChunks(settings(server), None) as reader:
+        with OracleChunkReader(settings(server), None) as reader:
             assert rows_of(reader.read(KeyRange(table, table.key, first.last), 1)) == [{"ID": 2}]
 
 
 def test_another_thread_ends_a_read_by_closing_the_reader(schema: Oracle) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY", [str(i) for i in range(800)])
-    reader = OracleChunks(settings(schema), None)
+    reader = OracleChunkReader(settings(schema), None)
     table = known(reader)
     slow = "(SELECT COUNT(*) FROM APP.T1 A, APP.T1 B, APP.T1 C WHERE A.ID + B.ID + C.ID < 0) = 0"
     errors: list[BaseException] = []

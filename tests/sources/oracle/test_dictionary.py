@@ -18,7 +18,7 @@ from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
 from airflow_provider_cdc.sources.oracle.schema import catalog as module
 from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog, row_key
 from airflow_provider_cdc.sources.oracle.schema.column_defaults import default_of
-from airflow_provider_cdc.sources.oracle.schema.sql_fragments import create_statement
+from airflow_provider_cdc.sources.oracle.schema.sql_names import create_statement
 from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
 from dev.servers.oracle import Oracle

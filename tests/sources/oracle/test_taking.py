@@ -22,7 +22,7 @@ from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.mining.query import BATCH
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.ddl import Statement
-from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier, DdlChanges
+from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier, DdlEffect
 from airflow_provider_cdc.sources.oracle.schema.lookups import NoLookups
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
 from airflow_provider_cdc.sources.oracle.transactions import transaction_buffer
@@ -88,8 +88,8 @@ class Meaning(DdlApplier):
         super().__init__(settings, tables, lookups)
         self._ddl = ddl
 
-    def apply(self, statement: Statement, owner: str, where: str) -> DdlChanges:
-        return DdlChanges(*self._ddl(statement, owner, where)) if self._ddl is not None else DdlChanges()
+    def apply(self, statement: Statement, owner: str, where: str) -> DdlEffect:
+        return DdlEffect(*self._ddl(statement, owner, where)) if self._ddl is not None else DdlEffect()
 
 
 def processor(start: OraclePosition | None = None, ddl: Any = None, **properties: Any) -> RowProcessor:

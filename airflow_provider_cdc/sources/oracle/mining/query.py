@@ -37,7 +37,7 @@ from airflow_provider_cdc.sources.oracle.kernels.operations import (
     XML_CODES,
 )
 from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table
-from airflow_provider_cdc.sources.oracle.schema.sql_fragments import literal
+from airflow_provider_cdc.sources.oracle.schema.sql_names import literal
 from airflow_provider_cdc.sources.oracle.schema.system_tables import SYSTEM_SCHEMAS, is_system
 
 log = logging.getLogger(__name__)

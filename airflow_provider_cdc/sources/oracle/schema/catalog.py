@@ -25,7 +25,7 @@ from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import code_of, rows, scalar
 from airflow_provider_cdc.sources.oracle.schema.column_defaults import constant, default_of
-from airflow_provider_cdc.sources.oracle.schema.sql_fragments import create_statement, literal
+from airflow_provider_cdc.sources.oracle.schema.sql_names import create_statement, literal
 from airflow_provider_cdc.sources.oracle.schema.system_tables import (
     LIKELY_NAMES,
     SYSTEM_SCHEMAS,

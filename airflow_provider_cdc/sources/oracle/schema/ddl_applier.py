@@ -18,14 +18,14 @@ from airflow_provider_cdc.sources.oracle.schema.alter_table import Alter, Altere
 from airflow_provider_cdc.sources.oracle.schema.catalog import row_key
 from airflow_provider_cdc.sources.oracle.schema.column_definitions import ColumnDefinitions
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
-from airflow_provider_cdc.sources.oracle.schema.sql_fragments import quoted
+from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted
 from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class DdlChanges:
+class DdlEffect:
     """What a statement means for captured tables.
 
     :ivar unknown: it was not understood: the dictionary was asked
@@ -47,13 +47,13 @@ class DdlApplier:
         self._indexes: dict[tuple[str, str], tuple[TableId, bool]] = {}
         """Indexes that were seen being created: their table, and whether they are unique."""
 
-    def apply(self, statement: ddl.Statement, owner: str, where: str) -> DdlChanges:
+    def apply(self, statement: ddl.Statement, owner: str, where: str) -> DdlEffect:
         """What the statement changes.
 
         :param owner: the schema that names without one belong to
         :param where: the statement's place, for messages
         """
-        found = DdlChanges()
+        found = DdlEffect()
         match statement:
             case ddl.CreateTable():
                 self._create(statement, owner, where, found)
@@ -92,7 +92,7 @@ class DdlApplier:
 
     # -- tables that come and go --------------------------------------------------------------------------------------
 
-    def _create(self, s: ddl.CreateTable, owner: str, where: str, found: DdlChanges) -> None:
+    def _create(self, s: ddl.CreateTable, owner: str, where: str, found: DdlEffect) -> None:
         table = self._id(s.table, owner)
         known = self._tables.get(table)
         if s.temporary or not self._captured(table) or (s.if_not_exists and known is not None):
@@ -124,11 +124,11 @@ class DdlApplier:
             return self._keyed(schema, "it has several keys", where)
         return schema
 
-    def _drop(self, table: TableId, found: DdlChanges) -> None:
+    def _drop(self, table: TableId, found: DdlEffect) -> None:
         if self._captured(table) and self._tables.get(table) is not None:
             found.changes.append(TableChange(type="DROP", id=table))
 
-    def _rename(self, old: TableId, new: TableId, where: str, found: DdlChanges) -> None:
+    def _rename(self, old: TableId, new: TableId, where: str, found: DdlEffect) -> None:
         """Under a new name a table is another one for whoever follows; into the recycle bin, it is dropped."""
         schema = self._tables.get(old)
         if not self._captured(new):
@@ -139,14 +139,14 @@ class DdlApplier:
         else:  # nothing is known of a table that was not captured under its old name, but what the dictionary says
             self._appeared(new, f"it was {old} before, which is not captured", where, found)
 
-    def _appeared(self, table: TableId, why: str, where: str, found: DdlChanges) -> None:
+    def _appeared(self, table: TableId, why: str, where: str, found: DdlEffect) -> None:
         """A captured table is there whose rows are not in the log."""
         present = self._lookups.table(table)
         if present is not None:
             log.warning("%s has rows that the log does not have: %s (%s).", table, why, where)
             found.changes.append(TableChange(type="CREATE", id=table, table=present, exact=False))
 
-    def _flashback(self, s: ddl.FlashbackTable, owner: str, where: str, found: DdlChanges) -> None:
+    def _flashback(self, s: ddl.FlashbackTable, owner: str, where: str, found: DdlEffect) -> None:
         tables = [self._id(n, owner) for n in s.tables]
         if not s.before_drop:
             self._inexact(tables, "it was taken back to an earlier moment", where, found)
@@ -161,7 +161,7 @@ class DdlApplier:
                 where,
             )
 
-    def _truncate(self, s: ddl.TruncateTable, owner: str, where: str, found: DdlChanges) -> None:
+    def _truncate(self, s: ddl.TruncateTable, owner: str, where: str, found: DdlEffect) -> None:
         table = self._id(s.table, owner)
         if self._captured(table):
             found.truncated.append(table)
@@ -169,7 +169,7 @@ class DdlApplier:
             others = [t for t in self._tables.known() if t != table]
             self._inexact(others, f"{table} was truncated, with those tables that refer to it", where, found)
 
-    def _inexact(self, tables: Iterable[TableId], why: str, where: str, found: DdlChanges) -> None:
+    def _inexact(self, tables: Iterable[TableId], why: str, where: str, found: DdlEffect) -> None:
         """Rows of these tables may have changed, and the log does not say how."""
         for table in tables:
             known = self._tables.get(table)
@@ -179,7 +179,7 @@ class DdlApplier:
                 )
                 found.changes.append(TableChange(type="ALTER", id=table, table=known, exact=False))
 
-    def _unknown(self, s: ddl.Unknown, owner: str, where: str, found: DdlChanges) -> None:
+    def _unknown(self, s: ddl.Unknown, owner: str, where: str, found: DdlEffect) -> None:
         """A statement that is not understood: the dictionary says what has become of the tables, and they are read again."""
         named = [self._id(n, owner) for n in s.tables]
         tables = [t for t in named or self._tables.known() if self._captured(t)]
@@ -205,7 +205,7 @@ class DdlApplier:
     # -- keys ---------------------------------------------------------------------------------------------------------
 
     def _index(
-        self, s: ddl.CreateIndex | ddl.DropIndex | ddl.AlterIndex, owner: str, where: str, found: DdlChanges
+        self, s: ddl.CreateIndex | ddl.DropIndex | ddl.AlterIndex, owner: str, where: str, found: DdlEffect
     ) -> None:
         """Indexes matter as far as the row key may be one. ``DROP INDEX`` does not name its table."""
         name = s.name.schema or owner, s.name.name
@@ -226,7 +226,7 @@ class DdlApplier:
                 elif seen[1]:
                     self._keys_changed([seen[0]], where, found)
 
-    def _keys_changed(self, tables: list[TableId], where: str, found: DdlChanges) -> None:
+    def _keys_changed(self, tables: list[TableId], where: str, found: DdlEffect) -> None:
         """The row key may be another one now. Which keys there were is not kept: the dictionary is asked."""
         for table in tables:
             known = self._tables.get(table)
@@ -254,7 +254,7 @@ class DdlApplier:
 
     # -- ALTER TABLE --------------------------------------------------------------------------------------------------
 
-    def _alter(self, s: ddl.AlterTable, owner: str, where: str, found: DdlChanges) -> None:
+    def _alter(self, s: ddl.AlterTable, owner: str, where: str, found: DdlEffect) -> None:
         table = self._id(s.table, owner)
         renamed = next((a.table for a in s.actions if isinstance(a, ddl.RenameTo)), None)
         if renamed is not None:
@@ -292,7 +292,7 @@ class DdlApplier:
         found.changes.append(change)
 
     def _misfit(
-        self, known: TableSchema, altered: Altered, present: TableSchema | None, where: str, found: DdlChanges
+        self, known: TableSchema, altered: Altered, present: TableSchema | None, where: str, found: DdlEffect
     ) -> None:
         """The statement does not fit the structure in force, which then is that of a later or earlier moment."""
         log.warning(

@@ -12,7 +12,7 @@ from oracledb import Connection
 from airflow_provider_cdc.core.schema import TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import code_of
-from airflow_provider_cdc.sources.oracle.schema.sql_fragments import quoted
+from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
 
 log = logging.getLogger(__name__)

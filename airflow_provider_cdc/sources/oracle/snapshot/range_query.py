@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.chunks import Key, KeyRange
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.schema.sql_fragments import quoted, quoted_name
-from airflow_provider_cdc.sources.oracle.snapshot.key_columns import KeyColumn, behind, binds, compared, key_columns
+from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted, quoted_name
+from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import KeyColumn, behind, binds, compared, key_columns
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
 from airflow_provider_cdc.sources.oracle.snapshot.read_blocks import LOB_ROWS, parts
 from airflow_provider_cdc.sources.oracle.snapshot.rowid_keys import plain

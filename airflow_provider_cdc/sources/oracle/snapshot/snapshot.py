@@ -50,7 +50,7 @@ from airflow_provider_cdc.sources.oracle.connect import (
 from airflow_provider_cdc.sources.oracle.errors import SNAPSHOT_TOO_OLD, TABLE_CHANGED, translate
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
-from airflow_provider_cdc.sources.oracle.schema.sql_fragments import quoted
+from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted
 from airflow_provider_cdc.sources.oracle.snapshot import rowids
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
 from airflow_provider_cdc.sources.oracle.snapshot.read_blocks import (

@@ -9,7 +9,7 @@ from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory, rewrite_reason
 from airflow_provider_cdc.sources.oracle.schema.ddl import Unknown, read
-from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier, DdlChanges
+from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier, DdlEffect
 from airflow_provider_cdc.sources.oracle.schema.lookups import NoLookups
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 from tests.sources.oracle.redo_tables import config
@@ -50,9 +50,9 @@ class World:
         self.tables = CapturedTables(Filters(self.config), self.history)
         self.reader = DdlApplier(self.config, self.tables, _Dictionary(self))
 
-    def run(self, *statements: str, owner: str = "APP", understood: bool = True) -> DdlChanges:
+    def run(self, *statements: str, owner: str = "APP", understood: bool = True) -> DdlEffect:
         """Apply statements; what the last one meant. ``reasons`` is why each of its changes has to be read again."""
-        found = DdlChanges()
+        found = DdlEffect()
         for sql in statements:
             statement = read(sql)
             assert isinstance(statement, Unknown) is not understood, statement

@@ -39,9 +39,9 @@ from airflow_provider_cdc.sources.oracle.connect import connect, current_scn, da
 from airflow_provider_cdc.sources.oracle.errors import translate
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
-from airflow_provider_cdc.sources.oracle.schema.sql_fragments import quoted, quoted_name
+from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted, quoted_name
 from airflow_provider_cdc.sources.oracle.signal_checks import DDL, hidden
-from airflow_provider_cdc.sources.oracle.snapshot.key_columns import KeyColumn, is_rowid
+from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import KeyColumn, is_rowid
 from airflow_provider_cdc.sources.oracle.snapshot.range_query import RangeQuery
 from airflow_provider_cdc.sources.oracle.snapshot.read_blocks import FetchSize, now_us, read_block, refused
 from airflow_provider_cdc.sources.oracle.snapshot.rowid_keys import RowidKeys, plain
@@ -61,7 +61,7 @@ _SIGNAL_COLUMNS: Final = 3
 _Structure = tuple[tuple[Any, ...], ...]
 
 
-class OracleChunks(ChunkReader):
+class OracleChunkReader(ChunkReader):
     """See :class:`airflow_provider_cdc.core.chunks.ChunkReader`.
 
     :param signals: the signal table, for written watermarks
