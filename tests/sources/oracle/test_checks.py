@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.oracle import checks
 from airflow_provider_cdc.sources.oracle.checks import check
 from dev.servers.oracle import Oracle
-from tests.sources.oracle.mining import settings
+from tests.sources.oracle.mined import settings
 
 
 @pytest.fixture

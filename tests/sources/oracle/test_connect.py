@@ -31,7 +31,7 @@ from airflow_provider_cdc.sources.oracle.connect import (
 )
 from airflow_provider_cdc.sources.oracle.errors import bare_url, code_of, translate
 from dev.servers.oracle import Oracle
-from tests.sources.oracle.mining import settings
+from tests.sources.oracle.mined import settings
 
 
 def test_session_has_utc_and_the_forms_that_the_readers_expect(oracle: Oracle) -> None:

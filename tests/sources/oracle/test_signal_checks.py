@@ -11,7 +11,7 @@ from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.oracle import checks
 from airflow_provider_cdc.sources.oracle.checks import check
 from dev.servers.oracle import Oracle
-from tests.sources.oracle.mining import settings
+from tests.sources.oracle.mined import settings
 
 NAMED = {"signal__data__collection": "ORCLPDB1.APP.SIGNALS"}
 ALL = "ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"

@@ -1,0 +1,130 @@
+"""Redo texts of long values, written from the table of shapes and the public descriptions of LogMiner's sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
+from airflow_provider_cdc.sources.oracle.redo.lobs import Assembled, read_with_lobs
+from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
+from tests.sources.oracle.redo.redo_tables import config, images, table
+
+TYPES = {
+    "ID": "NUMBER(9)", "V": "VARCHAR2(60)", "S": "VARCHAR2(32767)", "C": "CLOB", "D": "NCLOB", "B": "BLOB", "X": "XMLTYPE",
+}  # fmt: skip
+NAMES = {"CLOB": "c", "NCLOB": "nc", "BLOB": "b"}
+DECLARE = "DECLARE \n loc_c CLOB; \n buf_c VARCHAR2(6174); \n loc_b BLOB; \n buf_b RAW(6174); \n loc_nc NCLOB; \n e NUMBER; \nBEGIN\n"
+
+
+class Line(NamedTuple):
+    """A LogMiner row."""
+
+    code: int
+    text: str | None
+    row_id: str | None = NO_ROW_ID
+    transaction: int = 1
+
+
+def lob_reader(*, key: tuple[str, ...] = ("ID",), **properties: Any) -> RedoReader:
+    given = config(**{"lob.enabled": True, **properties})
+    schema = table(TYPES, given).model_copy(update={"key": key})
+    return RedoReader(schema, given, ignored=("SHAPE",))
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def value(column: str, given: Any) -> str:
+    """A literal; an empty LOB is a function."""
+    if given is None:
+        return "NULL"
+    if column in ("C", "D", "B") and not given:
+        return "EMPTY_BLOB()" if column == "B" else "EMPTY_CLOB()"
+    if isinstance(given, bytes):
+        return f"HEXTORAW('{given.hex()}')"
+    return quoted(str(given))
+
+
+def _where(named: dict[str, Any]) -> str:
+    return " and ".join(f'"{n}" IS NULL' if v is None else f'"{n}" = {value(n, v)}' for n, v in named.items())
+
+
+def insert(transaction: int = 1, row_id: str = NO_ROW_ID, **row: Any) -> Line:
+    names = ",".join(f'"{n}"' for n in row)
+    values = ",".join(value(n, v) for n, v in row.items())
+    return Line(1, f'insert into "SHOP"."PARTS"({names}) values ({values});', row_id, transaction)
+
+
+def update(named: dict[str, Any], transaction: int = 1, row_id: str = NO_ROW_ID, **changed: Any) -> Line:
+    sets = ", ".join(f'"{n}" = {value(n, v)}' for n, v in changed.items())
+    return Line(3, f'update "SHOP"."PARTS" set {sets} where {_where(named)};', row_id, transaction)
+
+
+def delete(named: dict[str, Any], transaction: int = 1, row_id: str = NO_ROW_ID) -> Line:
+    return Line(2, f'delete from "SHOP"."PARTS" where {_where(named)};', row_id, transaction)
+
+
+def locator(column: str, named: dict[str, Any], row_id: str = NO_ROW_ID, transaction: int = 1) -> Line:
+    name = NAMES[TYPES[column]]
+    condition = f" where {_where(named)}" if named else ""
+    text = f'{DECLARE} select "{column}" into loc_{name} from "SHOP"."PARTS"{condition} for update;\n'
+    return Line(9, text, row_id, transaction)
+
+
+def write(column: str, data: str | bytes, offset: int, transaction: int = 1, length: int | None = None) -> Line:
+    name = NAMES[TYPES[column]]
+    text = f" buf_{name} := {value('', data)}; \n  dbms_lob.write(loc_{name}, {length or len(data)}, {offset}, buf_{name});\n"
+    return Line(10, text, NO_ROW_ID, transaction)
+
+
+def trim(column: str, length: int, transaction: int = 1) -> Line:
+    return Line(11, f" dbms_lob.trim(loc_{NAMES[TYPES[column]]}, {length});\n", NO_ROW_ID, transaction)
+
+
+def erase(column: str, offset: int, length: int, transaction: int = 1) -> Line:
+    return Line(
+        29, f" e := {length}; \n dbms_lob.erase(loc_{NAMES[TYPES[column]]}, e, {offset});\n", NO_ROW_ID, transaction
+    )
+
+
+def xml(named: dict[str, Any], *parts: str | bytes | None, transaction: int = 1) -> list[Line]:
+    begin = f'XML DOC BEGIN:  select "X" from "SHOP"."PARTS" where {_where(named)}'
+    writes = [f"XML_REDO := {value('', p)}" + ("" if p is None else f":{len(p)}") for p in parts]
+    texts = [(68, begin), *((70, w) for w in writes), (71, None)]
+    return [Line(code, text, NO_ROW_ID, transaction) for code, text in texts]
+
+
+def string(named: dict[str, Any], *parts: str, transaction: int = 1, column: str = "S") -> list[Line]:
+    statement = f'update "SHOP"."PARTS" set "{column}" = :DATA where {_where(named)};'
+    begin = f"DECLARE\n TempLob CLOB;\n Stmt    CLOB;\nBEGIN\n Stmt := {quoted(statement)};"
+    writes = [f"  buf_c := {quoted(p)};\n DBMS_LOB.WriteAppend(TempLob, {len(p)}, buf_c);\n" for p in parts]
+    texts = [(91, begin), *((92, w) for w in writes), (93, None)]
+    return [Line(code, text, NO_ROW_ID, transaction) for code, text in texts]
+
+
+def assemble(reader: RedoReader, lines: Sequence[Line]) -> Assembled:
+    return read_with_lobs(
+        reader,
+        [line.text for line in lines],  # type: ignore[arg-type,misc]
+        np.array([line.code for line in lines], np.int16),
+        np.array([line.transaction for line in lines]),
+        [line.row_id for line in lines],
+    )
+
+
+def shown(found: Assembled, schema: TableSchema) -> list[tuple[int, str, dict[str, Any]]]:
+    """Per row: where it begins, its operation, and its images; a value that nobody knows is ``"?"``."""
+    rows = []
+    for at in range(len(found.rows)):
+        row = images(found.rows, at, schema)
+        for c, name in enumerate(schema.names):
+            if found.unknown is not None and found.unknown[c, at]:
+                assert name not in row["after"]
+                row["after"][name] = "?"
+        rows.append((int(found.origin[at]), "rcud"[found.rows.op[at]], row))
+    return rows

@@ -1,0 +1,84 @@
+"""Structures that a schema reader works on: the real history and filters, and a dictionary that the test fills."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory, rewrite_reason
+from airflow_provider_cdc.sources.oracle.schema.ddl import Unknown, read
+from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier, DdlEffect
+from airflow_provider_cdc.sources.oracle.schema.lookups import NoLookups
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
+from tests.sources.oracle.redo.redo_tables import config
+
+CATALOG = "PDB1"
+
+
+def table_id(name: str, owner: str = "APP") -> TableId:
+    return TableId(catalog=CATALOG, namespace=owner, name=name)
+
+
+class _Dictionary(NoLookups):
+    """What a world's dictionary says, and what it was asked for."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def table(self, table: TableId) -> TableSchema | None:
+        self._world.asked.append(table)
+        return self._world.dictionary.get(table)
+
+
+@dataclass
+class World:
+    """Reads statements and applies what they change.
+
+    :ivar asked: tables that the dictionary was asked for
+    """
+
+    properties: dict[str, Any] = field(default_factory=dict)
+    dictionary: dict[TableId, TableSchema] = field(default_factory=dict)
+    asked: list[TableId] = field(default_factory=list)
+    reasons: list[str | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.config = config(**{"database.pdb.name": CATALOG, **self.properties})
+        self.history = SchemaHistory()
+        self.tables = CapturedTables(Filters(self.config), self.history)
+        self.reader = DdlApplier(self.config, self.tables, _Dictionary(self))
+
+    def run(self, *statements: str, owner: str = "APP", understood: bool = True) -> DdlEffect:
+        """Apply statements; what the last one meant. ``reasons`` is why each of its changes has to be read again."""
+        found = DdlEffect()
+        for sql in statements:
+            statement = read(sql)
+            assert isinstance(statement, Unknown) is not understood, statement
+            found = self.reader.apply(statement, owner, "SCN 5")
+            self.reasons = [rewrite_reason(self._before(c), c) for c in found.changes]
+            self.history.leave(found.changes)
+            found.changes = [self.history.apply(c) or c for c in found.changes]
+        return found
+
+    def _before(self, change: TableChange) -> TableSchema | None:
+        return self.history.get(change.previous_id or change.id)
+
+    def table(self, name: str = "T", owner: str = "APP") -> TableSchema:
+        found = self.history.get(table_id(name, owner))
+        assert found is not None, f"there is no {owner}.{name}"
+        return found
+
+    def shape(self, name: str = "T") -> list[str]:
+        """The table in short: each column with its type, ``!`` where it is not null, and the key at the end."""
+        table = self.table(name)
+        columns = [f"{c.name} {ColumnType.of(c).expression}{'' if c.nullable else '!'}" for c in table.columns]
+        return [*columns, f"({','.join(table.key)})"]
+
+    def other(self, *statements: str) -> World:
+        """What the dictionary says: the structures after these statements, in another world."""
+        there = World(self.properties)
+        there.run(*statements)
+        self.dictionary |= {t: there.table(t.name, t.namespace) for t in there.history.tables}
+        return there

@@ -1,0 +1,342 @@
+"""What a run tells of itself, by the documented names: of its snapshot, its stream, its schema history; and its lines in the log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.metrics import RunMetrics
+from airflow_provider_cdc.sources.oracle import metrics
+from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
+from airflow_provider_cdc.sources.oracle.schema import ddl
+from airflow_provider_cdc.sources.oracle.snapshot import snapshot
+from dev.servers.oracle import Oracle
+from tests.sources.oracle.mined import session_of
+from tests.sources.oracle_adapter import oracle_connector
+from tests.support.connectors import Connector
+from tests.support.rendered import of_table, records
+
+LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
+NO_QUEUE = {"QueueTotalCapacity", "QueueRemainingCapacity", "MaxQueueSizeInBytes", "CurrentQueueSizeInBytes"}
+
+
+@pytest.fixture
+def made(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+    """A connector that captures two tables; the snapshot is done."""
+    for name in ("T", "U"):
+        schema.sql(f"CREATE TABLE {name} (ID NUMBER(9) PRIMARY KEY, V NUMBER(9))", LOGGED.format(name))
+
+    def make(**properties: Any) -> Connector:
+        connector = oracle_connector(schema, tmp_path, **{"schema_include_list": "APP", **properties})
+        connector.capture()
+        return connector
+
+    return make
+
+
+def streamed(connector: Connector) -> dict[str, Any]:
+    return connector.capture().metrics["streaming"]
+
+
+# what every source has
+
+
+def test_a_snapshot_counts_its_tables_and_rows_and_is_over_when_it_is_over(schema: Oracle, tmp_path: Path) -> None:
+    for name, rows in (("T", 3), ("U", 2), ("EMPTY", 0)):
+        schema.sql(f"CREATE TABLE {name} (ID NUMBER(9) PRIMARY KEY)", LOGGED.format(name))
+        schema.sql(*(f"INSERT INTO {name} VALUES ({i})" for i in range(rows)))
+    connector = oracle_connector(schema, tmp_path, schema_include_list="APP")
+    found = connector.capture().metrics["snapshot"]
+    assert 0 <= found.pop("MilliSecondsSinceLastEvent") < 60_000
+    assert found.pop("SnapshotDurationInSeconds") < 60
+    assert found.pop("LastEvent") in ("test.APP.T r seq 8", "test.APP.U r seq 8"), "three structures, five rows"
+    assert found == {
+        "TotalNumberOfEventsSeen": 5, "NumberOfEventsFiltered": 0, "CapturedTables": ["APP.EMPTY", "APP.T", "APP.U"],
+        "TotalTableCount": 3, "RemainingTableCount": 0, "SnapshotRunning": False, "SnapshotAborted": False,
+        "SnapshotCompleted": True, "RowsScanned": {"APP.EMPTY": 0, "APP.T": 3, "APP.U": 2},
+    }  # fmt: skip
+    assert "snapshot" not in connector.capture().metrics, "there is none in a run that reads no table"
+
+
+def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
+    schema: Oracle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("T", "U"):
+        schema.sql(
+            f"CREATE TABLE {name} (ID NUMBER(9) PRIMARY KEY)", LOGGED.format(name), f"INSERT INTO {name} VALUES (1)"
+        )
+    seen: list[RunMetrics] = []
+    monkeypatch.setattr(RunMetrics, "reading", _keeping(RunMetrics.reading, seen))
+    read = snapshot.OracleSnapshot.read
+
+    def failing(self: Any, chunk: Any) -> Any:
+        if chunk.table.name == "U":
+            raise CdcError("gone")
+        yield from read(self, chunk)
+
+    monkeypatch.setattr(snapshot.OracleSnapshot, "read", failing)
+    with pytest.raises(CdcError, match="gone"):
+        oracle_connector(schema, tmp_path, schema_include_list="APP", batch_max_rows=1).capture()
+    assert seen[0].snapshot is not None
+    found = seen[0].snapshot.snapshot([])
+    assert (found["SnapshotAborted"], found["SnapshotCompleted"], found["SnapshotRunning"]) == (True, False, False)
+    assert found["RowsScanned"] == {"APP.T": 1, "APP.U": 0}
+    assert (found["TotalTableCount"], found["RemainingTableCount"]) == (2, 1)
+
+
+def _keeping(method: Callable[..., Any], seen: list[Any]) -> Callable[..., Any]:
+    def kept(self: Any, *arguments: Any) -> Any:
+        seen.append(self)
+        return method(self, *arguments)
+
+    return kept
+
+
+def test_a_stream_counts_its_events_by_operation(schema: Oracle, made: Callable[..., Connector]) -> None:
+    connector = made(skipped_operations="d")
+    schema.sql(
+        "INSERT INTO T VALUES (1, 1)", "INSERT INTO T VALUES (2, 1)", "INSERT INTO U VALUES (1, 1)",
+        "UPDATE T SET V = 2", "DELETE FROM U",
+    )  # fmt: skip
+    found = streamed(connector)
+    assert found["LastEvent"] == "test.APP.T u seq 7"
+    assert found["CapturedTables"] == ["APP.T", "APP.U"]
+    assert found["Connected"] is True
+    names = ("TotalNumberOfEventsSeen", "TotalNumberOfCreateEventsSeen", "TotalNumberOfUpdateEventsSeen", "TotalNumberOfDeleteEventsSeen")  # fmt: skip
+    assert [found[name] for name in names] == [5, 3, 2, 0]
+    assert found["NumberOfEventsFiltered"] == 1
+    assert 0 <= found["MilliSecondsSinceLastEvent"] < 60_000
+    assert 0 <= found["MilliSecondsBehindSource"] < 60_000
+    assert not NO_QUEUE & set(found)
+
+
+def test_without_events_there_is_no_last_one(made: Callable[..., Connector]) -> None:
+    found = streamed(made())
+    assert (found["LastEvent"], found["MilliSecondsSinceLastEvent"], found["TotalNumberOfEventsSeen"]) == ("", -1, 0)
+
+
+def test_the_schema_history_tells_what_was_read_and_what_was_added(
+    schema: Oracle, made: Callable[..., Connector]
+) -> None:
+    connector = made()
+    schema.sql("ALTER TABLE T ADD W NUMBER(3)")
+    began = time.time()
+    found = connector.capture().metrics["schema-history"]
+    assert found["Status"] == "RUNNING"
+    assert began - 2 < found["RecoveryStartTime"] < began + 60
+    assert (found["ChangesRecovered"], found["ChangesApplied"]) == (2, 3)
+    assert 0 <= found["MilliSecondsSinceLastAppliedChange"] <= found["MilliSecondsSinceLastRecoveredChange"] < 60_000
+    assert found["LastRecoveredChange"].startswith("APP.U: ")
+    assert found["LastAppliedChange"] == "APP.T: ALTER TABLE T ADD W NUMBER(3);"
+
+
+# what Oracle has
+
+
+def test_the_places_of_the_stream_are_those_of_the_database(schema: Oracle, made: Callable[..., Connector]) -> None:
+    connector = made()
+    before = schema.scn()
+    schema.sql("INSERT INTO T VALUES (1, 1)")
+    committed = schema.scn()
+    result = connector.capture()
+    found = result.metrics["streaming"]
+    assert before < int(found["CommittedScn"]) <= committed <= int(found["CurrentScn"]) <= schema.scn()
+    assert found["SourceEventPosition"] == {"scn": found["OffsetScn"], "commit_scn": found["CommittedScn"]}
+    assert (found["OffsetScn"], found["OldestScn"]) == (found["CurrentScn"], "0")
+    assert f"SCN {found['CurrentScn']}" in result.position
+    assert 0 <= found["ScnLag"] < 10  # a look at the SCN moves it, and a run ends where the database was when it began
+    (event,) = of_table(records(connector), "T")
+    assert event["value"]["source"]["commit_scn"] <= found["CommittedScn"]
+
+
+def test_windows_queries_and_rows_are_counted_and_timed(schema: Oracle, made: Callable[..., Connector]) -> None:
+    connector = made()
+    schema.sql(*(f"INSERT INTO T VALUES ({i}, 1)" for i in range(10)))
+    slow = MiningSession._begin
+
+    def beginning(self: MiningSession, low: int, end: int) -> None:
+        time.sleep(0.05)
+        slow(self, low, end)
+
+    with patch.object(MiningSession, "_begin", beginning):
+        found = streamed(connector)
+    assert [
+        found[f"{name}CapturedDml{rest}"] for name, rest in (("Last", "Count"), ("Max", "InBatch"), ("Total", "Count"))
+    ] == [10] * 3
+    assert found["RegisteredDmlCount"] == 10
+    assert found["FetchingQueryCount"] == found["NumberOfMiningSessions"] == 1
+    assert found["TotalProcessedRows"] >= 12, "a START and a COMMIT besides"
+    times = [found[f"{name}BatchProcessingTimeInMilliseconds"] for name in ("Min", "Last", "Max")]
+    assert times == sorted(times)
+    assert found["TotalProcessingTimeInMilliseconds"] >= times[0] >= 50
+    assert times[0] > found["LastDurationOfFetchQueryInMilliseconds"] >= 1
+    assert found["MaxDurationOfFetchQueryInMilliseconds"] == found["LastDurationOfFetchQueryInMilliseconds"]
+    assert found["TotalResultSetNextTimeInMilliseconds"] == found["MaxDurationOfFetchQueryInMilliseconds"]
+    assert found["MaxMiningSessionStartTimeInMilliseconds"] == found["LastMiningSessionStartTimeInMilliseconds"] >= 1
+    assert found["TotalMiningSessionStartTimeInMilliseconds"] >= found["MaxMiningSessionStartTimeInMilliseconds"]
+    assert 0 < found["TotalParseTimeInMilliseconds"] <= found["TotalProcessingTimeInMilliseconds"]
+    speeds = [found[f"{name}BatchProcessingThroughput"] for name in ("Last", "Average", "Max")]
+    assert speeds[0] == speeds[2] > 0
+    assert speeds[1] == pytest.approx(speeds[0], rel=0.1)
+    assert found["BatchSize"] == 20_000
+    assert found["MillisecondToSleepBetweenMiningQuery"] == 100
+    assert found["CommitThroughput"] > 0
+    assert 0 < found["LastCommitDurationInMilliseconds"] <= found["MaxCommitDurationInMilliseconds"]
+
+
+def test_transactions_are_counted_by_their_end(schema: Oracle, made: Callable[..., Connector]) -> None:
+    connector = made()
+    schema.sql("INSERT INTO T VALUES (1, 1)")
+    with schema.connect() as connection:
+        connection.cursor().execute("INSERT INTO T VALUES (2, 1)")
+        connection.rollback()
+    found = streamed(connector)
+    commits = found["NumberOfCommittedTransactions"]
+    assert commits >= 1, "those of other tables count too, as the one that has the log written"
+    assert found["NumberOfRolledBackTransactions"] == len(found["RolledBackTransactionIds"]) == 1
+    assert found["RolledBackTransactionIds"][0].count(".") == 2
+    assert (found["NumberOfActiveTransactions"], found["TotalNumberOfEventsSeen"]) == (0, 1)
+    lags = [found[f"{name}LagFromSourceInMilliseconds"] for name in ("Min", "", "Max")]
+    assert 0 <= lags[0] <= lags[1] <= lags[2] < 60_000
+
+
+def test_an_open_transaction_is_seen_to_keep_the_offset_where_it_began(
+    schema: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+) -> None:
+    connector = made()
+    with schema.connect() as connection:
+        before = schema.scn()
+        connection.cursor().execute("INSERT INTO T VALUES (1, 1)")
+        schema.sql("INSERT INTO U VALUES (1, 1)")
+        streamed(connector)
+        schema.sql("INSERT INTO U VALUES (2, 1)")
+        with caplog.at_level(logging.INFO):
+            found = streamed(connector)
+        schema_scn = schema.scn()
+        connection.rollback()
+    assert before <= int(found["OldestScn"]) == int(found["OffsetScn"]) < int(found["CurrentScn"]) <= schema_scn
+    assert found["ScnFreezeCount"] == 1
+    assert (found["NumberOfActiveTransactions"], found["BufferedChangesCount"]) == (1, 1)
+    assert found["BufferedChangesInBytes"] > 0
+    assert found["OldestTransactionId"].count(".") == 2
+    assert 0 <= found["OldestTransactionAgeInMilliseconds"] < 60_000
+    assert (
+        f"Open: 1 transactions, the oldest {found['OldestTransactionId']} since SCN {found['OldestScn']}" in caplog.text
+    )
+    found = streamed(connector)
+    assert (found["ScnFreezeCount"], found["OldestTransactionId"], found["BufferedChangesCount"]) == (0, "", 0)
+
+
+def test_transactions_that_are_given_up_are_told_by_their_ids(schema: Oracle, made: Callable[..., Connector]) -> None:
+    connector = made(log_mining_transaction_retention_ms=7_200_000)
+    with schema.connect() as connection:
+        cursor = connection.cursor()
+        cursor.executemany("INSERT INTO T VALUES (:1, 1)", [(i,) for i in range(5)])
+        assert streamed(connector)["AbandonedTransactionIds"] == []
+        assert streamed(connector)["HoursToKeepTransactionInBuffer"] == 2
+        connector.properties |= {"log.mining.buffer.transaction.events.threshold": 4}
+        found = streamed(connector)
+        connection.commit()
+    assert len(found["AbandonedTransactionIds"]) == found["NumberOfOversizedTransactions"] == 1
+    assert found["ErrorCount"] == 1
+    assert found["BufferedChangesCount"] == 0
+
+
+def test_logs_of_the_session_and_switches_of_the_last_day_are_told(
+    schema: Oracle, made: Callable[..., Connector]
+) -> None:
+    connector = made(log_mining_strategy="online_catalog")
+    before = streamed(connector)["SwitchCounter"]
+    schema.sql("INSERT INTO T VALUES (1, 1)")
+    schema.switch_log()
+    schema.sql("INSERT INTO T VALUES (2, 1)")
+    found = streamed(connector)
+    assert found["SwitchCounter"] - before >= 1
+    logs = [entry for entry in found["RedoLogStatus"] if not entry.endswith("CURRENT")]
+    (current,) = set(found["RedoLogStatus"]) - set(logs)
+    assert [entry.partition("|")[0] for entry in found["RedoLogStatus"]] == found["CurrentRedoLogFileName"]
+    assert logs
+    assert all(entry.endswith(".arc|ARCHIVED") for entry in logs)
+    assert current.endswith(".log|CURRENT")
+    assert found["MinimumMinedLogCount"] == found["MaximumMinedLogCount"] == len(logs) + 1
+    assert (found["NumberOfLogRetries"], found["NumberOfScnGaps"]) == (0, 0)
+
+
+def test_ddl_that_is_not_understood_and_complaints_are_counted(schema: Oracle, made: Callable[..., Connector]) -> None:
+    connector = made()
+    schema.sql("ALTER TABLE T ADD W NUMBER(3)")
+    found = streamed(connector)
+    assert (found["UnparsableDdlCount"], found["WarningCount"], found["ErrorCount"]) == (0, 0, 0)
+    unknown = ddl.read("ALTER TABLE APP.T FROBNICATE (V)")
+    schema.sql("ALTER TABLE T ADD X NUMBER(3)")
+    with patch.object(ddl, "read", lambda text: unknown if text.startswith("ALTER") else ddl.reader.read(text)):
+        found = streamed(connector)
+    assert (found["UnparsableDdlCount"], found["WarningCount"], found["ErrorCount"]) == (1, 1, 0)
+
+
+def test_spilled_changes_are_counted(schema: Oracle, made: Callable[..., Connector]) -> None:
+    connector = made(log_mining_buffer_memory_max_bytes=0)
+    with schema.connect() as connection:
+        connection.cursor().executemany("INSERT INTO T VALUES (:1, 1)", [(i,) for i in range(7)])
+        found = streamed(connector)
+        connection.rollback()
+    assert (found["SpilledChangesCount"], found["BufferedChangesCount"], found["BufferedChangesInBytes"]) == (7, 7, 0)
+
+
+def test_memory_of_the_session_is_told_where_the_user_may_see_it(
+    schema: Oracle, made: Callable[..., Connector]
+) -> None:
+    names = [
+        f"MiningSession{area}GlobalArea{most}MemoryInBytes" for area in ("User", "Process") for most in ("", "Max")
+    ]
+    connector = made()
+    values = [streamed(connector)[name] for name in names]
+    with closing(session_of(schema)) as session:
+        shown = "SELECT n.NAME, s.VALUE FROM V$MYSTAT s, V$STATNAME n WHERE n.STATISTIC# = s.STATISTIC#"
+        own = dict(session.connection.cursor().execute(shown).fetchall())
+    assert values == [own[f"session {area} memory{most}"] for area in ("uga", "pga") for most in ("", " max")]
+    with patch(
+        "airflow_provider_cdc.sources.oracle.mining.session._STATISTICS", "SELECT NAME, VALUE FROM SYS.NOT_FOR_US"
+    ):
+        found = streamed(connector)
+    assert not set(names) & set(found)
+
+
+# the log
+
+
+def test_a_run_tells_what_it_did_when_it_ends_and_meanwhile_from_time_to_time(
+    schema: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+) -> None:
+    connector = made(log_mining_batch_size_default=1, log_mining_batch_size_min=1)
+
+    def lines() -> list[str]:
+        caplog.clear()
+        schema.sql("INSERT INTO T SELECT NVL(MAX(ID), 0) + 1, 1 FROM T", "DELETE FROM U")
+        with caplog.at_level(logging.INFO):
+            found = streamed(connector)
+        told = [r.getMessage() for r in caplog.records if r.name == metrics.__name__]
+        assert f"up to SCN {found['CurrentScn']} (" in told[-1]
+        assert " 1 changes, " in told[-1]
+        return told
+
+    assert len(lines()) == 1
+    with patch.object(metrics, "REPORT_SECONDS", 0.0):
+        assert len(lines()) > 2
+
+
+def test_the_result_is_fit_for_json_and_names_no_value_of_a_row(schema: Oracle, made: Callable[..., Connector]) -> None:
+    connector = made()
+    schema.sql("INSERT INTO T VALUES (123454321, 987656789)")
+    shown = str(connector.capture().metrics)
+    assert "APP.T" in shown
+    assert "123454321" not in shown
+    assert "987656789" not in shown
