@@ -49,7 +49,7 @@ _RETENTION: Final = "SELECT VALUE FROM V$PARAMETER WHERE NAME = 'undo_retention'
 
 
 def check(config: OracleConfig) -> list[Finding]:
-    """Everything that is not as capture needs it; an empty list means ready.
+    """Findings about everything that capture needs and does not have; an empty list means ready.
 
     :raises SourceUnavailable: the database does not answer
     :raises AccessDenied: user or password is wrong
@@ -101,7 +101,7 @@ def _modes(database: Database) -> Iterator[Finding]:
 
 
 def _standby(connection: Connection, database: Database, config: OracleConfig) -> Iterator[Finding]:
-    """Who has the log that is mined, and where the dictionary of LogMiner may come from."""
+    """The role of the database, the standby that is mined, and the mining strategy."""
     host = config.log_mining_readonly_hostname
     if not database.primary and not host:
         yield Finding(
@@ -197,7 +197,7 @@ def _destination(connection: Connection, config: OracleConfig) -> Iterator[Findi
 
 
 def _advice(connection: Connection, database: Database, config: OracleConfig) -> Iterator[Finding]:
-    """What may go wrong later."""
+    """Warnings about what may go wrong later."""
     if database.cdb and config.heartbeat_interval_ms and not config.heartbeat_action_query:
         yield Finding(
             "heartbeat.interval.ms is set without heartbeat.action.query: while the pluggable database is quiet and others are "

@@ -182,7 +182,7 @@ def _identifier(name: str) -> str:
 
 @contextlib.contextmanager
 def translated(config: OracleConfig, where: str = "") -> Iterator[None]:
-    """The driver's errors as ours; neither the password nor the credentials of a URL appear in them.
+    """Translates the driver's errors; neither the password nor the credentials of a URL appear in them.
 
     :param where: table, SCN or host, for the error's text; by default the server's address
     """

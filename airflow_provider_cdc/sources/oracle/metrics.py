@@ -36,7 +36,7 @@ def _ids() -> deque[str]:
 
 @dataclass(slots=True)
 class RowCounters:
-    """Of the rows that LogMiner gave; times in seconds.
+    """Counts the rows that LogMiner gave; times in seconds.
 
     :ivar changes: rows of captured tables
     :ivar filtered: rows of tables that are not captured
@@ -76,13 +76,13 @@ class RowCounters:
             self.last_transaction, self.committed_scn = last, last_scn
 
     def gave(self, seconds: float) -> None:
-        """Committed changes were put together."""
+        """A block of committed changes was built."""
         self.last_commit, self.max_commit = seconds, max(self.max_commit, seconds)
 
 
 @dataclass(slots=True)
 class SessionCounters:
-    """Of LogMiner sessions; times in seconds.
+    """Counts LogMiner sessions; times in seconds.
 
     :ivar switches: of logs within the last day, when the last session began
     :ivar logs: name and status of the logs of the last session; they stay when it ends
@@ -133,7 +133,7 @@ class SessionCounters:
 
 @dataclass(slots=True)
 class WindowCounters:
-    """Of windows of SCNs that were chosen."""
+    """Counts the windows of SCNs that were chosen."""
 
     steps: int = 0
     gaps: int = 0
@@ -142,7 +142,7 @@ class WindowCounters:
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """What is so at one moment of a stream.
+    """The state of a stream at one moment.
 
     :param current: the SCN that the database had reached at the last look
     :param read: the SCN up to which rows were read
@@ -167,7 +167,7 @@ class Gauges:
 
 @dataclass(slots=True)
 class _Steps:
-    """Of windows that were mined; times in seconds."""
+    """Counts the windows that were mined; times in seconds."""
 
     count: int = 0
     last: float = 0.0
@@ -183,7 +183,7 @@ class _Steps:
 
 
 class _Complaints(logging.Handler):
-    """Counts what the source says at the levels of warnings and errors."""
+    """Counts the warnings and errors that the source logs."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -197,7 +197,7 @@ class _Complaints(logging.Handler):
 
 
 class StreamMetrics:
-    """Numbers of the streams of one source.
+    """Measures the streams of one source.
 
     ::
 
@@ -258,7 +258,7 @@ class StreamMetrics:
         return self._of_position(gauges) | self._of_session() | self._of_steps(gauges) | self._of_transactions(gauges)
 
     def _line(self, gauges: Gauges) -> str:
-        """For the log.
+        """A line for the log.
 
         ``Mined 12 windows up to SCN 91237 (7 behind, 0.4 s): 1,200 rows, 900 changes, 14 commits, 1 rollback …``
         """
@@ -362,7 +362,7 @@ class StreamMetrics:
 
 
 def _behind(gauges: Gauges) -> int:
-    """SCNs that the database is ahead."""
+    """How many SCNs the stream is behind the database."""
     return max(gauges.current - gauges.read, 0)
 
 

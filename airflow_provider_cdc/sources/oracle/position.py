@@ -1,6 +1,6 @@
-"""A place in the redo log: what has been captured, and where reading has to begin so that nothing that was open is lost.
+"""A position in the redo log: what has been captured, and where mining has to begin so that no open transaction is lost.
 
-Oracle writes the changes of a transaction long before its commit. So a place needs two numbers (Debezium Oracle connector, "How the
+Oracle writes the changes of a transaction long before its commit. So a position needs two numbers (Debezium Oracle connector, "How the
 connector maintains offsets"): ``scn``, the low watermark, at which mining begins, and ``commit_scn``, the high watermark, up to
 which commits were captured, one per redo thread because each thread commits by itself.
 """
@@ -30,7 +30,7 @@ class Commits:
 
 @dataclass(frozen=True, slots=True)
 class OraclePosition:
-    """Between two transactions.
+    """A position between two transactions, in the order of commits.
 
     :param scn: reading begins here: no transaction that is not captured began before
     :param read_scn: everything that was committed up to here is captured
@@ -48,21 +48,21 @@ class OraclePosition:
     given_up: frozenset[str] = frozenset()
 
     def captured(self, scn: int, thread: int, transaction: str) -> bool:
-        """Whether a commit is before this place."""
+        """Whether a commit is before this position."""
         if scn <= self.read_scn:
             return True
         last = self.commits.get(thread)
         return last is not None and (scn < last.scn or (scn == last.scn and transaction in last.transactions))
 
     def committed(self, scn: int, thread: int, transactions: frozenset[str]) -> OraclePosition:
-        """The place after more commits of a thread, all of them at ``scn`` or before; those at ``scn`` are named."""
+        """The position after more commits of a thread, all of them at ``scn`` or before; those at ``scn`` are named."""
         last = self.commits.get(thread)
         if last is not None and last.scn == scn:
             transactions |= last.transactions
         return replace(self, commits=self.commits | {thread: Commits(scn, transactions)})
 
     def read(self, scn: int) -> OraclePosition:
-        """The place after the log was read up to ``scn``."""
+        """The position after the log was read up to ``scn``."""
         kept = {thread: last for thread, last in self.commits.items() if last.scn > scn}
         return replace(self, read_scn=max(scn, self.read_scn), commits=kept)
 

@@ -1,4 +1,4 @@
-"""What the account may do, and the privileges that it lacks, each with the GRANT that mends it.
+"""The account's privileges: those that it has, and findings about those that it lacks, each with its GRANT.
 
 (Debezium Oracle connector, "Creating users for the connector".)
 """
@@ -66,7 +66,7 @@ class Privileges:
 
 
 def asked(connection: Connection, sql: str) -> list[tuple[Any, ...]] | None:
-    """The rows of a view, ``None`` where the account may not read it: that is a finding of its own, or is not worth one."""
+    """The rows of a view; ``None`` where the account may not read it, which other checks report where it matters."""
     try:
         return rows(connection, sql)
     except oracledb.DatabaseError as e:
@@ -91,7 +91,7 @@ def view_findings(connection: Connection, grant: Grant) -> Iterator[Finding]:
 
 
 def privileges_of(connection: Connection, config: OracleConfig) -> Privileges:
-    """Ask in the container that the connection is in."""
+    """The account's privileges in the container that the connection is in."""
     names = {str(name) for (name,) in rows(connection, "SELECT PRIVILEGE FROM SESSION_PRIVS")}
     names |= {str(name) for (name,) in rows(connection, "SELECT ROLE FROM SESSION_ROLES")}
     sql = "SELECT PRIVILEGE, TABLE_SCHEMA, TABLE_NAME FROM ALL_TAB_PRIVS"

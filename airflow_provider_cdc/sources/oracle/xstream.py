@@ -1,4 +1,4 @@
-"""Events as an XStream connector for Oracle writes them: a form of ours, made of what LogMiner told.
+"""Events in the form of an XStream connector for Oracle, made of what LogMiner gives.
 
 It is a rendering for consumers that were written for such events, not a client of XStream: the driver's thin mode has none. What
 such a connector does otherwise in the log itself stays as LogMiner has it: parts of a LOB that are written one by one are one event,

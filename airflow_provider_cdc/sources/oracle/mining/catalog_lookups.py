@@ -1,4 +1,4 @@
-"""The answers of the database itself to the questions of a stream (:class:`..schema.lookups.Lookups`)."""
+"""Answers from the database to the questions of a stream (:class:`..schema.lookups.Lookups`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 class CatalogLookups:
-    """Asks the database. Owns the connection to the container of the tables, which is opened when it is needed."""
+    """Asks the database. It owns the connection to the container of the tables, and opens it when it is needed."""
 
     def __init__(self, config: OracleConfig) -> None:
         self._config = config
@@ -66,7 +66,7 @@ class CatalogLookups:
         self._connection = None
 
     def _ask(self, question: Callable[[Catalog], _T]) -> _T:
-        """Ask the dictionary; the server may have closed an idle connection, so once more on a new one."""
+        """Ask the catalog. The server may have closed an idle connection, so a second attempt uses a new one."""
         for attempt in range(2):
             if self._connection is None or not self._connection.is_healthy():
                 self._connection = connect(self._config, container=True)

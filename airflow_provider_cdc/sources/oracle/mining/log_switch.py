@@ -1,4 +1,4 @@
-"""Logs that move away while they are mined: which errors mean that, and how much of a window had been handed over by then."""
+"""Logs that are switched, archived or deleted while they are mined: which errors mean that, and how far a window had been read by then."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ LOGS_MOVED: Final = LOG_NOT_READY | {
 
 
 class LogsMoved(Exception):
-    """What was collected does not hold any more: look again."""
+    """The logs of the session have moved: they have to be collected again."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """How much of a window was handed over: everything before SCN ``low``, and the first ``rows`` rows of it.
+    """How much of a window was read: everything before SCN ``low``, and the first ``rows`` rows of that SCN.
 
-    :param last: which row the last one of these was
-    :param ordered: rows came by ascending SCN, so that there is such a place at all
+    :param last: identity of the last of these rows
+    :param ordered: rows came by ascending SCN; otherwise ``low`` and ``rows`` mean nothing
     """
 
     low: int
@@ -37,7 +37,7 @@ class Progress:
     ordered: bool = True
 
     def advance(self, batch: pa.RecordBatch) -> None:
-        """A batch was handed over, whole."""
+        """A whole batch was read."""
         scns = batch.column("scn")
         values = scns.to_numpy()
         self.ordered &= bool(values[0] >= self.low and (values[1:] >= values[:-1]).all())
@@ -48,13 +48,13 @@ class Progress:
 
 
 def identity(batch: pa.RecordBatch, at: int) -> tuple[Any, ...]:
-    """What tells a row from others of its SCN."""
+    """The columns that tell a row from others of its SCN."""
     return tuple(batch.column(name)[at].as_py() for name in ("scn", "code", "thread", "rs_id", "ssn", "xid"))
 
 
 @dataclass(slots=True)
 class WatchedLogs:
-    """Errors of the driver as ours, those of logs that moved away as a reason to look again."""
+    """A context that translates the driver's errors; those that mean a moved log become :class:`LogsMoved`."""
 
     config: OracleConfig
     where: str

@@ -1,4 +1,4 @@
-"""LogMiner itself, by the calls of ``DBMS_LOGMNR``: which logs it has, and with which range and dictionary it is started."""
+"""Calls of ``DBMS_LOGMNR``: add logs, start LogMiner with a range and a dictionary, end it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _start(cursor: oracledb.Cursor, config: OracleConfig, low: int, end: int) ->
 
 
 def _check(connection: Connection, needed: Sequence[LogFile]) -> None:
-    """LogMiner has the logs that were meant, not what has their names by now."""
+    """LogMiner has the logs that were meant, and not other logs that have taken their file names."""
     mined = rows(connection, _MINED)
     missing = [str(name) for name, _, _, status in mined if status == _NOT_IN_LIST]
     taken = {(int(thread), int(sequence)) for _, thread, sequence, status in mined if status != _NOT_IN_LIST}

@@ -1,7 +1,7 @@
-"""The SELECT of ``V$LOGMNR_CONTENTS``: which rows of the redo the database gives us, and as what.
+"""The SELECT of ``V$LOGMNR_CONTENTS``: which rows the database returns, and the types of their columns.
 
-Filters in the database save the way of rows that nobody wants; what is captured is decided by :class:`..core.filters.Filters` alone. So
-the conditions may keep more than those, never less: a list that the database would read in another way is not handed to it, and a
+Conditions in the query save the transport of rows that nobody wants. :class:`..core.filters.Filters` alone decides what is captured, so the
+conditions may keep more than the filters, never less: a list that the database would read in another way is not handed to it, and a
 row whose names are unknown, because the dictionary is newer than the row, is kept. (Debezium Oracle connector, "LogMiner query
 filter modes".)
 """
@@ -119,7 +119,7 @@ def contents_query(config: OracleConfig) -> str:
 
 
 def decoded(fetched: pa.Table, utc_offset: int) -> pa.RecordBatch:
-    """What the driver gave, as :data:`BATCH`.
+    """The driver's rows as :data:`BATCH`.
 
     :param utc_offset: seconds that the server's clock is ahead of UTC
     """
@@ -224,7 +224,7 @@ def _not_handed_over(patterns: Sequence[str]) -> None:
 
 
 def _users(config: OracleConfig) -> str:
-    """By user and client id. What the log does not tell is kept."""
+    """Conditions on user and client id. Rows whose user the log does not name are kept."""
     tests = []
     for column, include, exclude in (
         ("USERNAME", config.log_mining_username_include_list, config.log_mining_username_exclude_list),
@@ -243,7 +243,7 @@ def _users(config: OracleConfig) -> str:
 
 
 def _null(column: str, word: str) -> str:
-    """A change without a client id is none of a listed client."""
+    """A change without a client id is not made by any of the listed clients."""
     return f"{column} IS NULL" if word == "NOT IN" else "1 = 0"
 
 
@@ -252,7 +252,7 @@ def _numbers(codes: Sequence[int]) -> str:
 
 
 class RowFilter:
-    """What no mode of the database's filters decides: whose changes these are, and which unsupported rows concern us."""
+    """Filters what the query does not: by user and client id, and unsupported rows of tables that are not captured."""
 
     def __init__(self, config: OracleConfig, filters: Filters) -> None:
         self._config = config
@@ -265,7 +265,7 @@ class RowFilter:
         self._tables: dict[tuple[str, str], bool] = {}
 
     def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that may be captured. Starts and ends of transactions and DDL are always among them."""
+        """The rows that may be captured. Starts and ends of transactions, and DDL, are always kept."""
         if not batch.num_rows:
             return batch
         change = pc.invert(pc.is_in(batch.column("code"), pa.array([*TRANSACTIONS, DDL], pa.int16())))

@@ -35,7 +35,7 @@ class _Span:
 
 
 class RedoDictionaries:
-    """The dictionaries of one stream."""
+    """Finds the dictionaries in the redo of one stream, and has new ones written."""
 
     def __init__(self, config: OracleConfig, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._config = config
@@ -44,7 +44,7 @@ class RedoDictionaries:
         self.count = 0
 
     def logs(self, connection: Connection, collector: LogCollector, low: int, end: int) -> tuple[LogFile, ...]:
-        """The logs of a range, and those back to the dictionary that it is read with.
+        """The logs of a range, and those back to the dictionary that LogMiner reads it with.
 
         :raises PrerequisiteError: there is none, and none can be written because the database is read only
         :raises SourceUnavailable: the logs with a new one are not archived after some waiting
@@ -80,7 +80,7 @@ class RedoDictionaries:
         )
 
     def _wants_another(self, look: LogListing) -> bool:
-        """Whether a log was switched since the last dictionary. Writing one switches logs, too, by itself."""
+        """Whether a log was switched since the last dictionary. Writing a dictionary switches logs by itself."""
         newest = {one.thread: one.sequence for one in look.files}
         written = {(span.last.thread, span.last.sequence) for span in _spans(look)} | self._built
         return all(newest.get(thread, 0) - sequence > 1 for thread, sequence in written)

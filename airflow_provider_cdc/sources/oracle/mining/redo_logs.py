@@ -1,7 +1,7 @@
 """Which redo logs hold a range of SCNs, in every redo thread, without a gap.
 
-Logs are switched, archived, copied and deleted while we look. So what the views show is checked (each thread's sequence numbers have no
-hole, the first log reaches back to the start, the last one to the end), and looked up again for a while before it counts as an error.
+Logs are switched, archived, copied and deleted while the views are read. So the result is checked: each thread's sequence numbers have no
+hole, the first log reaches back to the start, the last one to the end. A gap is looked up again for a while before it is an error.
 
 Precondition of all that: the end of a range is an SCN that the database had reached *before* the logs are looked up. Then a log that
 is current when we look has all redo of its thread up to the end, whether or not it is switched later.
@@ -52,7 +52,7 @@ WHERE THREAD# = :thread AND RESETLOGS_CHANGE# = :resetlogs AND STANDBY_DEST = 'N
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One redo log, as LogMiner shall read it.
+    """One redo log: its online file, or an archived copy.
 
     :param name: path of the online member or of the archived copy
     :param first_scn: of its first redo
@@ -102,7 +102,7 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Redo that was looked for and is not there.
+    """A range of SCNs for which a thread has no log.
 
     :param low: first SCN without a log
     :param high: first SCN that a log has again, ``None`` when none has
@@ -121,7 +121,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class LogListing:
-    """What the views showed at one moment.
+    """The redo logs and threads that the views showed at one moment.
 
     :param files: one log per thread and sequence number, in this order
     """
@@ -180,7 +180,7 @@ class LogCollector:
         self._destinations: dict[int, int] | None = None
         self._named = _names(config.log_mining_archive_destination_name)
 
-    # what is there
+    # logs that are there
 
     def collect(self, start: int, end: int) -> tuple[LogFile, ...]:
         """The logs that hold ``start`` to ``end``, both included, of every thread, by thread and sequence number.
@@ -298,10 +298,10 @@ class LogCollector:
             self._destinations = {number: rank for rank, number in enumerate(valid)}
         return self._destinations
 
-    # what is not
+    # logs that are missing
 
     def _explained(self, gap: Gap, look: LogListing) -> Gap:
-        """With what the control file still knows of the missing logs."""
+        """The gap, with what the control file still knows of the missing logs."""
         high = gap.high if gap.high is not None else 2**62
         with translated(self._config, f"log history of thread {gap.thread}"):
             binds = {"thread": gap.thread, "resetlogs": look.resetlogs}

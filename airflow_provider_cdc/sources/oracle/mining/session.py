@@ -64,7 +64,7 @@ _TIME = "SELECT SCN_TO_TIMESTAMP(:scn) FROM DUAL"
 
 
 class MiningSession:
-    """Owns the connection that mines.
+    """Mines one window after the other. It owns the connection.
 
     :param filters: of the connector; unsupported rows of tables that are not captured are left out
     :param open_connection: makes a connection; by default to the database, or to ``log.mining.readonly.hostname``
@@ -182,7 +182,7 @@ class MiningSession:
     def rows(self, start: int, end: int, first: bool = False) -> Iterator[pa.RecordBatch]:
         """The rows of the window that was opened, in LogMiner's order, as batches of :data:`.query.BATCH`.
 
-        When a log goes away meanwhile, its rows are fetched out of its archived copy: none comes twice, none is left out.
+        When a log is switched meanwhile, its rows are fetched from its archived copy: none comes twice, none is left out.
 
         :raises SourceUnavailable: the connection is lost, or logs go on changing
         :raises PositionLost: logs of the window are gone
@@ -327,7 +327,7 @@ class MiningSession:
             yield decoded(pa.table(fetched), self._offset)
 
     def _without_handed_over(self, batch: pa.RecordBatch, skip: int, progress: Progress) -> tuple[pa.RecordBatch, int]:
-        """Without the rows of the first SCN that were handed over before the logs were collected again."""
+        """The batch without the rows of its first SCN that were read before the logs were collected again."""
         here = min(skip, batch.num_rows)
         if here and skip == here and identity(batch, here - 1) != progress.last:
             raise self._other_order(progress)
@@ -342,7 +342,7 @@ class MiningSession:
         )
 
     def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Without rows that do not concern us, and with an answer to LogMiner's complaint about missing redo."""
+        """The rows that may be captured. A row that reports missing redo has the logs collected once more."""
         missing = pc.equal(batch.column("code"), MISSING_SCN)
         if pc.any(missing).as_py():
             new = set(batch.column("scn").filter(missing).to_pylist()) - self._seen_missing

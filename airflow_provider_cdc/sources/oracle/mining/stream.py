@@ -1,4 +1,4 @@
-"""Reading the redo log: choose a window, have it written, mine it, wait; again and again."""
+"""The loop that reads the redo log: choose a window, have the log buffer written, mine the window, process its rows, wait."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from airflow_provider_cdc.sources.oracle.transactions.row_processor import RowPr
 log = logging.getLogger(__name__)
 
 TAKEN_ROWS = 32_768
-"""Rows that are taken at a time: many small fetches would make many small blocks."""
+"""Rows that are processed at a time: many small fetches would make many small blocks."""
 SHORTEST = 0.05
 """Seconds between two looks at the log when it is waited for; more where a look takes longer, so that half of the time is left to
 the database."""
@@ -41,7 +41,7 @@ class LogMinerStream:
     :param until: where to end; ``None`` = never
     :param lookups: answers about what the log does not tell
     :param metrics: of the source, which this stream adds to
-    :param patience: see :meth:`airflow_provider_cdc.core.source.Source.stream`
+    :param patience: seconds after which whoever reads wants an item, a heartbeat at least
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class LogMinerStream:
     ) -> None:
         self._patience = patience or (lambda: config.poll_interval_ms / 1000)
         self._config, self._until, self._metrics = config, until, metrics
-        # nothing beyond: a table that was read at ``until`` joins there
+        # nothing beyond ``until`` may be read: a table whose snapshot is of that position joins there
         self._last = max(until.read_scn, *(c.scn for c in until.commits.values()), 0) if until else FOREVER
         start = verified(start, database)
         self._processor = RowProcessor(
@@ -72,7 +72,7 @@ class LogMinerStream:
         self._measured: dict[str, Value] = {}
 
     def items(self) -> Iterator[LogItem]:
-        """See :meth:`airflow_provider_cdc.core.source.Source.stream`."""
+        """The items of the log in order, until the end that was asked for (:meth:`airflow_provider_cdc.core.source.Source.stream`)."""
         try:
             self._metrics.begin(self._processor.position)
             while True:
@@ -90,7 +90,7 @@ class LogMinerStream:
             self._flush.close()
 
     def measured(self) -> dict[str, Value]:
-        """The source's metrics as they are now; after the end, as they were before what waits was let go of."""
+        """The source's metrics now; after the end of the stream, as they were when it ended."""
         return self._measured or self._metrics.document(self._gauges())
 
     def _step(self) -> Iterator[LogItem]:
@@ -106,7 +106,7 @@ class LogMinerStream:
             rows += part.num_rows
             yield from self._processor.process(part)
             yield Heartbeat(self._processor.position)
-        self._retention()  # before the place is told, which is behind what was given up
+        self._retention()  # before the position moves beyond what was given up
         self._processor.end(end)
         self._read, self._current, self._first = end, current, False
         seconds = self._took = time.monotonic() - began
@@ -136,7 +136,7 @@ class LogMinerStream:
         )
 
     def _pause(self) -> Iterator[LogItem]:
-        """Wait for new redo; whoever reads gets to look at the clock meanwhile."""
+        """Wait for new redo, with heartbeats meanwhile."""
         if not self._windows.caught_up:
             return
         began = time.monotonic()
@@ -175,7 +175,7 @@ def verified(position: OraclePosition, database: Database) -> OraclePosition:
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The same rows in larger pieces."""
+    """Batches put together to pieces of :data:`TAKEN_ROWS` or more."""
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:

@@ -1,8 +1,8 @@
 """How far to mine at a time, and how long to wait in between.
 
-By itself the window tunes itself: it grows until a step takes some seconds, and shrinks when a step has very many rows. Who sets
-``log.mining.batch.size.*`` gets the documented way instead: sizes in SCNs that change by the smallest one. In both ways a jump of the
-SCN is taken at once (Debezium Oracle connector, "SCN gap detection"), and ``log.mining.log.count.min`` has its say. Pauses are the
+Without settings the window tunes itself: it grows until a step takes some seconds, and shrinks when a step has very many rows. With
+``log.mining.batch.size.*`` it follows the documented rule: sizes in SCNs that change by the smallest one. In both cases a jump of the
+SCN is mined in one step (Debezium Oracle connector, "SCN gap detection"), and ``log.mining.log.count.min`` is respected. Pauses are the
 documented ones; unless they are set, there is none while the stream is behind.
 """
 
@@ -119,7 +119,7 @@ class Windows:
         return self._ended(Window(start, end, gap), behind=end < current, shrunk=shrunk)
 
     def done(self, rows: int, seconds: float, begin_seconds: float = 0.0) -> None:
-        """Tell how the last window went.
+        """Learn from the last window.
 
         :param rows: that LogMiner gave
         :param seconds: from opening the session to the last row
@@ -136,7 +136,7 @@ class Windows:
             self.size = min(max(int(base * factor), SMALLEST), LARGEST)
 
     def _resize(self, start: int, current: int) -> bool:
-        """The documented way; whether the size shrank."""
+        """Change the size by the documented rule. Returns whether it shrank."""
         config = self._config
         top, step = start + self.size, config.log_mining_batch_size_min
         if top - current > config.log_mining_batch_size_default and self.size > config.log_mining_batch_size_min:

@@ -1,4 +1,4 @@
-"""Tables as Oracle's dictionary has them: at discovery, at a snapshot, and where the log's DDL leaves a question open.
+"""Tables as the catalog (Oracle's data dictionary) has them: at discovery, at a snapshot, and where the log's DDL leaves a question open.
 
 A handful of queries reads any number of tables. What is left out, because LogMiner has no rows of it or because it is not a
 user's data: Oracle's own schemas, and tables that are temporary, external, nested, secondary (of domain indexes),
@@ -70,7 +70,7 @@ _Row = tuple[Any, ...]
 
 
 class Catalog:
-    """Reads structures over one connection, which must be in the container of the tables.
+    """Reads the catalog over one connection, which must be in the container of the tables.
 
     ``hidden`` has, for each table read, the columns that Oracle keeps for itself: of function-based indexes, of object types,
     and those set unused.

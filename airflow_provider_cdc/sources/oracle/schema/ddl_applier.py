@@ -1,7 +1,7 @@
 """What a DDL statement in the log does to the captured tables.
 
-The reader in ``ddl`` says what a statement is; here it meets the structures in force. Where it does not suffice, the dictionary
-is read, which may already be ahead of the log: the rows in the log have the last word.
+The reader in :mod:`.ddl` says what a statement is; here it is applied to the structures in force. Where a statement does not suffice, the catalog
+is read. It may already be ahead of the log: the rows in the log have the last word.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class DdlEffect:
-    """What a statement means for captured tables.
+    """What a statement does to captured tables.
 
     :ivar unknown: it was not understood: the dictionary was asked
     """

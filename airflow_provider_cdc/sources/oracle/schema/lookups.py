@@ -1,4 +1,4 @@
-"""Questions to the dictionary while the log is read: structures of now, objects that LogMiner does not name, rows as they were."""
+"""Questions that the log leaves open: present structures, objects that LogMiner does not name, rows as they were."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StoredFormats:
 
 
 class Lookups(Protocol):
-    """What a stream asks the dictionary."""
+    """The questions of a stream to the catalog, the database's dictionary."""
 
     def table(self, table: TableId) -> TableSchema | None:
         """The present structure of a table, ``None`` when it does not exist or cannot be captured."""
@@ -61,7 +61,7 @@ class Lookups(Protocol):
 
 
 class NoLookups:
-    """Without a dictionary nothing can be told."""
+    """Answers that nothing is known: there is no catalog."""
 
     def table(self, table: TableId) -> TableSchema | None:
         return None

@@ -1,8 +1,8 @@
-"""Which table an object number of the log stands for, at the place in the log that has been reached.
+"""Which table an object number of the log stands for, at the position that has been reached.
 
 An object keeps its number when its table is renamed or changed. The dictionary only knows what objects are called now, so a name
-that the log itself told, or the dictionary as of the row's SCN, goes before. A name of now is taken where there is nothing else; if the
-log then turns out to rename something to it, what was taken for its rows were another table's, which is an error.
+that the log itself told, or the dictionary as of the row's SCN, goes before. The present name is used where nothing else is known. If
+the log later renames another object to this name, rows were attributed to the wrong table: that is an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ObjectNames:
         self._present = {**self._lookups.objects(), **self._present}
 
     def learn(self, number: int, table: TableId) -> None:
-        """The log has said which table an object is."""
+        """The log names the table of an object."""
         self._learned[number] = table
         self._gone.discard(number)
 
@@ -87,7 +87,7 @@ class ObjectNames:
         self.passed_over[number] = self.passed_over.get(number, 0) + rows
 
     def renamed(self, old: TableId, new: TableId | None, number: int, scn: int) -> None:
-        """The log has come to a statement on a table.
+        """A statement in the log changes the name of a table.
 
         :param new: its name after it, ``None`` when it is no captured one any more
         :param number: of the object, 0 when it is not known

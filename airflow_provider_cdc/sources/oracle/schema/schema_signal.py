@@ -1,4 +1,4 @@
-"""Tables as people name them in properties and signals, and structures as they write them."""
+"""Tables that people name in ``signal.data.collection``, and structures that they write in ``schema-changes`` signals."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class SchemaVersions:
-    """Numbers the captured tables, and knows their structures.
+    """Numbers the captured tables, and keeps the versions of their structures.
 
     A row is read when its transaction is committed, but with the structure of the time at which it was written: what a change of
     structure replaces is kept until no row from before it waits.
@@ -145,7 +145,7 @@ class SchemaVersions:
         return changes, gone
 
     def changed(self, numbers: Iterable[int]) -> list[TableChange]:
-        """What the dictionary says otherwise than the log so far."""
+        """Structures that differ between the catalog and the log so far."""
         changes = []
         for number in numbers:
             table = self._ids[number]
@@ -159,7 +159,7 @@ class SchemaVersions:
         return {table: self._tables.get(table) for table in (change.previous_id or change.id for change in changes)}
 
     def note_names(self, changes: Iterable[TableChange], number: int, scn: int) -> None:
-        """What a statement says of the names of objects.
+        """Note which objects a statement names.
 
         :param number: of the object that it is about, 0 when it is not known
         :raises SchemaConflict: rows were taken for another table's
@@ -180,7 +180,7 @@ class SchemaVersions:
                 self._older.setdefault(self._numbers[table], []).append((scn, schema))
 
     def forget(self, scn: int) -> None:
-        """No row from before this SCN waits."""
+        """Drop structures that ended before an SCN: no row of theirs waits."""
         for number, older in self._older.items():
             self._older[number] = [(until, schema) for until, schema in older if until > scn]
 

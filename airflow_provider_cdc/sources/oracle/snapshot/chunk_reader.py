@@ -62,7 +62,7 @@ _Structure = tuple[tuple[Any, ...], ...]
 
 
 class OracleChunkReader(ChunkReader):
-    """See :class:`airflow_provider_cdc.core.chunks.ChunkReader`.
+    """Reads chunks, and writes watermarks (:class:`airflow_provider_cdc.core.chunks.ChunkReader`).
 
     :param signals: the signal table, for written watermarks
     :raises PrerequisiteError: there is no such signal table, or it cannot be written to
@@ -102,7 +102,7 @@ class OracleChunkReader(ChunkReader):
         return schema
 
     def _structure(self, table: TableId) -> _Structure:
-        """What the dictionary says of the columns now, briefly."""
+        """A short form of the table's present columns, to compare."""
         return tuple(rows(self._connection, _STRUCTURE, o=table.namespace, n=table.name))
 
     def _expect(self, schema: TableSchema) -> None:
@@ -279,7 +279,7 @@ class OracleChunkReader(ChunkReader):
 
     @contextlib.contextmanager
     def _asking(self, where: str) -> Iterator[None]:
-        """The driver's errors as ours."""
+        """Translates the driver's errors, also of a reader that is closed meanwhile."""
         self._busy += 1
         try:
             with translated(self._config, where):
@@ -293,7 +293,7 @@ class OracleChunkReader(ChunkReader):
 
     @contextlib.contextmanager
     def _reading(self, rows: KeyRange) -> Iterator[None]:
-        """What the errors of a query mean: a lost connection, another structure, or a condition that is wrong."""
+        """Translates the errors of a query: a lost connection, another structure, or a wrong condition."""
         table = rows.table.id
         try:
             with self._asking(str(table)):

@@ -1,4 +1,4 @@
-"""What a query gives into change log columns, by the same kernels as the redo texts: a cell has one value, wherever it is read.
+"""The columns of a query on a table, and its results as change log columns, by the same kernels as redo texts: a value is the same in both.
 
 Oracle is asked for numbers, dates, times and intervals as texts in the session's form (``connect.SESSION``), which are those of
 LogMiner's literals. Numbers never become floating point on the way; ``TM9`` writes all digits of a NUMBER.
@@ -53,7 +53,7 @@ _TEXTS: Final = {
 
 
 class QueryColumns:
-    """Reads the rows of a query on one table.
+    """The columns of a query on one table: what to select, and how to read the results.
 
     :param alias: of the table in the query
     """

@@ -1,4 +1,4 @@
-"""What every way of reading a table by queries shares: blocks of rows, their sizes, the table's extents, refusals."""
+"""Shared by snapshots and chunks: blocks of rows, fetch sizes, extents of a table, refused statements."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NO_LIMIT: Final = 1 << 62
 
 
 class FetchSize:
-    """How many rows of a table to fetch at a time: those of one fetch come, and are held, together, however wide they are.
+    """How many rows of a table to fetch at a time. All rows of a fetch are held in memory together, however wide they are.
 
     :param most: rows of a fetch at most
     :param lobs: the table has LOBs, which come whole
@@ -72,7 +72,7 @@ def extents(connection: Connection, table: TableId) -> list[tuple[int, int, int,
 
 
 def refused(what: str, why: str, statement: str) -> QueryRefused:
-    """The error for a statement, or a condition, that people gave.
+    """The error for a statement or a condition of a user that the database does not accept.
 
     :param why: the database's words
     """

@@ -76,7 +76,7 @@ _NO_RIGHTS: Final = {942, 1031}
 
 
 class OracleSnapshot(SnapshotSession):
-    """See :class:`airflow_provider_cdc.core.source.SnapshotSession`.
+    """A snapshot of tables as of one SCN (:class:`airflow_provider_cdc.core.source.SnapshotSession`).
 
     :param selects: table → statement that gives its rows, as a signal asks for them
     :raises PrerequisiteError: a privilege is missing that the snapshot needs

@@ -1,5 +1,6 @@
-"""From rows of LogMiner to blocks of the log: transactions wait here for their commit, and come out whole, in the order of their commits.
+"""From rows of LogMiner to blocks of the log: changes wait here until their transaction is committed, and come out by whole transactions, in the
+order of commits.
 
-Nothing here knows a database: what the log does not tell is asked of ``schema.lookups``. It imports ``redo``, ``schema``, ``kernels`` and the
+Nothing here needs a database: questions that the log leaves open go to ``schema.lookups``. It imports ``redo``, ``schema``, ``kernels`` and the
 heads of the source; not ``snapshot``, and not ``mining``.
 """

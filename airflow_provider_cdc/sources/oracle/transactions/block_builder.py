@@ -1,4 +1,4 @@
-"""From the rows of committed transactions to log items: blocks, the structures that they need first, and what nobody can read."""
+"""From the rows of committed transactions to log items: changes of structures that the rows need first, then the block itself."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class BlockBuilder:
     """Makes log items of committed rows.
 
     :param structures: of the tables, at the SCN of each row
-    :param lookups: answers about what the log does not tell
+    :param lookups: answers questions that the log leaves open
     """
 
     def __init__(self, config: OracleConfig, versions: SchemaVersions, lookups: Lookups, counters: RowCounters) -> None:
@@ -42,7 +42,9 @@ class BlockBuilder:
         self._decoder = RowDecoder(config, versions, lookups)
 
     def items(self, committed: CommittedRows, before: OraclePosition, position: OraclePosition) -> Iterator[LogItem]:
-        """Changes of structures that the rows need, if there are any, and then the rows as one block.
+        """The changes of structures that the rows need, if any, and then the rows as one block.
+
+        Rows of a table that is going to be read again are left out of the block where they cannot be read, and counted.
 
         :param before: the position of the changes of structures
         :param position: that of the block
@@ -82,7 +84,7 @@ class BlockBuilder:
     def _readable(
         self, rows: pa.Table, numbers: list[int], act: Callable[[pa.Table], object]
     ) -> tuple[pa.Table, list[tuple[int, LeftOut]]]:
-        """The rows without those of tables that are read again and that something cannot be done with; and these."""
+        """Split off the rows of tables that are going to be read again and for which ``act`` fails. Returns the others, and what was left out."""
         left_out = []
         for number in numbers:
             if not self._versions.read_again(number):
@@ -106,7 +108,7 @@ class BlockBuilder:
 
 
 def _count(rows: pa.Table, number: int) -> int:
-    """Changes of one table: not the pieces of their long values."""
+    """How many changes of one table there are; pieces of long values do not count."""
     mine = rows.column("table").to_numpy() == number
     return int((mine & (rows.column("code").to_numpy() <= LAST_CHANGE)).sum())
 

@@ -1,4 +1,4 @@
-"""Transactions that were committed, and the places in the log after them."""
+"""Commits of transactions, and the positions after them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A transaction that was committed.
+    """The commit of a transaction.
 
     :param serial: its number in the buffer
     :param id: the documented transaction id
@@ -33,7 +33,7 @@ class Commit:
 
 
 def commits_at(rows: pa.Table, at: Int64s, serials: Int64s, met: dict[int, Transaction]) -> list[Commit]:
-    """The commits at some rows, but for those of transactions that were given up."""
+    """The commits at some rows, without those of transactions that were given up."""
     place = pa.array(at)
     columns = [rows.column(name).take(place).to_pylist() for name in ("scn", "thread", "ts_us")]
     found = zip((met[serial] for serial in serials[at].tolist()), *columns, strict=True)
@@ -43,7 +43,7 @@ def commits_at(rows: pa.Table, at: Int64s, serials: Int64s, met: dict[int, Trans
 
 
 def lows(commits: list[Commit], open_low: int) -> list[int]:
-    """Where reading has to begin after each of some commits: before what is open still, and what is yet to be given out.
+    """Where mining has to begin after each of some commits: before every transaction that is open still, or that is yet to be given out.
 
     :param open_low: where the oldest open transaction began
     """
@@ -55,9 +55,9 @@ def lows(commits: list[Commit], open_low: int) -> list[int]:
 
 
 def after(position: OraclePosition, commits: list[Commit], low: int) -> OraclePosition:
-    """The place after some commits that come next after a place.
+    """The position after some commits that follow on a position.
 
-    :param low: where reading has to begin
+    :param low: where mining has to begin
     """
     newest = {c.thread: c.scn for c in commits}
     at: dict[int, set[str]] = {thread: set() for thread in newest}

@@ -1,4 +1,4 @@
-"""Redo texts that go on in the next rows.
+"""Joins redo texts that continue in the next rows.
 
 ``SQL_REDO`` has room for 4,000 bytes. What is longer goes on in the rows that follow immediately; all but the last have ``CSF = 1``.
 """
@@ -14,13 +14,13 @@ from airflow_provider_cdc.core.errors import SourceLogDamaged
 
 
 class ContinuationRows:
-    """Joins texts, over the borders of batches too."""
+    """Joins rows, also across batches."""
 
     def __init__(self) -> None:
         self._waiting: pa.Table | None = None
 
     def join(self, batch: pa.Table) -> pa.Table:
-        """Rows with their whole texts; those whose text goes on in the next batch are kept back.
+        """Rows with their whole texts. Rows whose text continues in the next batch are held back.
 
         :raises SourceLogDamaged: a text goes on in a row of another change
         """

@@ -1,4 +1,4 @@
-"""Rows that are looked at one by one: DDL, and those that say that something is missing."""
+"""Rows that are read one by one: DDL, and rows that report missing redo or a change that LogMiner cannot show."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CODES: Final = (DDL, MISSING_SCN, UNSUPPORTED)
 
 
 class DdlRows:
-    """From one such row to log items.
+    """Makes log items of such rows.
 
     :param start: statements before it are captured already
     :param schemas: says what DDL statements mean
@@ -42,7 +42,7 @@ class DdlRows:
     def items(
         self, row: dict[str, object], position: OraclePosition, open_low: int
     ) -> Iterator[tuple[LogItem, OraclePosition]]:
-        """What a row means, each item with the place after it.
+        """The items of a row, each with the position after it.
 
         :param position: before the row
         :param open_low: where the oldest open transaction began

@@ -1,4 +1,4 @@
-"""Rows that came twice."""
+"""Finds rows that LogMiner gives twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 def duplicates(rows: pa.Table, serials: Int64s, of: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Rows that LogMiner gives a second time, as it does when a log was added under two names.
+    """Which rows LogMiner gives a second time, as it does when a log was added under two names.
 
     ``RS_ID`` and ``SSN`` together identify a change of a row (Oracle Database Reference, "V$LOGMNR_CONTENTS").
     """

@@ -1,4 +1,4 @@
-"""The transactions that are open at a place of the log."""
+"""The transactions that are open at a position of the log."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def transaction_id(xid: bytes) -> str:
 
 
 class OpenTransactions:
-    """Knows transactions by their XIDs.
+    """The open transactions, by their XIDs.
 
     :param given_up: ids of those that an earlier run gave up
     """
@@ -101,7 +101,7 @@ class OpenTransactions:
         return partial
 
     def end(self, transactions: Iterable[Transaction]) -> None:
-        """They were committed or rolled back."""
+        """Forget transactions that were committed or rolled back."""
         for transaction in transactions:
             self._by_xid.pop(transaction.xid, None)
             if self._earlier:
@@ -113,5 +113,5 @@ class OpenTransactions:
         return frozenset(self._earlier | {t.id for t in self if t.given_up})
 
     def low(self, otherwise: int) -> int:
-        """Where the oldest of those that are kept began; ``otherwise`` where there is none."""
+        """The SCN at which the oldest transaction began that is not given up; ``otherwise`` where there is none."""
         return min((t.first_scn for t in self if not t.given_up), default=otherwise)

@@ -1,4 +1,4 @@
-"""Values that changed in a way that the log does not tell, read from the table as it was at the commit.
+"""Values that the log does not have, read from the table as it was at the commit.
 
 ``DBMS_LOB`` writes, trims and appends in place: the log has the piece that was written, and not the value around it. The row is read by
 its ROWID with a flashback query at the commit's SCN, so that the event has the value of its own time, not a later one.
@@ -31,7 +31,7 @@ def completed(
     scns: Sequence[int],
     lookups: Lookups,
 ) -> Rows:
-    """The rows with the values that could be read; the others stay unavailable, which is said.
+    """The rows with the values that could be read. The others stay unavailable, with a warning.
 
     :param unknown: ``[column, row]``, which values changed without the log telling what they are now
     :param row_ids: per row

@@ -1,4 +1,4 @@
-"""Which changes of a transaction were taken back within it.
+"""Which changes of a transaction were rolled back within it.
 
 Rolling back to a savepoint, or a statement that fails half-way, leaves rows in the log that undo the ones before: they have
 ``ROLLBACK = 1`` and name the row they are about by its ROWID. Each takes back the newest change of that row that is not taken back yet.
@@ -23,7 +23,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def remaining(rows: pa.Table) -> tuple[Mask, int]:
-    """The changes that are left of some transactions.
+    """The changes that remain of some transactions.
 
     :param rows: columns ``tx``, ``code``, ``table``, ``row_id`` and ``rollback`` of :data:`.spill_buffer.ROWS`, the rows of a
         transaction together and in log order

@@ -1,4 +1,4 @@
-"""From the rows of committed transactions to log blocks: each table's redo texts are read at once."""
+"""From the rows of committed transactions to row blocks: the redo texts of one table are read at once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SOURCE_FIELDS = [
 
 
 class RowDecoder:
-    """Makes row blocks of redo rows. Keeps a reader for each table schema.
+    """Decodes redo rows to row blocks. It keeps a reader for each table schema.
 
     :param structures: of the tables, at the SCN of each row
     :param lookups: reads a row as it was at an SCN

@@ -1,8 +1,8 @@
 """From rows of ``V$LOGMNR_CONTENTS`` to log items.
 
-LogMiner gives changes in the order in which they were made. Here they wait by transaction (:mod:`.transaction_buffer`), and come out in commit
-order, whole transactions at a time (Debezium Oracle connector, "How the connector buffers events"). Everything is done on columns;
-Python looks at single rows only where they are DDL.
+LogMiner gives changes in the order in which they were made. They wait by transaction (:mod:`.transaction_buffer`) and come out in the order of
+commits, by whole transactions (Debezium Oracle connector, "How the connector buffers events"). All work is done on columns; only DDL
+is read row by row.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ Int64s = npt.NDArray[np.int64]
 
 
 class RowProcessor:
-    """Takes rows of ``V$LOGMNR_CONTENTS`` in, gives log items out. Knows no database: rows may come from anywhere.
+    """Makes log items of rows of ``V$LOGMNR_CONTENTS``. It needs no database: the rows may come from anywhere.
 
     :param start: commits before it are captured already
-    :param lookups: answers about what the log does not tell
-    :param schemas: says what DDL statements mean
+    :param lookups: answers questions that the log leaves open
+    :param ddl: says what DDL statements do to the captured tables
     :ivar position: after everything that was given out; only this class moves it
     :ivar pending: the transactions that are open
     """
@@ -70,7 +70,10 @@ class RowProcessor:
     # -- rows in --------------------------------------------------------------------------------------------------------
 
     def process(self, batch: pa.Table) -> Iterator[LogItem]:
-        """Rows as the mining session gives them (see ``mining.query.BATCH``), in its order."""
+        """The items of the next rows, which have the columns of ``mining.query.BATCH``.
+
+        :raises SourceLogDamaged: the rows are not in the order of their SCNs, or redo is missing
+        """
         rows = self._continuations.join(batch)
         if not rows.num_rows:
             return
@@ -95,7 +98,7 @@ class RowProcessor:
         yield from self._changes(rows.slice(lo))
 
     def end(self, scn: int) -> Heartbeat:
-        """All rows up to an SCN have come.
+        """All rows up to an SCN were processed: move the position there.
 
         :raises SourceLogDamaged: a text goes on in a row that did not come
         """
@@ -117,7 +120,7 @@ class RowProcessor:
     # -- rows of transactions ---------------------------------------------------------------------------------------------
 
     def _changes(self, rows: pa.Table) -> Iterator[LogItem]:
-        """Rows among which there is no DDL."""
+        """The items of rows among which there is no DDL."""
         if not rows.num_rows:
             return
         codes = rows.column("code").to_numpy()
@@ -139,7 +142,7 @@ class RowProcessor:
             yield from self._items(committed)
 
     def _captured(self, rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16]) -> pa.Table:
-        """The changes of captured tables, in the form in which they wait."""
+        """The changes of captured tables, with the columns of the buffer."""
         control = (codes == START) | (codes == COMMIT) | (codes == ROLLBACK)
         numbers = table_numbers(rows, ~control, self._versions, self._catalog)
         keep = numbers >= 0
@@ -162,7 +165,7 @@ class RowProcessor:
 
 
 def _nothing_after(rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16], last: dict[int, int]) -> None:
-    """A transaction has no changes after its end.
+    """Make sure that no transaction has changes after its end.
 
     :param last: transactions that ended, with the row of their end
     """

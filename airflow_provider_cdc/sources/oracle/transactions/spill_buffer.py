@@ -151,7 +151,7 @@ class _File:
             ) from e
 
     def _sink(self, mode: str) -> pa.PythonFile:
-        return pa.PythonFile(_Kept(self._file), mode)
+        return pa.PythonFile(_Unclosed(self._file), mode)
 
     def read(self, index: Int64s, columns: list[str] | None) -> pa.Table:
         """Rows by ascending index."""
@@ -171,8 +171,8 @@ class _File:
         self._file.close()
 
 
-class _Kept:
-    """A file that Arrow may close without closing it."""
+class _Unclosed:
+    """A file that stays open when Arrow closes it."""
 
     def __init__(self, file: object) -> None:
         self._file = file

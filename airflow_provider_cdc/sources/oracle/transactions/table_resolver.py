@@ -1,4 +1,4 @@
-"""Which captured table each row is of: by the names that LogMiner gives it, or by the object where those are of another time."""
+"""Which captured table each row is of: by the names that LogMiner gives, or by the object number where these names are of another time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transactions that are open at a place of the log, with their changes; they come out whole, in the order of their commits."""
+"""Open transactions and their changes. They come out whole, in the order of their commits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class CommittedRows:
-    """Rows of committed transactions, those that were rolled back within them left out.
+    """Rows of committed transactions, without those that were rolled back within them.
 
     :param rows: columns of :data:`.spill_buffer.ROWS`, by transaction in the order of ``commits``
     :param low: where reading has to begin after them; ``None`` while more rows of the same transaction follow
@@ -55,10 +55,10 @@ class TransactionBuffer:
         self._buffer = SpillBuffer(config.log_mining_buffer_memory_max_bytes, config.log_mining_buffer_spill_folder)
         self._counters = counters
 
-    # -- what is so now -------------------------------------------------------------------------------------------------
+    # -- state ------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Open transactions."""
+        """How many transactions are open."""
         return len(self._open)
 
     @property
@@ -73,7 +73,7 @@ class TransactionBuffer:
 
     @property
     def rows(self) -> int:
-        """Changes that wait."""
+        """How many changes wait."""
         return sum(self._buffer.counts.values())
 
     @property
@@ -85,7 +85,7 @@ class TransactionBuffer:
         """Where the oldest transaction that is kept began; ``otherwise`` where there is none."""
         return self._open.low(otherwise)
 
-    # -- rows in --------------------------------------------------------------------------------------------------------
+    # -- changes in --------------------------------------------------------------------------------------------------------
 
     def number(self, rows: pa.Table) -> tuple[Int64s, dict[int, Transaction]]:
         """Serials of the rows' transactions, and the transactions; those that are new are open from now."""
@@ -99,7 +99,7 @@ class TransactionBuffer:
         return ~np.isin(serials, given_up) if given_up else np.ones(len(serials), np.bool_)
 
     def add(self, changes: pa.Table, commits: list[Commit], ended: list[Transaction]) -> pa.Table:
-        """Keep the changes of transactions that go on, or have rows here already. Returns those that can be given out at once.
+        """Keep the changes of transactions that are still open, or that have rows here already. Returns the others, which need not wait.
 
         :param changes: rows that have just come, columns of :data:`.spill_buffer.ROWS`
         :param ended: all transactions that ended, those that are not wanted as well
@@ -128,7 +128,7 @@ class TransactionBuffer:
         """Stop waiting for transactions that began before a moment; returns them."""
         return self._give_up([t for t in self._open if not t.given_up and t.first_ts_us < ts_us])
 
-    # -- rows out -------------------------------------------------------------------------------------------------------
+    # -- transactions out -------------------------------------------------------------------------------------------------------
 
     def commit(self, now: pa.Table, commits: list[Commit], ended: list[Transaction]) -> Iterator[CommittedRows]:
         """Give out transactions in the order of their commits, and forget all that ended.
