@@ -18,8 +18,9 @@ from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.oracle import connect as connecting
 from airflow_provider_cdc.sources.oracle.connect import connect, scalar
 from airflow_provider_cdc.sources.oracle.errors import translate
+from airflow_provider_cdc.sources.oracle.mining.logminer import start_statement
 from dev.servers.oracle import Oracle
-from tests.sources.oracle.mined import session_of, settings
+from tests.sources.oracle.mined import settings
 from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector
@@ -176,8 +177,7 @@ def test_a_silent_connection_is_kept_open_and_a_hanging_call_ends(own: Oracle, m
 
 @pytest.mark.parametrize("strategy", ["redo_log_catalog", "online_catalog", "hybrid"])
 def test_the_mining_that_oracle_has_taken_away_is_not_used(own: Oracle, strategy: str) -> None:
-    with closing(session_of(own, log__mining__strategy=strategy)) as session:
-        text = session._start_text()
+    text = start_statement(settings(own, log__mining__strategy=strategy))
     assert "START_LOGMNR(" in text
     assert "CONTINUOUS_MINE" not in text
 

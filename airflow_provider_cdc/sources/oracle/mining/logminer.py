@@ -75,7 +75,8 @@ def end(connection: Connection, config: OracleConfig) -> None:
             raise
 
 
-def _start_text(config: OracleConfig) -> str:
+def start_statement(config: OracleConfig) -> str:
+    """The call that starts LogMiner, with the binds ``:low``, ``:high`` and, where a dictionary file is used, ``:file``."""
     more = "DICTFILENAME => :file, " if config.log_mining_path_dictionary else ""
     names = () if more else _OPTIONS[config.log_mining_strategy]
     options = " + ".join(f"DBMS_LOGMNR.{name}" for name in (*names, "NO_ROWID_IN_STMT"))
@@ -85,7 +86,7 @@ def _start_text(config: OracleConfig) -> str:
 def _start(cursor: oracledb.Cursor, config: OracleConfig, low: int, end: int) -> None:
     path = config.log_mining_path_dictionary
     try:
-        cursor.execute(_start_text(config), low=low, high=end, **({"file": path} if path else {}))
+        cursor.execute(start_statement(config), low=low, high=end, **({"file": path} if path else {}))
     except oracledb.DatabaseError as e:
         if not path or path not in str(e):
             raise
