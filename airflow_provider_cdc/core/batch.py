@@ -19,7 +19,8 @@ from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, C
 from airflow_provider_cdc.core.events import LeftOut
 from airflow_provider_cdc.core.manifest import FORMAT, Answer, LeftOutRecord, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.notifications import Notification, NotificationChannel
-from airflow_provider_cdc.core.position import Offset, Position
+from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableSchema
 from airflow_provider_cdc.core.seams import BatchWriter, ChangeLog, Lease, StateStore, StoredOffset
 from airflow_provider_cdc.core.signals import Fate
@@ -30,7 +31,6 @@ log = logging.getLogger(__name__)
 class Batcher:
     """The batch that is being made, and the offset that the last one left.
 
-    :ivar seq: the last sequence number given out, uncommitted ones included
     :ivar stored: the committed offset
     :ivar sanitized: whether topics have been named so by the batches before, and then, by those that are made; see
         :class:`~airflow_provider_cdc.core.manifest.Manifest`
@@ -63,7 +63,7 @@ class Batcher:
         self._answers: list[Answer] = []
         self.sanitized = True
         self.stored = self._adopt(store.load(connector))
-        self.seq = self.offset.seq
+        self._seq = self.offset.seq
         self.committed: list[Manifest] = []
         self.counts: Counter[str] = Counter()
         self.rows = 0
@@ -80,6 +80,16 @@ class Batcher:
         return self.stored.offset or Offset()
 
     @property
+    def seq(self) -> int:
+        """The last sequence number given out, uncommitted ones included."""
+        return self._seq
+
+    @property
+    def events(self) -> int:
+        """Events of this run, uncommitted ones included."""
+        return sum(manifest.events for manifest in self.committed) + self.rows
+
+    @property
     def empty(self) -> bool:
         """No event, no schema change and no word of what is left out waits to be committed."""
         return not self.counts and not self._changes and not self._left_out
@@ -88,8 +98,12 @@ class Batcher:
     def bytes(self) -> int:
         return self._writer.buffered_bytes if self._writer is not None else 0
 
+    def sanitize(self) -> None:
+        """Topics are named so from this batch on."""
+        self.sanitized = True
+
     def add(self, batch: EventBatch) -> None:
-        """Write events and remember the schema they are under."""
+        """Write events, which have the sequence numbers that follow, and remember the schema they are under."""
         if self._writer is None:
             self._writer = self._changelog.writer(
                 self.connector, self.offset.batch + 1, self._lease.epoch, self._writer_id
@@ -98,6 +112,7 @@ class Batcher:
         self._schemas.setdefault(batch.topic, {})[str(batch.schema.version)] = batch.schema
         self.counts[batch.topic] += batch.events.num_rows
         self.rows += batch.events.num_rows
+        self._seq = max(self._seq, batch.last_seq)
 
     def add_change(self, record: SchemaChangeRecord, selected: dict[str, TableSchema]) -> None:
         """Remember a schema change.
@@ -107,7 +122,7 @@ class Batcher:
         self._changes.append(record)
         for topic, schema in selected.items():
             self._schemas.setdefault(topic, {})[str(schema.version)] = schema
-        self.seq = record.seq
+        self._seq = record.seq
 
     def leave_out(self, left: LeftOut, start: dict[str, Any], end: Position) -> None:
         """Remember row events that the batch does not have.
@@ -138,13 +153,13 @@ class Batcher:
         self._marked = self._state()
 
     def _state(self) -> tuple[int, int, Counter[str], dict[tuple[str, str], LeftOutRecord]]:
-        return self.seq, self.rows, self.counts.copy(), dict(self._left_out)
+        return self._seq, self.rows, self.counts.copy(), dict(self._left_out)
 
     def rollback(self) -> None:
         """Take back the events added since :meth:`mark`."""
         if self._writer is not None:
             self._writer.rollback()
-        self.seq, self.rows = self._marked[:2]
+        self._seq, self.rows = self._marked[:2]
         self.counts, self._left_out = self._marked[2].copy(), dict(self._marked[3])
 
     def commit(self, offset: Offset) -> None:
@@ -170,14 +185,15 @@ class Batcher:
         before, told = self.stored.offset, bool(self._notifications or self._answers)
         if self.empty and not (self._sinks and self._notifications):
             self._drop_files()  # of a transaction that was rolled back
-            offset = offset.model_copy(update={"seq": self.seq, "batch": self.offset.batch})
+            offset = offset.numbered(self.seq, self.offset.batch)
             if offset != before or told:
                 self._store.confirm(self._lease)
                 self.stored = self._store.advance(self._lease, self.stored, offset, self._notifications, self._answers)
                 self._deliver()
             return
         files = self._writer.finish() if self._writer is not None else []
-        offset = offset.model_copy(update={"seq": self.seq, "batch": self.offset.batch + 1})
+        self._check_dense()
+        offset = offset.numbered(self.seq, self.offset.batch + 1)
         manifest = Manifest(
             connector=self.connector,
             source=self._source,
@@ -211,10 +227,16 @@ class Batcher:
             manifest.batch, manifest.events, manifest.first_seq, manifest.last_seq, len(files),
         )  # fmt: skip
 
+    def _check_dense(self) -> None:
+        """Make sure that each sequence number is that of one event or one schema change: a gap would be an event that is lost."""
+        given, there = self.seq - self.offset.seq, self.rows + len(self._changes)
+        if given != there:
+            raise AssertionError(f"{given} sequence numbers were given out for {there} events and schema changes")
+
     def abandon(self) -> None:
         """Delete what was written and not committed."""
         self._drop_files()
-        self.seq = self.offset.seq
+        self._seq = self.offset.seq
         self._notifications, self._answers = [], []
         self._clear()
 

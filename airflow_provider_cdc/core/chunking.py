@@ -17,7 +17,8 @@ from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.config_values import WatermarkStrategy
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceBusy, TransientError
 from airflow_provider_cdc.core.notifications import ScanStatus
-from airflow_provider_cdc.core.position import Position, Scan
+from airflow_provider_cdc.core.offset import Scan
+from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.sharing import WindowSize
 from airflow_provider_cdc.core.signals import WINDOW_CLOSE, WINDOW_OPEN

@@ -23,11 +23,12 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.control_watch import Stop
 from airflow_provider_cdc.core.errors import CdcError, CommitConflict, ConnectorHalted, PrerequisiteError
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.metrics import Value, shortened
 from airflow_provider_cdc.core.notifications import NotificationChannel
-from airflow_provider_cdc.core.run import Parts, Run, Stop
+from airflow_provider_cdc.core.run import Parts, Run
 from airflow_provider_cdc.core.seams import ChangeLog, Lease, SignalChannel, StateStore, Wanted
 from airflow_provider_cdc.core.source import Source
 
@@ -209,8 +210,8 @@ def _result(run: Run, seconds: float) -> CaptureResult:
             topics[file.topic] += file.rows
     offset = run.batcher.offset
     return CaptureResult(
-        connector=run.parts.name,
-        position=str(run.position(offset.position)) if offset.position is not None else "",
+        connector=run.batcher.connector,
+        position=run.position,
         seq=offset.seq,
         events=topics.total(),
         topics=dict(topics),

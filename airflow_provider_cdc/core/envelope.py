@@ -80,17 +80,26 @@ class Envelope:
 
     :param connector: the documented ``source.connector`` value
     :param source_fields: the source's own fields of the ``source`` block
+    :param hidden: a table of which no event is made: the signal table
+    :param topics: names the topics
+    :ivar filtered: rows of which ``skipped.operations`` and the like made no event
     """
 
     def __init__(
-        self, config: ConnectorConfig, filters: Filters, connector: str, source_fields: list[pa.Field]
+        self,
+        config: ConnectorConfig,
+        filters: Filters,
+        connector: str,
+        source_fields: list[pa.Field],
+        *,
+        hidden: TableId | None = None,
+        topics: Topics | None = None,
     ) -> None:
         self._config, self._filters, self._connector = config, filters, connector
         self._extra = source_fields
-        self.hidden: TableId | None = None  # a table of which no event is made: the signal table
-        self.topics = Topics(config)
+        self._hidden, self._topics = hidden, topics or Topics(config)
         self._selected: dict[int, tuple[TableSchema, Selected]] = {}
-        self.filtered = 0  # rows that no event was made of
+        self.filtered = 0
         self._open: Counter[str] = Counter()  # events so far of a transaction that goes on in the next block, "" = all
         self._skipped = np.zeros(len(OPERATIONS), np.bool_)
         for code, letter in enumerate(OPERATIONS):
@@ -98,7 +107,7 @@ class Envelope:
 
     def topic(self, table: TableId) -> str:
         """See :meth:`Topics.claim <airflow_provider_cdc.core.topics.Topics.claim>`."""
-        return self.topics.name(table) if table == self.hidden else self.topics.claim(table)
+        return self._topics.name(table) if table == self._hidden else self._topics.claim(table)
 
     def selected(self, schema: TableSchema) -> TableSchema:
         """The captured part of ``schema``, as written to manifests."""
@@ -118,7 +127,7 @@ class Envelope:
             check_keys(rows, self._select(rows.table), block)
         keep = [self.kept(rows) for rows in block.rows]
         for rows, kept in zip(block.rows, keep, strict=True):
-            if kept is not None and rows.table.id != self.hidden:
+            if kept is not None and rows.table.id != self._hidden:
                 self.filtered += int((~kept).sum())
         moved = [self._key_changes(rows) for rows in block.rows]
         weights = np.zeros(block.row_count, np.int64)
@@ -286,7 +295,7 @@ class Envelope:
     def kept(self, rows: RowBlock) -> npt.NDArray[np.bool_] | None:
         """Mask of the rows that events are made of; ``None`` = all."""
         config = self._config
-        if rows.table.id == self.hidden:
+        if rows.table.id == self._hidden:
             return np.zeros(len(rows), np.bool_)
         if not (config.skipped_operations or config.skip_messages_without_change):
             return None

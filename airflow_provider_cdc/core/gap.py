@@ -22,7 +22,8 @@ from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.incremental import writes_watermarks
-from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
+from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.signals import SentSignal
@@ -102,7 +103,7 @@ def no_gap(connector: str) -> ConfigError:
 
 def moved(offset: Offset, gap: Gap) -> Offset:
     """The offset at the oldest place there is."""
-    return offset.model_copy(update={"position": gap.oldest.to_json()})
+    return offset.at(gap.oldest.to_json())
 
 
 def all_again(offset: Offset, config: ConnectorConfig) -> Offset:
@@ -122,7 +123,7 @@ def all_again(offset: Offset, config: ConnectorConfig) -> Offset:
             safe="Nothing was changed.",
             remedy="remove snapshot.include.collection.list, or repair with --repair incremental",
         )
-    return offset.model_copy(update={"position": None, "snapshot": SnapshotState(), "tables_filter": ""})
+    return offset.forgotten()
 
 
 def repair_signals(

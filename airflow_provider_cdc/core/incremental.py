@@ -1,7 +1,7 @@
 """Incremental snapshots: tables are read in chunks while the stream goes on, and neither waits for the other.
 
 :class:`Incremental` is the streaming thread's side. It is told of every event that is written and of where the stream stands, and
-says which chunks may be written now. What is durable is only :class:`~.position.IncrementalState`, part of the offset: after a
+says which chunks may be written now. What is durable is only :class:`~.offset.IncrementalState`, part of the offset: after a
 kill, each table goes on behind the last row that a batch holds.
 
 See "Incremental snapshots" of the Debezium connector documents. What is different: chunks are read ahead, several windows are
@@ -26,7 +26,8 @@ from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.events import LogBlock, RowBlock
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.notifications import ScanStatus
-from airflow_provider_cdc.core.position import IncrementalState, Position, Scan
+from airflow_provider_cdc.core.offset import IncrementalState, Scan
+from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.source import Source
@@ -154,7 +155,7 @@ class Incremental:
         if self._thread is not None:
             self._hold(table, Touched.all(), 0)
 
-    def void(self) -> None:
+    def rollback(self) -> None:
         """The open transaction was rolled back."""
         self._held.clear()
         self._held_rows = 0
@@ -168,7 +169,7 @@ class Incremental:
             for window in windows:
                 if window.table == table:
                     window.touch(touched)
-        self.void()
+        self.rollback()
         for window in windows:
             high = window.chunk.high if window.chunk is not None else None
             # what closes a window of written watermarks may never come, as when somebody has emptied the signal table
@@ -262,18 +263,15 @@ class Incremental:
         chunk = window.chunk
         assert chunk is not None
         if window.probe and window.problem is None:
-            scans = [scan.model_copy(update={"replace": False}), *state.scans[1:]]
-            return Written(window, [], scan, state.model_copy(update={"scans": scans}))
+            return Written(window, [], scan, state.advanced(scan.emptied()))
         rows = scan.rows + len(chunk)
         if not window.final:
-            update = {"order": list(window.order), "after": chunk.last, "upto": window.upto, "rows": rows}
-            scans = [scan.model_copy(update=update), *state.scans[1:]]
-            return Written(window, blocks, scan, state.model_copy(update={"scans": scans}))
+            advanced = scan.advanced(window.order, chunk.last, window.upto, rows)
+            return Written(window, blocks, scan, state.advanced(advanced))
         ended = window.problem
         if ended is None:
             ended = Problem(ScanStatus.SUCCEEDED if rows else ScanStatus.EMPTY, "")
-        scan = scan.model_copy(update={"rows": rows})
-        return Written(window, blocks, scan, state.model_copy(update={"scans": state.scans[1:]}), ended)
+        return Written(window, blocks, scan.counted(rows), state.ended(), ended)
 
     # -- tables -------------------------------------------------------------------------------------------------------
 

@@ -22,8 +22,9 @@ from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import CommitConflict, ConfigError, LeaseHeld
 from airflow_provider_cdc.core.gap import Gap, Repair, all_again, find_gap, moved, no_gap, repair_signals
+from airflow_provider_cdc.core.offset import Offset
 from airflow_provider_cdc.core.offset_plan import OffsetPlan, OffsetPlanner
-from airflow_provider_cdc.core.position import Offset, Position
+from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.records import (
     BatchRecord,
     ConnectorRecord,

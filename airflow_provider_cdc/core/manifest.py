@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_provider_cdc.core.notifications import Notification
-from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.offset import Offset
 from airflow_provider_cdc.core.schema import TableChange, TableSchema
 from airflow_provider_cdc.core.signals import Fate
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
-from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
+from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.position import Position
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.records import BatchRecord
@@ -97,10 +98,10 @@ class OffsetPlanner:
                 "The connector has no position: its next run reads all tables first. Let it run, or go back to an offset that it "
                 f"has had: airflow cdc offset history {self.connector}"
             )
-            moved = offset.model_copy(update={"position": target.to_json()})
+            moved = offset.at(target.to_json())
             return self._plan(moved, Effect.UNKNOWN, "none", target, f"set to {target}")
         effect = self._way(self.source.parse_position(offset.position), target)
-        moved = offset.model_copy(update={"position": target.to_json()})
+        moved = offset.at(target.to_json())
         if moved.snapshot.pending:
             self.told.append(f"Tables that are still to be read whole: {', '.join(sorted(moved.snapshot.pending))}.")
         if moved.incremental.scans:
@@ -111,7 +112,7 @@ class OffsetPlanner:
     def reset(self) -> OffsetPlan:
         """Forget the position: the next run reads all tables first."""
         offset = self._offset()
-        fresh = offset.model_copy(update={"position": None, "snapshot": SnapshotState(), "tables_filter": ""})
+        fresh = offset.forgotten()
         self.told.append(
             "The next run reads every captured table again, as snapshot.mode says. A table begins with a truncate, so that rows "
             "that have gone in the meantime disappear."
@@ -126,12 +127,9 @@ class OffsetPlanner:
         :param old: the offset of that version
         """
         offset = self._offset()
-        pending = {t: seen for t, seen in old.snapshot.pending.items() if t not in old.snapshot.requests}
-        streamed = [t for t in old.snapshot.streamed if t in pending]
-        snapshot = SnapshotState(pending=pending, tables=old.snapshot.tables, streamed=streamed)
-        update = {"position": old.position, "snapshot": snapshot, "tables_filter": old.tables_filter}
         dropped = frozenset(offset.snapshot.requests.values())
-        restored = offset.model_copy(update=update)
+        restored = offset.restored(old)
+        pending = restored.snapshot.pending
         reason = f"restored from version {version}"
         if old.position is None:
             self.told.append(f"Version {version} has no position: the next run reads every captured table again.")

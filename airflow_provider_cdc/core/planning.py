@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,9 @@ from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.gap import repair_signals
 from airflow_provider_cdc.core.guardrail import guard
 from airflow_provider_cdc.core.lists import ListsBefore, text
-from airflow_provider_cdc.core.position import Offset, Position, SnapshotState
+from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.rereads import pended
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.seams import StateStore
@@ -94,7 +96,7 @@ class Planner:
             log.warning("snapshot.mode says that nothing is read, and nothing is streamed: this run does nothing.")
             return Plan(offset)
         oldest = self._source.oldest_position().to_json()
-        return Plan(offset.model_copy(update={"position": oldest, "tables_filter": wanted}))
+        return Plan(offset.at(oldest).filtered(wanted))
 
     def _known(self, offset: Offset, place: dict[str, Any]) -> Plan:
         """The connector has a place in the log."""
@@ -116,7 +118,7 @@ class Planner:
             added, tables = self._added(before), self._captured()
             streamed = {str(t) for t in tables} - {*added}
             again = pended(offset, tables, self._history, streamed=streamed)
-            plan = Plan(again.model_copy(update={"tables_filter": wanted}), added=added)
+            plan = Plan(again.filtered(wanted), added=added)
         elif self._history_is_lost():
             plan = self._present_structures(offset, wanted, before)
         elif before.changed:
@@ -130,8 +132,8 @@ class Planner:
 
     def _left(self, offset: Offset) -> list[str]:
         """Tables that a snapshot, which was no request, has left to read: it was interrupted."""
-        state = offset.snapshot
-        return [name for name in state.pending if name not in state.requests and name != str(self._signals)]
+        pending, signals = offset.snapshot.pending, str(self._signals)
+        return [name for name, table in pending.items() if table.request is None and name != signals]
 
     def _rows_of(self, left: list[str], rows: bool) -> bool:
         """Whether the rows of tables are read that an interrupted snapshot has left.
@@ -159,7 +161,7 @@ class Planner:
         tables = [t for t in self._captured() if str(t) in added]
         if not reads_rows(self._policy) and not self._policy.should_snapshot_schema(False, False):
             tables = []
-        offset = pended(offset, tables, self._history).model_copy(update={"tables_filter": wanted})
+        offset = pended(offset, tables, self._history).filtered(wanted)
         return Plan(offset, added=added)
 
     def _added(self, before: ListsBefore) -> list[str]:
@@ -240,15 +242,13 @@ class Planner:
                 safe="Nothing was read; the offset is untouched.",
                 remedy="correct table.include.list; names are <database>.<table>, as regular expressions that match whole names",
             )
-        pending = {str(t): self._history.seen(t) for t in tables}
-        state = SnapshotState(pending=pending)
-        return offset.model_copy(update={"position": None, "snapshot": state, "tables_filter": wanted})
+        return pended(offset.forgotten(), tables, self._history).filtered(wanted)
 
     def _present_structures(self, offset: Offset, wanted: str, before: ListsBefore) -> Plan:
         """Take the present structures for those in force at the offset, as ``snapshot.mode=recovery`` says."""
         added = self._added(before)
         tables = [t for t in self._captured() if str(t) not in offset.snapshot.pending]
-        offset = pended(offset, tables, self._history).model_copy(update={"tables_filter": wanted})
+        offset = pended(offset, tables, self._history).filtered(wanted)
         return Plan(offset, [t for t in tables if str(t) not in added], added=added)
 
     def _from_the_oldest(self, offset: Offset, wanted: str) -> Plan:
@@ -270,7 +270,7 @@ class Planner:
         log.warning("Going on from %s; signals %s read %d tables again.", oldest, numbers, len(tables))
         if paused:
             log.warning("Incremental snapshots were paused; they go on, as the tables would not be repaired otherwise.")
-        offset = offset.model_copy(update={"position": oldest.to_json(), "tables_filter": wanted})
+        offset = offset.at(oldest.to_json()).filtered(wanted)
         tables = [t for t in tables if self._history.get(t) is None]
         return Plan(pended(offset, tables, self._history), tables)
 
@@ -322,35 +322,3 @@ class Planner:
     def _captured(self) -> list[TableId]:
         found = (t for t in self._source.discover() if self._filters.table(t) and t != self._signals)
         return sorted(found, key=str)
-
-
-def pended(
-    offset: Offset,
-    tables: list[TableId],
-    history: SchemaHistory,
-    *,
-    request: int | None = None,
-    selects: dict[str, str] | None = None,
-    streamed: Collection[str] = (),
-) -> Offset:
-    """The offset with more tables pending.
-
-    A table that is to be read whole for one reason, and in part for another, is read whole.
-
-    :param request: number of the signal that asks for them
-    :param selects: table → statement that gives its rows; what the target holds of such a table stays
-    :param streamed: names of those that are captured at the offset's position, and go on being so until they are read
-    """
-    state = offset.snapshot
-    selects = {name: sql for name, sql in (selects or {}).items() if name not in state.pending or name in state.selects}
-    names = {str(t): history.seen(t) and str(t) not in selects for t in tables}
-    kept = {name: sql for name, sql in state.selects.items() if name not in names}
-    requests = state.requests if request is None else state.requests | dict.fromkeys(names, request)
-    streamed = {*state.streamed, *(set(streamed) & names.keys() - state.pending.keys())}
-    other = state.pending.keys() - state.requests.keys() if request is not None else names.keys()
-    due = {*state.due, *(requests.keys() & names.keys() & other)}
-    update = {
-        "pending": state.pending | names, "requests": requests, "selects": kept | selects,
-        "streamed": sorted(streamed), "due": sorted(due),
-    }  # fmt: skip
-    return offset.model_copy(update={"snapshot": state.model_copy(update=update)})

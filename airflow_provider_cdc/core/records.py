@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, TypedDict
 
 from airflow_provider_cdc.core.notifications import Notification
-from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.offset import Offset
 from airflow_provider_cdc.core.seams import Control
 from airflow_provider_cdc.core.signals import Fate
 

@@ -98,7 +98,6 @@ class CapturedTables:
 
     :param signals: the signal table, which is read whatever the filters say
     :param again: names of tables that are going to be read whole
-    :ivar waiting: tables that are captured, but whose rows at this place of the log are already part of a snapshot, or will be
     """
 
     def __init__(
@@ -109,14 +108,18 @@ class CapturedTables:
         again: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._filters, self._history, self._signals, self._again = filters, history, signals, again
-        self.waiting: frozenset[str] = frozenset()
+        self._held_back: frozenset[str] = frozenset()
+
+    def hold_back(self, names: Collection[str]) -> None:
+        """Leave out the events of these tables: their rows at this place of the log are already part of a snapshot, or will be."""
+        self._held_back = frozenset(names)
 
     def get(self, table: TableId) -> TableSchema | None:
         return self._history.get(table)
 
     def captured(self, table: TableId) -> bool:
         wanted = self._filters.table(table) or table == self._signals
-        return wanted and str(table) not in self.waiting
+        return wanted and str(table) not in self._held_back
 
     def read_again(self, table: TableId) -> bool:
         return str(table) in self._again()

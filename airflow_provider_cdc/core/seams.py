@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_cdc.core.manifest import Answer, DataFile, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.notifications import Notification
-from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.offset import Offset
 from airflow_provider_cdc.core.signals import Fate, SentSignal, Signal
 
 if TYPE_CHECKING:

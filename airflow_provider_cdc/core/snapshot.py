@@ -1,7 +1,7 @@
 """Reading whole tables: which ones, in what order, by several readers at once, and how a table's rows become a batch.
 
 A batch of a snapshot holds whole tables. An interrupted snapshot therefore goes on with the tables that are missing, on a new
-view of the database, and the log brings all of them to one position (:class:`~.position.SnapshotState`). Debezium starts over
+view of the database, and the log brings all of them to one position (:class:`~.offset.SnapshotState`). Debezium starts over
 instead (Debezium MySQL connector, "Initial snapshots that use a global read lock").
 """
 
@@ -18,19 +18,20 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 from airflow_provider_cdc.core.batch import Batcher
+from airflow_provider_cdc.core.committer import Committer
 from airflow_provider_cdc.core.config_values import RowCountOrder
-from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
+from airflow_provider_cdc.core.event_writer import EventWriter
 from airflow_provider_cdc.core.events import RowBlock
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.marks import MarkedRows, Marks
 from airflow_provider_cdc.core.metrics import RunMetrics, SnapshotSeen
-from airflow_provider_cdc.core.position import Offset, Position
+from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.snapshotters import SnapshotPolicy, SnapshotQuery
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession, Source
+from airflow_provider_cdc.core.state import CaptureState
 from airflow_provider_cdc.core.telling import Telling
 
 log = logging.getLogger(__name__)
@@ -44,103 +45,98 @@ class Stopped(Exception):
 
 
 class Snapshotter:
-    """Reads the pending tables of an offset into batches.
-
-    :param readers: parallel readers on one view
-    :param group_rows: tables are read, and committed, in groups of about this many rows
-    :param stopped: whether the run was asked to end
-    :param order: of the tables by their size
-    """
+    """Reads the pending tables of a run's state into batches."""
 
     def __init__(
         self,
         source: Source,
         filters: Filters,
         history: SchemaHistory,
-        envelope: Envelope,
+        state: CaptureState,
         batcher: Batcher,
+        writer: EventWriter,
+        committer: Committer,
+        metrics: RunMetrics,
         *,
+        hidden: TableId | None,
         readers: int,
         group_rows: int,
-        stopped: Callable[[], bool] = lambda: False,
-        order: RowCountOrder = RowCountOrder.DISABLED,
-        metrics: RunMetrics | None = None,
-        progress: Callable[[str, int, int, int], None] = lambda table, rows, total, left: None,
-        policy: SnapshotPolicy | None = None,
-        query: SnapshotQuery | None = None,
+        stopped: Callable[[], bool],
+        order: RowCountOrder,
+        progress: Callable[[str, int, int, int], None],
+        policy: SnapshotPolicy,
+        query: SnapshotQuery | None,
     ) -> None:
         """
+        :param hidden: the signal table, of which only the structure is read
+        :param readers: parallel readers on one view
+        :param group_rows: tables are read, and committed, in groups of about this many rows
+        :param stopped: whether the run was asked to end
+        :param order: of the tables by their size
         :param progress: is told the table, rows read, rows there are about, and tables left, every few seconds
         :param policy: is told how snapshots end
         :param query: says what is read of a table; a request may have its own statement
         """
-        self._source, self._filters = source, filters
-        self._history, self._envelope, self._batcher = history, envelope, batcher
-        self._readers, self._group_rows, self._stopped = readers, group_rows, stopped
-        self._order, self._metrics = order, metrics or RunMetrics()
-        self._progress, self._policy, self._query = progress, policy, query
+        self._source, self._filters, self._history, self._state = source, filters, history, state
+        self._batcher, self._writer, self._committer, self._metrics = batcher, writer, committer, metrics
+        self._hidden, self._readers, self._group_rows, self._stopped = hidden, readers, group_rows, stopped
+        self._order, self._progress, self._policy, self._query = order, progress, policy, query
         self._seen = SnapshotSeen()
         self._told = Telling(batcher, [], {})
 
     def run(
         self,
-        offset: Offset,
         *,
         data: bool,
         at: Position | None = None,
         only: Collection[str] | None = None,
         added: Collection[str] = (),
-        catch_up: Callable[[Position], Offset] | None = None,
-    ) -> Offset:
-        """Read the pending tables, or with ``data=False`` only their structure.
+        catch_up: Callable[[Position], None] | None = None,
+    ) -> None:
+        """Read the pending tables, or with ``data=False`` only their structure. Everything is committed at the end.
 
         :param at: take the tables to be as they were at this position, instead of where they are read
         :param only: read no other ones
         :param added: tables that were not captured at the offset's position. Others that are known, and of which no row is read,
             stay as they are: their changes since that position are still to be streamed
         :param catch_up: streams up to where tables are read; called where some were captured before, as soon as the view is open
-        :return: the offset reached; it is committed
         :raises Stopped: the run was asked to end; tables that were complete before are committed
         """
-        names = [name for name in offset.snapshot.pending if only is None or name in only]
+        pending = self._state.snapshot.pending
+        names = [name for name in pending if only is None or name in only]
         self._seen = self._metrics.reading(len(names))
-        hidden = str(self._envelope.hidden)
-        self._told = Telling(self._batcher, [n for n in names if n != hidden], offset.snapshot.requests)
+        requests = self._state.snapshot.requests
+        self._told = Telling(self._batcher, [n for n in names if n != str(self._hidden)], requests)
         try:
-            offset = self._run(offset, names, data, at, added, catch_up)
+            self._run(names, data, at, added, catch_up)
         except BaseException:
             self._seen.end(aborted=True)
-            if self._policy is not None:
-                self._policy.snapshot_aborted()
+            self._policy.snapshot_aborted()
             raise
         self._seen.end()
-        if self._policy is not None:
-            self._policy.snapshot_completed()
-        return offset
+        self._policy.snapshot_completed()
 
     def _run(
         self,
-        offset: Offset,
         names: list[str],
         data: bool,
         at: Position | None,
         added: Collection[str],
-        catch_up: Callable[[Position], Offset] | None,
-    ) -> Offset:
-        found = self._source.discover()
+        catch_up: Callable[[Position], None] | None,
+    ) -> None:
+        state, found = self._state, self._source.discover()
         known = {str(t): t for t in found}
         tables = [known[name] for name in names if name in known]
-        selects = {known[name]: sql for name, sql in offset.snapshot.selects.items() if name in known and name in names}
-        asked = offset.snapshot.requests
-        wanted = {t for t in tables if str(t) in asked or (data and self._filters.snapshot(t))}
-        wanted.discard(self._envelope.hidden)
+        selects = {known[name]: sql for name, sql in state.snapshot.selects.items() if name in known and name in names}
+        asked = state.snapshot.requests
+        wanted = {t for t in tables if str(t) in asked or (data and self._filters.snapshot(t))} - {self._hidden}
         own = self._queried([found[t] for t in tables if t in wanted and t not in selects])
         wanted -= {t for t, sql in own.items() if sql is None}
         selects |= {t: sql for t, sql in own.items() if sql is not None}
         stay: set[str] = set()
-        if at is None and offset.position is not None:
+        if at is None and state.offset.position is not None:
             stay = {str(t) for t in tables if t not in wanted and self._history.get(t) is not None} - {*added}
-            offset = offset.model_copy(update={"snapshot": offset.snapshot.without(stay)})
+            state.snapshot = state.snapshot.without(stay)
             names = [name for name in names if name not in stay]
             tables = [t for t in tables if str(t) not in stay]
         with (
@@ -148,43 +144,57 @@ class Snapshotter:
             self._source.snapshot(
                 tables, readers=self._readers, **({"selects": selects} if selects else {})
             ) as session,
-            contextlib.ExitStack() as closing,
         ):
             log.info("Snapshot of %d tables at %s begins.", len(tables), session.position)
             self._told.started()
-            if catch_up is not None and not offset.snapshot.waiting.issuperset(names):
-                in_part = offset.snapshot.selects.keys()
-                offset = catch_up(session.position)
-                offset = offset.model_copy(update={"snapshot": offset.snapshot.without(stay)})
-                whole = in_part - offset.snapshot.selects.keys()  # now, which needs a view of its own
-                names = [name for name in names if name in offset.snapshot.pending and name not in whole]
+            if catch_up is not None and not state.snapshot.waiting.issuperset(names):
+                in_part = state.snapshot.selects.keys()
+                catch_up(session.position)
+                state.snapshot = state.snapshot.without(stay)
+                whole = in_part - state.snapshot.selects.keys()  # now, which needs a view of its own
+                names = [name for name in names if name in state.snapshot.pending and name not in whole]
                 tables = [t for t in tables if str(t) in names]
-            place = (at or session.position).to_json()
-            offset = offset.model_copy(update={"position": offset.position or place})
-            there = {str(t) for t in session.schemas}
-            offset = self._gone(offset, [name for name in names if name not in there], session, place)
-            wanted &= session.schemas.keys()
-            marks, items = Marks(), _Ahead(self._items(session, tables, wanted))
-            closing.callback(items.close)
+            self._read_tables(session, names, tables, wanted, (at or session.position).to_json())
+
+    def _read_tables(
+        self,
+        session: SnapshotSession,
+        names: list[str],
+        tables: list[TableId],
+        wanted: set[TableId],
+        position: dict[str, Any],
+    ) -> None:
+        """Read tables group by group; each group is committed.
+
+        :param names: of the tables, those included that do not exist any more
+        :param wanted: tables whose rows are read
+        :param position: at which they are read
+        """
+        state = self._state
+        if state.offset.position is None:
+            state.offset = state.offset.at(position)
+        there = {str(t) for t in session.schemas}
+        self._gone([name for name in names if name not in there], session, position)
+        wanted &= session.schemas.keys()
+        marks, items = Marks(), _Ahead(self._items(session, tables, wanted))
+        with contextlib.closing(items):
             while (group := items.group()) is not None:
                 for table in group:
-                    held = self._held(offset, table)
+                    held = self._held(table)
                     self._structure(session, table)
                     self._seen.rows.setdefault(str(table), 0)
                     if table in wanted and held:
                         self._truncate(session, table)
                 self._read(session, group, items, marks)
-                offset = _done(offset, map(str, group), place)
-                self._told.read({str(t): self._seen.rows[str(t)] for t in group if t in wanted}, offset)
-                self._batcher.commit(offset)
-                self._seen.remaining = len(offset.snapshot.pending.keys() & set(names))
-        return self._batcher.offset
+                state.snapshot = state.snapshot.read(map(str, group), position)
+                self._told.read({str(t): self._seen.rows[str(t)] for t in group if t in wanted}, state.offset)
+                self._committer.commit()
+                self._seen.remaining = len(state.snapshot.pending.keys() & set(names))
 
-    def _held(self, offset: Offset, table: TableId) -> bool:
+    def _held(self, table: TableId) -> bool:
         """Whether rows of a table are to go before it is read: since it was found pending, some may have come from the log."""
-        state, name = offset.snapshot, str(table)
-        came = name in state.streamed and name not in state.selects and self._history.seen(table)
-        return state.pending[name] or came
+        pending = self._state.snapshot.pending[str(table)]
+        return pending.held or (pending.streamed and pending.select is None and self._history.seen(table))
 
     def _queried(self, schemas: list[TableSchema]) -> dict[TableId, str | None]:
         """Table → what the user's own query says, where there is one."""
@@ -195,20 +205,20 @@ class Snapshotter:
             log.info("As snapshot.query.mode.custom.name has it, no rows are read of %s.", ", ".join(skipped))
         return found
 
-    def _gone(self, offset: Offset, names: list[str], session: SnapshotSession, place: dict[str, Any]) -> Offset:
-        """Tables that were dropped before they could be read: nothing is left of them, in the log up to here either."""
+    def _gone(self, names: list[str], session: SnapshotSession, position: dict[str, Any]) -> None:
+        """Tables that were dropped before they could be read: there is no row of them, in the log up to here either."""
         if not names:
-            return offset
+            return
         back = {str(t) for t in self._source.discover()}  # created meanwhile: read in the next round
         gone = [name for name in names if name not in back]
         for name in gone:
-            told = logging.INFO if name in offset.snapshot.streamed else logging.WARNING
-            log.log(told, "Table %s does not exist any more; nothing of it is read.", name)
+            level = logging.INFO if name in self._state.snapshot.streamed else logging.WARNING
+            log.log(level, "Table %s does not exist any more; nothing of it is read.", name)
         for table in [t for t in self._history.tables if str(t) in gone]:
             change = self._history.apply(TableChange(type="DROP", id=table))
             if change is not None:
-                self._batcher.add_change(self._record(session, table, change), {})
-        return _done(offset, gone, place)
+                self._record(session, table, change, [])
+        self._state.snapshot = self._state.snapshot.read(gone, position)
 
     def _groups(
         self, session: SnapshotSession, tables: list[TableId], wanted: set[TableId]
@@ -243,28 +253,21 @@ class Snapshotter:
         known = self._history.get(table)
         kind: Literal["ALTER", "CREATE"] = "ALTER" if known is not None else "CREATE"
         change = self._history.apply(TableChange(type=kind, id=table, table=session.schemas[table]))
-        if change is None or change.table is None:
-            return
-        record = self._record(session, table, change)
-        self._metrics.history.apply(record)
-        shown = table != self._envelope.hidden
-        self._batcher.add_change(
-            record, {self._envelope.topic(table): self._envelope.selected(change.table)} if shown else {}
-        )
+        if change is not None and change.table is not None:
+            self._record(session, table, change, [change.table] if table != self._hidden else [])
 
-    def _record(self, session: SnapshotSession, table: TableId, change: TableChange) -> SchemaChangeRecord:
-        return SchemaChangeRecord(
-            seq=self._batcher.seq + 1, ddl=session.ddl.get(table, ""), database=table.database,
-            position=session.position.to_json(), ts_us=session.ts_us, source=dict(session.source), changes=[change],
-            snapshot=True, captured_us=time.time_ns() // 1000,
+    def _record(
+        self, session: SnapshotSession, table: TableId, change: TableChange, captured: list[TableSchema]
+    ) -> None:
+        self._writer.schema_change(
+            [change], captured, ddl=session.ddl.get(table, ""), database=table.database,
+            position=session.position.to_json(), ts_us=session.ts_us, source=dict(session.source), snapshot=True,
         )  # fmt: skip
 
     def _truncate(self, session: SnapshotSession, table: TableId) -> None:
         schema = self._history.get(table)
         assert schema is not None
-        batch = self._envelope.truncate(schema, self._batcher.seq + 1, session.ts_us, dict(session.source))
-        self._batcher.seq = batch.last_seq
-        self._batcher.add(batch)
+        self._writer.truncate(schema, session.ts_us, dict(session.source))
 
     def _read(self, session: SnapshotSession, group: _Group, items: _Ahead, marks: Marks) -> None:
         """Write the rows of a group of tables in the order in which their blocks come."""
@@ -296,12 +299,7 @@ class Snapshotter:
             schema = self._history.get(rows.table.id)
             if schema is not None:
                 rows.table = schema
-            batches, self._batcher.seq = self._envelope.encode_read(
-                rows, session.position, self._batcher.seq, snapshot=block.snapshot
-            )
-            for batch in batches:
-                self._batcher.add(batch)
-            self._seen.events(batches)
+            self._writer.read(rows, session.position, snapshot=block.snapshot, seen=self._seen)
             self._seen.rows[str(rows.table.id)] = self._seen.rows.get(str(rows.table.id), 0) + len(rows)
 
 
@@ -367,14 +365,6 @@ def _explained(own: Mapping[TableId, str | None]) -> Iterator[None]:
             remedy="try the statement in a SQL client as the capture user, and correct the query; it has to give the table's own "
             "columns as they are",
         ) from e
-
-
-def _done(offset: Offset, names: Iterable[str], place: dict[str, Any]) -> Offset:
-    """The offset after some tables were read at a place."""
-    done_with = sorted(names)
-    state = offset.snapshot.without(done_with)
-    read = state.tables | dict.fromkeys(done_with, place)
-    return offset.model_copy(update={"snapshot": state.model_copy(update={"tables": read})})
 
 
 def _in_parallel(session: SnapshotSession, chunks: list[Chunk], readers: int) -> Iterator[RowBlock | Chunk]:

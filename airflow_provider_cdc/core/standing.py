@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.offset import Offset
 from airflow_provider_cdc.core.records import ConnectorRecord, SignalRecord
 from airflow_provider_cdc.core.seams import Wanted
 
@@ -133,7 +133,7 @@ def standing(record: ConnectorRecord, signals: Sequence[SignalRecord]) -> Status
         batch=offset.batch,
         moved_at=record.moved_at,
         pending=tuple(sorted(offset.snapshot.pending)),
-        waiting=tuple(sorted(offset.snapshot.tables)),
+        waiting=tuple(sorted(offset.snapshot.read_at)),
         scans={scan.table: scan.rows for scan in offset.incremental.scans},
         scans_paused=offset.incremental.paused,
         signals=tuple(signals),

@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.notifications import (
     ScanStatus,
     Type,
 )
-from airflow_provider_cdc.core.position import IncrementalState, Offset, Scan
+from airflow_provider_cdc.core.offset import IncrementalState, Offset, Scan
 from airflow_provider_cdc.core.schema import TableSchema
 from airflow_provider_cdc.core.signals import Fate, Signal
 from airflow_provider_cdc.core.windows import Problem

@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_provider_cdc.core.manifest import Answer, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.notifications import Notification
-from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.offset import Offset
 from airflow_provider_cdc.core.records import (
     BatchRecord,
     ConnectorRecord,

@@ -41,8 +41,8 @@ def _schema(table: str, version: int) -> TableSchema:
 
 SCHEMAS = {(t, v): _schema(t, v) for t in ("a", "b", "wéird/naïve name") for v in (1, 2)}
 CONFIG = ConnectorConfig.parse({"topic.prefix": "p"})
-ENVELOPE = Envelope(CONFIG, Filters(CONFIG), "memory", [pa.field("file", pa.string())])
-ENVELOPE.topics = Topics(CONFIG, as_they_are=True)  # as they are of connectors that began with an earlier release
+TOPICS = Topics(CONFIG, as_they_are=True)  # as they are of connectors that began with an earlier release
+ENVELOPE = Envelope(CONFIG, Filters(CONFIG), "memory", [pa.field("file", pa.string())], topics=TOPICS)
 
 
 def _block(which: tuple[str, int], seq: int, n: int, text: str = "x") -> tuple[LogBlock, int]:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_provider_cdc.core.notifications import Notification
-from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.offset import Offset
 from airflow_provider_cdc.core.records import Registration
 from airflow_provider_cdc.core.signals import Fate, SentSignal
 from airflow_provider_cdc.hooks.wording import progress_text

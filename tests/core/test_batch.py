@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown, LeaseLost
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.manifest import FORMAT, Manifest, SchemaChangeRecord
-from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.offset import Offset
 from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.seams import Lease
 from airflow_provider_cdc.state.store import StateStore
@@ -42,9 +42,7 @@ class Bench:
 
     def add(self, batcher: Batcher, events: int = 1) -> None:
         for _ in range(events):
-            batch = self.envelope.truncate(SCHEMA, batcher.seq + 1, 0, {})
-            batcher.seq = batch.last_seq
-            batcher.add(batch)
+            batcher.add(self.envelope.truncate(SCHEMA, batcher.seq + 1, 0, {}))
 
     def files(self) -> list[str]:
         return sorted(str(p.relative_to(self.folder)) for p in (self.folder / "log").rglob("*.parquet"))

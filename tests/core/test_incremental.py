@@ -17,8 +17,6 @@ import pytest
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core import chunking, incremental
-from airflow_provider_cdc.core.changes import SchemaChanges
-from airflow_provider_cdc.core.desk import Desk
 from airflow_provider_cdc.core.errors import (
     AccessDenied,
     CdcError,
@@ -30,10 +28,12 @@ from airflow_provider_cdc.core.errors import (
     SourceUnavailable,
     TransientError,
 )
-from airflow_provider_cdc.core.events import LogBlock, SchemaChange
-from airflow_provider_cdc.core.run import Run
+from airflow_provider_cdc.core.events import LogBlock, LogItem, SchemaChange
 from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.schema_changes import SchemaChanges
 from airflow_provider_cdc.core.seams import Wanted
+from airflow_provider_cdc.core.signal_processor import SignalProcessor
+from airflow_provider_cdc.core.streaming import Streaming
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource
@@ -1113,7 +1113,7 @@ def test_a_signal_row_is_not_lost_when_a_run_is_killed_behind_it(
         t.insert("shop.b", {"id": 5000, "n": 1, "note": "fills the batch"})
         t.insert("shop.signals", {"id": "row-1", "type": "log", "data": '{"message": "taken"}'})
     with monkeypatch.context() as m:
-        m.setattr(Desk, "look_if_due", lambda _: 1 / 0)
+        m.setattr(SignalProcessor, "process_if_due", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             connector.capture()
     assert len(connector.rows("shop.b")) == 1
@@ -1131,14 +1131,15 @@ def test_signal_rows_are_not_kept_while_their_transaction_is_open(
         for i in range(3):
             t.log_void("shop.signals", {"id": f"void-{i}", "type": "log", "data": '{"message": "never"}'})
         t.insert("shop.signals", {"id": "row-1", "type": "log", "data": '{"message": "taken"}'})
-    rows, opened = Run._rows, []
+    take, opened = Streaming._take, []
 
-    def committed(self: Run, block: LogBlock) -> None:
-        rows(self, block)
-        opened.append(block.open)
-        self.commit()
+    def committed(self: Streaming, item: LogItem) -> None:
+        take(self, item)
+        if isinstance(item, LogBlock):
+            opened.append(item.open)
+            self._committer.commit()
 
-    monkeypatch.setattr(Run, "_rows", committed)
+    monkeypatch.setattr(Streaming, "_take", committed)
     connector.capture()
     assert True in opened
     assert [s.id for s in connector.store.signals_of("test", limit=10)] == ["row-1"]

@@ -24,8 +24,8 @@ from airflow_provider_cdc.core.errors import (
 )
 from airflow_provider_cdc.core.gap import Repair
 from airflow_provider_cdc.core.lifecycle import Lifecycle
+from airflow_provider_cdc.core.offset import IncrementalState, Offset, PendingTable, Scan, SnapshotState
 from airflow_provider_cdc.core.offset_plan import Effect
-from airflow_provider_cdc.core.position import IncrementalState, Offset, Scan, SnapshotState
 from airflow_provider_cdc.core.records import Registration
 from airflow_provider_cdc.core.run import Run
 from airflow_provider_cdc.core.seams import Wanted
@@ -342,7 +342,7 @@ def test_after_a_reset_all_tables_are_read_again_into_the_same_change_log(
 def test_snapshots_that_a_reset_forgets_end_as_failed(connector: Connector, life: Lifecycle) -> None:
     number = connector.store.send("test", SentSignal("ad-hoc", "execute-snapshot", "{}"))
     connector.store.fate("test", number, Fate.RUNNING)
-    state = SnapshotState(pending={"shop.a": True}, requests={"shop.a": number}, selects={"shop.a": "SELECT 1"})
+    state = SnapshotState(pending={"shop.a": PendingTable(request=number, select="SELECT 1")})
     with connector.store.lease("test", "me", wait_s=0) as lease:
         stored = connector.store.load("test")
         assert stored.offset is not None
@@ -384,6 +384,20 @@ def test_restoring_an_older_offset_repeats_what_came_after_it_under_new_numbers(
     result = connector.capture()
     assert (result.batches, result.seq) == ([4], 10)
     the_same(connector, db, "shop.a", "shop.b")
+
+
+def test_a_table_that_a_statement_has_rewritten_is_still_to_be_read_after_a_restore(
+    connector: Connector, life: Lifecycle
+) -> None:
+    """A signal has asked for it too; that request is void."""
+    with connector.store.lease("test", "me", wait_s=0) as lease:
+        stored = connector.store.load("test")
+        assert stored.offset is not None
+        due = SnapshotState().pend({"shop.a": True, "shop.b": True}, request=7).pend({"shop.a": True})
+        stored = connector.store.advance(lease, stored, stored.offset.snapshots(due))
+        connector.store.advance(lease, stored, stored.offset.forgotten())
+    restored = life.plan_restore(stored.version).offset.snapshot
+    assert restored.pending == {"shop.a": PendingTable(held=True)}
 
 
 def test_a_version_that_there_never_was_cannot_be_restored(life: Lifecycle) -> None:

@@ -106,7 +106,7 @@ def test_rows_of_a_waiting_table_are_not_wanted() -> None:
     tables = CapturedTables(Filters(config), history)
     assert tables.captured(_id("a"))
     assert not tables.captured(_id("c"))
-    tables.waiting = frozenset({"shop.a"})
+    tables.hold_back({"shop.a"})
     assert not tables.captured(_id("a"))
     assert tables.captured(_id("b"))
     assert tables.get(_id("a")) is not None  # its structure is followed all the same

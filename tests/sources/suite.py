@@ -37,10 +37,10 @@ from airflow_provider_cdc.core.events import LogBlock, LogItem
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.gap import find_gap
 from airflow_provider_cdc.core.position import Position
-from airflow_provider_cdc.core.run import Run
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory
 from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.streaming import Streaming
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources import load_source
 from airflow_provider_cdc.state.store import StateStore
@@ -441,15 +441,14 @@ class SourceSuite:
         todo = [lambda: ready.change_column("a", "n", TEXT)]
         if view == "before the run":
             todo.pop()()
-        catch_up = Run._catch_up
+        catch_up = Streaming.catch_up
 
-        def caught_up(run: Run, end: Position) -> Any:
-            offset = catch_up(run, end)
+        def caught_up(streaming: Streaming, end: Position) -> None:
+            catch_up(streaming, end)
             if todo:
                 todo.pop()()
-            return offset
 
-        monkeypatch.setattr(Run, "_catch_up", caught_up)
+        monkeypatch.setattr(Streaming, "catch_up", caught_up)
         connector.capture()
         assert todo == []
         equal(connector, ready, "a")

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CommitConflict, LeaseLost
 from airflow_provider_cdc.core.notifications import Notification
-from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.offset import Offset
 from airflow_provider_cdc.core.records import Registration
 from airflow_provider_cdc.core.seams import Control, StoredOffset, Wanted
 from airflow_provider_cdc.core.signals import SentSignal

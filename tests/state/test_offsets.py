@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CommitConflict, StateError
-from airflow_provider_cdc.core.position import Offset, SnapshotState
+from airflow_provider_cdc.core.offset import Offset, PendingTable, SnapshotState
 from airflow_provider_cdc.core.records import BatchRecord, Registration
 from airflow_provider_cdc.core.seams import Lease, StoredOffset
 from airflow_provider_cdc.state.models import OffsetHistoryRow, OffsetRow
@@ -41,7 +41,7 @@ def test_what_was_written_is_read_again(store: StateStore, lease: Lease) -> None
         position={"file": "binlog.000001", "pos": 2**40, "gtids": "0-1-5"},
         seq=2**62,
         batch=2**40,
-        snapshot=SnapshotState(pending={"a.ö": True}, tables={"a.b": {"file": "x"}}),
+        snapshot=SnapshotState(pending={"a.ö": PendingTable(held=True)}, read_at={"a.b": {"file": "x"}}),
         tables_filter='{"table.include.list": ["a,b"]}',
     )
     stored = store.advance(lease, store.load("c"), offset)

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.manifest import Answer
-from airflow_provider_cdc.core.position import Offset
+from airflow_provider_cdc.core.offset import Offset
 from airflow_provider_cdc.core.records import SignalRecord
 from airflow_provider_cdc.core.signals import LARGEST, Fate, SentSignal, Signal
 from airflow_provider_cdc.state.store import StateStore

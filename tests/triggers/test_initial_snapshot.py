@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.core.position import Offset, SnapshotState
+from airflow_provider_cdc.core.offset import Offset, PendingTable, SnapshotState
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from tests.support.face import Shop, context, make_shop
@@ -22,7 +22,8 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
 
 def pending(shop: Shop, tables: dict[str, bool], requests: dict[str, int]) -> None:
     with shop.store.lease("shop", "a test", wait_s=0) as lease:
-        state = SnapshotState(pending=tables, requests=requests)
+        pending = {name: PendingTable(held=held, request=requests.get(name)) for name, held in tables.items()}
+        state = SnapshotState(pending=pending)
         shop.store.advance(
             lease, shop.store.load("shop"), Offset(position={"entry": 1}, seq=7, batch=2, snapshot=state)
         )

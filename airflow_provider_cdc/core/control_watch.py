@@ -1,0 +1,66 @@
+"""What people want of the connector: a run looks at it now and then, and ends when it is paused, stopped or to be restarted."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+
+from airflow_provider_cdc.core.seams import Control, StateStore, Wanted
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Stop:
+    """When a run ends by itself.
+
+    :param restarts: how many requests to begin anew there were when it began; one more ends it
+    """
+
+    deadline: float | None = None
+    requested: bool = False
+    restarts: int = 0
+
+    @property
+    def due(self) -> bool:
+        return self.requested or (self.deadline is not None and time.monotonic() >= self.deadline)
+
+
+class ControlWatch:
+    """Looks at what people want of a connector.
+
+    :param interval_s: seconds between two looks
+    """
+
+    def __init__(self, connector: str, store: StateStore, stop: Stop, interval_s: float) -> None:
+        self._connector, self._store, self._stop, self._interval_s = connector, store, stop, interval_s
+        self._looked = 0.0
+
+    def halted(self) -> bool:
+        """Whether the run is to end; looks when it is due."""
+        if time.monotonic() - self._looked >= self._interval_s:
+            self.look()
+        return self._stop.requested
+
+    def look(self) -> None:
+        """Look now."""
+        self._looked = time.monotonic()
+        control = self._store.control(self._connector)
+        if self._stop.requested:
+            return
+        if control.wanted is not Wanted.RUNNING:
+            log.warning("The connector was %s%s%s: ending.", control.wanted, _by(control), _why(control))
+        elif control.restarts != self._stop.restarts:
+            log.warning("The connector is to be restarted%s%s: ending.", _by(control), _why(control))
+        else:
+            return
+        self._stop.requested = True
+
+
+def _by(control: Control) -> str:
+    return f" by {control.by}" if control.by else ""
+
+
+def _why(control: Control) -> str:
+    return f" ({control.reason})" if control.reason else ""

@@ -1,0 +1,124 @@
+"""The one writer of events: gives each its sequence number, puts it into the batch, and counts it.
+
+>>> writer.rows(block, since=offset.position)
+>>> writer.truncate(schema, ts_us=1_700_000_000_000_000, source={})
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_provider_cdc.core.batch import Batcher
+from airflow_provider_cdc.core.envelope import Envelope, EventBatch
+from airflow_provider_cdc.core.events import LogBlock, RowBlock
+from airflow_provider_cdc.core.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.metrics import RunMetrics, Seen
+from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.schema import TableChange, TableSchema
+
+
+class EventWriter:
+    """Writes the events of a run. Nothing else gives out sequence numbers.
+
+    :ivar open: a transaction has begun that is not complete: what was written of it may be taken back, and the batch must not end in it
+    """
+
+    def __init__(self, envelope: Envelope, batcher: Batcher, metrics: RunMetrics) -> None:
+        self.envelope, self._batcher, self._metrics = envelope, batcher, metrics
+        self.open = False
+
+    def rows(self, block: LogBlock, *, since: dict[str, Any]) -> None:
+        """Write the events of a block of the log.
+
+        :param since: position behind which the block begins
+        :raises SchemaConflict: the log does not have the key of a row
+        """
+        if block.open and not self.open:
+            self.begin()
+        batches, _ = self.envelope.encode(block, self._batcher.seq)
+        self._add(batches, self._metrics.streaming)
+        for left in block.left_out:
+            self._batcher.leave_out(left, since, block.position)
+        if not block.open:
+            self.open = False
+
+    def read(self, rows: RowBlock, position: Position, *, snapshot: str | pa.DictionaryArray, seen: Seen) -> None:
+        """Write rows that were read from a table.
+
+        :param position: at which they were read
+        :param snapshot: value of ``source.snapshot``, of all rows or of each
+        :param seen: where they are counted
+        """
+        batches, _ = self.envelope.encode_read(rows, position, self._batcher.seq, snapshot=snapshot)
+        self._add(batches, seen)
+
+    def truncate(
+        self,
+        schema: TableSchema,
+        ts_us: int,
+        source: Mapping[str, object],
+        transaction: str | None = None,
+        *,
+        seen: Seen | None = None,
+    ) -> None:
+        """Write the event that empties a table.
+
+        :param transaction: id of the transaction that consists of it
+        :param seen: where it is counted
+        """
+        batch = self.envelope.truncate(schema, self._batcher.seq + 1, ts_us, dict(source), transaction)
+        self._batcher.add(batch)
+        if seen is not None:
+            seen.events([batch])
+
+    def schema_change(
+        self,
+        changes: Sequence[TableChange],
+        captured: Iterable[TableSchema],
+        *,
+        ddl: str,
+        database: str,
+        position: dict[str, Any],
+        ts_us: int,
+        source: dict[str, Any],
+        snapshot: bool = False,
+    ) -> None:
+        """Write a schema change, which has a sequence number of its own.
+
+        :param changes: with their versions
+        :param captured: structures of captured tables after it, whose events are under them from here on
+        """
+        record = SchemaChangeRecord(
+            seq=self._batcher.seq + 1, ddl=ddl, database=database, position=position, ts_us=ts_us, source=source,
+            changes=list(changes), snapshot=snapshot, captured_us=time.time_ns() // 1000,
+        )  # fmt: skip
+        selected = {self.envelope.topic(schema.id): self.envelope.selected(schema) for schema in captured}
+        self._batcher.add_change(record, selected)
+        self._metrics.history.apply(record)
+
+    def begin(self) -> None:
+        """A transaction goes on: what was written up to here stays if it is rolled back."""
+        self._batcher.mark()
+        self.open = True
+
+    def rollback(self) -> None:
+        """Take back the open transaction."""
+        self._batcher.rollback()
+        self.envelope.rollback()
+        self.open = False
+
+    def abandon(self) -> None:
+        """Take back everything that is not committed."""
+        self.envelope.rollback()
+        self.open = False
+        self._batcher.abandon()
+
+    def _add(self, batches: Sequence[EventBatch], seen: Seen) -> None:
+        for batch in batches:
+            self._batcher.add(batch)
+        seen.events(batches)
+        self._metrics.streaming.filtered = self.envelope.filtered

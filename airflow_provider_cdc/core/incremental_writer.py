@@ -1,0 +1,105 @@
+"""Writes the chunks that incremental snapshots have read, between the transactions of the stream."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from airflow_provider_cdc.core.batch import Batcher
+from airflow_provider_cdc.core.chunks import ChunkRows
+from airflow_provider_cdc.core.committer import Committer
+from airflow_provider_cdc.core.event_writer import EventWriter
+from airflow_provider_cdc.core.incremental import Incremental, Written
+from airflow_provider_cdc.core.metrics import ChunksSeen
+from airflow_provider_cdc.core.notifications import ScanStatus, Type
+from airflow_provider_cdc.core.offset import Scan
+from airflow_provider_cdc.core.schema_history import SchemaHistory
+from airflow_provider_cdc.core.signals import Fate
+from airflow_provider_cdc.core.snapshot_progress import SnapshotProgress
+from airflow_provider_cdc.core.state import CaptureState
+from airflow_provider_cdc.core.telling import incremental_ended, key_text, scan_ended
+
+log = logging.getLogger(__name__)
+
+
+class IncrementalWriter:
+    """Writes the rows of chunks, and answers the signals that asked for them.
+
+    :param seen: counts chunks and their events
+    """
+
+    def __init__(
+        self,
+        state: CaptureState,
+        history: SchemaHistory,
+        incremental: Incremental,
+        writer: EventWriter,
+        batcher: Batcher,
+        committer: Committer,
+        progress: SnapshotProgress,
+        seen: ChunksSeen,
+    ) -> None:
+        self._state, self._history, self._incremental = state, history, incremental
+        self._writer, self._batcher, self._committer = writer, batcher, committer
+        self._progress, self._seen = progress, seen
+
+    def feed(self) -> None:
+        """Have the next tables read; between transactions, as often as one likes."""
+        self._incremental.feed(self._state.incremental)
+
+    def write(self) -> None:
+        """Write the chunks that the stream has passed; between transactions."""
+        state, ended = self._state, False
+        if not state.incremental.active:
+            return
+        self.feed()  # a large transaction has made reading begin anew, or a scan has come in another way
+        for found in self._incremental.written(lambda: state.incremental):
+            for rows in found.blocks:
+                self._writer.read(rows, state.position, snapshot="incremental", seen=self._seen)
+            if found.window.probe and found.ended is None:
+                self._empty(found.scan)
+            else:
+                self._count(found)
+            state.incremental = found.state
+            if found.ended is not None:
+                self._progress.scan_ended(found.scan)
+                scan_ended(self._batcher, found.scan, found.ended)
+                bad = found.ended.status not in (ScanStatus.SUCCEEDED, ScanStatus.EMPTY)
+                self._ended(found.scan, f"{found.scan.table}: {found.ended.text}" if bad else "")
+                ended = True
+            if self._committer.full:
+                self._committer.commit()
+        if ended:
+            self._committer.commit()
+            self.feed()
+        self._progress.chunks()
+
+    def _empty(self, scan: Scan) -> None:
+        """The rows of a table are replaced by those that are read now: it is known by now that it can be read."""
+        schema = self._history.get(self._incremental.id(scan.table))
+        if schema is not None:
+            self._writer.truncate(schema, time.time_ns() // 1000, {})
+
+    def _count(self, found: Written) -> None:
+        window, scan = found.window, found.scan
+        chunk = window.chunk or ChunkRows([], None)
+        bounds = {"ChunkFrom": scan.after, "ChunkTo": chunk.last, "TableTo": window.upto}
+        if scan.after is None:
+            bounds["TableFrom"] = window.first
+        texts = {name: key_text(key) for name, key in bounds.items()}
+        self._seen.chunk(window.number, scan.table, len(chunk), texts)
+
+    def _ended(self, scan: Scan, trouble: str) -> None:
+        """A table of a request is read, or will not be; when it was the last one, the request has its answer."""
+        state, request = self._state, scan.request
+        if trouble:
+            log.warning("Incremental snapshot: %s", trouble)
+            state.incremental = state.incremental.trouble(request, trouble)
+        if any(other.request == request for other in state.incremental.scans):
+            return
+        message, state.incremental = state.incremental.answered(request)
+        self._batcher.answer(request, Fate.FAILED if message else Fate.DONE, message)
+        if message:
+            incremental_ended(self._batcher, scan, Type.ABORTED, message=message)
+        else:
+            incremental_ended(self._batcher, scan, Type.COMPLETED)

@@ -1,0 +1,335 @@
+"""The offset: what a connector has durably finished. Immutable; each step of a run has a named transition that gives the next one.
+
+It is written by compare-and-set together with each batch, so everything that has to be exactly as durable as a batch is part of it:
+the position, the last sequence number, the tables that a snapshot has still to read, and how far incremental snapshots have come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class PendingTable(BaseModel):
+    """A table that is still to be read whole, and why.
+
+    :param held: the target may hold rows of it already: a truncate comes before its rows
+    :param request: number of the signal that asked for it; ``None``: no signal did
+    :param select: statement that gives its rows in place of all of them
+    :param streamed: its events are captured until it is read, as they were before; otherwise they are part of what is read
+    :param due: it is to be read whatever becomes of the request, as a statement has rewritten its rows
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    held: bool = False
+    request: int | None = None
+    select: str | None = None
+    streamed: bool = False
+    due: bool = False
+
+    def again(self, *, held: bool, request: int | None, select: str | None) -> PendingTable:
+        """The table is to be read for one more reason. If one of the reasons wants all rows, all rows are read."""
+        if self.select is None:
+            select = None
+        both = (self.request is None) == (request is not None)
+        return PendingTable(
+            held=held and select is None,
+            request=self.request if request is None else request,
+            select=select,
+            streamed=self.streamed,
+            due=self.due or both,
+        )
+
+
+class SnapshotState(BaseModel):
+    """How far reading whole tables has come.
+
+    Each table is read at one position, but not all at the same one: an interrupted snapshot goes on with the tables that
+    are missing, at a new position, and the log closes the gap for those read before.
+
+    :param pending: table (``namespace.name``) still to be read, in the order in which tables are read
+    :param read_at: table → position at which it was read; only those that streaming has not passed yet
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    pending: dict[str, PendingTable] = Field(default_factory=dict)
+    read_at: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_earlier_releases(cls, data: Any) -> Any:
+        """Offsets of earlier releases have a map, or a list, of tables for each property of a pending table."""
+        if not isinstance(data, Mapping) or not (
+            data.keys() & {"tables", "requests", "selects", "streamed", "due"}
+            or any(isinstance(table, bool) for table in data.get("pending", {}).values())
+        ):
+            return data
+        requests, selects = data.get("requests", {}), data.get("selects", {})
+        streamed, due = data.get("streamed", ()), data.get("due", ())
+        pending = {
+            name: {
+                "held": held, "request": requests.get(name), "select": selects.get(name), "streamed": name in streamed,
+                "due": name in due,
+            }
+            for name, held in data.get("pending", {}).items()
+        }  # fmt: skip
+        return {"pending": pending, "read_at": data.get("tables", {})}
+
+    @property
+    def waiting(self) -> set[str]:
+        """Pending tables whose events are left out until they are read."""
+        return {name for name, table in self.pending.items() if not table.streamed}
+
+    @property
+    def streamed(self) -> set[str]:
+        """Pending tables whose events are captured until they are read."""
+        return {name for name, table in self.pending.items() if table.streamed}
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """Pending table → number of the signal that asked for it; those of no signal are missing."""
+        return {name: table.request for name, table in self.pending.items() if table.request is not None}
+
+    @property
+    def selects(self) -> dict[str, str]:
+        """Pending table → statement that gives its rows; those that are read whole are missing."""
+        return {name: table.select for name, table in self.pending.items() if table.select is not None}
+
+    def pend(
+        self,
+        held: Mapping[str, bool],
+        *,
+        request: int | None = None,
+        selects: Mapping[str, str] | None = None,
+        streamed: Collection[str] = (),
+    ) -> Self:
+        """More tables are to be read.
+
+        :param held: table → whether the target may hold rows of it
+        :param request: number of the signal that asks for them
+        :param selects: table → statement that gives its rows; what the target holds of such a table stays
+        :param streamed: those of them that are captured now, and go on being so until they are read
+        """
+        pending = dict(self.pending)
+        for name, there in held.items():
+            select, known = (selects or {}).get(name), pending.get(name)
+            if known is None:
+                pending[name] = PendingTable(
+                    held=there and select is None, request=request, select=select, streamed=name in streamed
+                )
+            else:
+                pending[name] = known.again(held=there, request=request, select=select)
+        return self.model_copy(update={"pending": pending})
+
+    def without(self, names: Collection[str]) -> Self:
+        """Some tables are not pending any more."""
+        return self.model_copy(update={"pending": {n: t for n, t in self.pending.items() if n not in names}})
+
+    def read(self, names: Iterable[str], position: dict[str, Any]) -> Self:
+        """Some tables were read at a position."""
+        read = sorted(names)
+        return self.without(read).model_copy(update={"read_at": self.read_at | dict.fromkeys(read, position)})
+
+    def passed(self, names: Collection[str]) -> Self:
+        """Streaming has come to where some tables were read."""
+        return self.model_copy(update={"read_at": {n: at for n, at in self.read_at.items() if n not in names}})
+
+    def nothing_read(self) -> Self:
+        """No position at which a table was read counts any more."""
+        return self.model_copy(update={"read_at": {}})
+
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """Tables have other names. Where a statement chose the rows, all are read: under the new name it gives none.
+
+        :param names: old name → new name
+        """
+        moved = {
+            new: self.pending[old].model_copy(update={"held": True, "select": None})
+            for old, new in names.items()
+            if old in self.pending
+        }
+        kept = self.without({*names, *names.values()})
+        return kept.model_copy(update={"pending": kept.pending | moved})
+
+    def without_requests(self) -> Self:
+        """The requests have failed: only tables that are due are still to be read, whole, and those that no signal asked for."""
+        pending = {
+            name: table.model_copy(update={"request": None, "select": None, "due": False})
+            for name, table in self.pending.items()
+            if table.request is None or table.due
+        }
+        return self.model_copy(update={"pending": pending})
+
+
+class Scan(BaseModel):
+    """A table that an incremental snapshot reads, and how far it has come.
+
+    :param table: ``namespace.name``
+    :param request: number of the signal that asked for it
+    :param signal: that signal's id, as the sender called it
+    :param tables: how many tables that signal asked for
+    :param condition: SQL condition that rows have to fulfil
+    :param surrogate: column that chunks are cut by in place of the key
+    :param order: columns that the rows are ordered by; empty before the first chunk
+    :param after: key of the last row that is captured
+    :param upto: key of the last row there was at the beginning
+    :param rows: rows read so far
+    :param replace: the table is emptied in the target before its first row is read, so that rows which are gone disappear
+    :param chunk_rows: rows that are read at a time; ``None`` = as the connector has it
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    table: str
+    request: int
+    signal: str = ""
+    tables: int = 0
+    condition: str | None = None
+    surrogate: str | None = None
+    order: list[str] = Field(default_factory=list)
+    after: list[Any] | None = None
+    upto: list[Any] | None = None
+    rows: int = 0
+    replace: bool = False
+    chunk_rows: int | None = None
+
+    def advanced(self, order: Sequence[str], after: list[Any] | None, upto: list[Any] | None, rows: int) -> Self:
+        """A chunk was read.
+
+        :param rows: rows of the table read so far
+        """
+        return self.model_copy(update={"order": list(order), "after": after, "upto": upto, "rows": rows})
+
+    def emptied(self) -> Self:
+        """The target's table was emptied; the rows follow."""
+        return self.model_copy(update={"replace": False})
+
+    def counted(self, rows: int) -> Self:
+        """So many rows were read in the end."""
+        return self.model_copy(update={"rows": rows})
+
+    def anew(self) -> Self:
+        """The table is read from its first row again."""
+        return self.model_copy(update={"order": [], "after": None, "upto": None, "rows": 0})
+
+
+class IncrementalState(BaseModel):
+    """The incremental snapshots that are asked for.
+
+    :param scans: tables in the order in which they are read; the first one is being read
+    :param paused: reading waits for ``resume-snapshot``
+    :param failed: number of a signal that still has tables to read → what went wrong with others of it
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    scans: list[Scan] = Field(default_factory=list)
+    paused: bool = False
+    failed: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def active(self) -> bool:
+        """Whether there is something to read now."""
+        return bool(self.scans) and not self.paused
+
+    def asked(self, scans: Sequence[Scan]) -> Self:
+        """More tables are to be read, after the others."""
+        return self.model_copy(update={"scans": [*self.scans, *scans]})
+
+    def advanced(self, scan: Scan) -> Self:
+        """The first table has come so far."""
+        return self.model_copy(update={"scans": [scan, *self.scans[1:]]})
+
+    def ended(self) -> Self:
+        """The first table is read, or will not be."""
+        return self.model_copy(update={"scans": self.scans[1:]})
+
+    def anew(self, tables: Collection[str]) -> Self:
+        """Some tables are read from their first row again."""
+        return self.model_copy(update={"scans": [s.anew() if s.table in tables else s for s in self.scans]})
+
+    def stopped(self, kept: Sequence[Scan]) -> Self:
+        """Only these tables are still to be read."""
+        return self.model_copy(update={"scans": list(kept), "paused": self.paused and bool(kept)})
+
+    def pause(self) -> Self:
+        return self.model_copy(update={"paused": True})
+
+    def resume(self) -> Self:
+        return self.model_copy(update={"paused": False})
+
+    def trouble(self, request: int, text: str) -> Self:
+        """Something went wrong with a table of a request, which is answered when its other tables are read."""
+        texts = filter(None, [self.failed.get(str(request)), text])
+        return self.model_copy(update={"failed": self.failed | {str(request): "; ".join(texts)}})
+
+    def answered(self, request: int) -> tuple[str, Self]:
+        """No table of a request is left. Gives what went wrong with it, and the state without it."""
+        failed = dict(self.failed)
+        return failed.pop(str(request), ""), self.model_copy(update={"failed": failed})
+
+
+class Offset(BaseModel):
+    """What a connector has durably finished.
+
+    :param position: place in the log to continue from; ``None`` before the first snapshot or stream
+    :param seq: last sequence number that was given out
+    :param batch: number of the last committed batch; 0 before the first
+    :param snapshot: tables that are not yet, or not yet all, at ``position``
+    :param tables_filter: the include and exclude lists in force, to notice that tables were added
+    :param incremental: tables that are read in chunks beside the stream
+    :param signal: number of the last signal that was taken
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    position: dict[str, Any] | None = None
+    seq: int = 0
+    batch: int = 0
+    snapshot: SnapshotState = Field(default_factory=SnapshotState)
+    tables_filter: str = ""
+    incremental: IncrementalState = Field(default_factory=IncrementalState)
+    signal: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form, as stored and as written into manifests."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    def at(self, position: dict[str, Any]) -> Self:
+        """Everything up to a position is done."""
+        return self.model_copy(update={"position": position})
+
+    def snapshots(self, snapshot: SnapshotState) -> Self:
+        """Whole tables have come so far."""
+        return self.model_copy(update={"snapshot": snapshot})
+
+    def scans(self, incremental: IncrementalState) -> Self:
+        """Incremental snapshots have come so far."""
+        return self.model_copy(update={"incremental": incremental})
+
+    def filtered(self, tables_filter: str) -> Self:
+        """The include and exclude lists are these now."""
+        return self.model_copy(update={"tables_filter": tables_filter})
+
+    def signalled(self, number: int) -> Self:
+        """Signals up to this one were taken."""
+        return self.model_copy(update={"signal": number})
+
+    def numbered(self, seq: int, batch: int) -> Self:
+        """Sequence numbers and batches have come so far."""
+        return self.model_copy(update={"seq": seq, "batch": batch})
+
+    def restored(self, old: Offset) -> Self:
+        """The position of an earlier offset, without the requests of then. Numbers go on, and so do signals."""
+        snapshot = old.snapshot.without_requests()
+        return self.model_copy(
+            update={"position": old.position, "snapshot": snapshot, "tables_filter": old.tables_filter}
+        )
+
+    def forgotten(self) -> Self:
+        """The connector has no position: its next run reads all tables first. Numbers go on, and so do signals."""
+        return self.model_copy(update={"position": None, "snapshot": SnapshotState(), "tables_filter": ""})

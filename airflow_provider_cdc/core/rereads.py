@@ -1,0 +1,69 @@
+"""Tables that are captured already and have to be read again: as a statement has rewritten their rows, or as somebody asks for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+
+from airflow_provider_cdc.core.incremental import Incremental
+from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.schema_history import SchemaHistory
+from airflow_provider_cdc.core.state import CaptureState
+
+log = logging.getLogger(__name__)
+
+
+class Rereads:
+    """Has tables read again, whole or in chunks."""
+
+    def __init__(self, state: CaptureState, history: SchemaHistory, incremental: Incremental) -> None:
+        self._state, self._history, self._incremental = state, history, incremental
+
+    def whole(
+        self, tables: Iterable[TableId], *, request: int | None = None, selects: Mapping[str, str] | None = None
+    ) -> None:
+        """Have tables read whole, as soon as the present item of the log is captured and committed. What the log has of them up to
+        where they are read is captured before.
+
+        :param request: number of the signal that asks for it
+        :param selects: table → statement that gives its rows in place of all of them
+        """
+        tables = list(tables)
+        self._incremental.cancel()
+        self._state.offset = pended(
+            self._state.offset, tables, self._history, request=request, selects=selects, streamed=list(map(str, tables))
+        )
+
+    def in_chunks(self, tables: Collection[str], why: str) -> set[str]:
+        """Have incremental snapshots of some tables begin anew, as what they have read is not what the tables hold now.
+
+        :param why: the statement that has rewritten their rows
+        :return: those of the tables that incremental snapshots read
+        """
+        incremental = self._state.incremental
+        found = {scan.table for scan in incremental.scans} & set(tables)
+        if found:
+            log.warning(
+                "The incremental snapshot of %s begins anew with the first row, after: %s. Rows that are not in the table any more stay "
+                "in the targets, as they do without `replace`.",
+                ", ".join(sorted(found)),
+                why,
+            )
+            self._incremental.cancel()
+            self._state.incremental = incremental.anew(found)
+        return found
+
+
+def pended(
+    offset: Offset,
+    tables: Iterable[TableId],
+    history: SchemaHistory,
+    *,
+    request: int | None = None,
+    selects: Mapping[str, str] | None = None,
+    streamed: Collection[str] = (),
+) -> Offset:
+    """The offset with more tables pending; see :meth:`SnapshotState.pend <airflow_provider_cdc.core.offset.SnapshotState.pend>`."""
+    held = {str(table): history.seen(table) for table in tables}
+    return offset.snapshots(offset.snapshot.pend(held, request=request, selects=selects, streamed=streamed))

@@ -1,0 +1,108 @@
+"""Takes signals and has them carried out.
+
+Signals are taken between transactions, in the order of their numbers; the offset remembers the last one. Whatever is wrong with
+a signal is its answer, never an error of the run.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from airflow_provider_cdc.core.batch import Batcher
+from airflow_provider_cdc.core.committer import Committer
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.control_watch import ControlWatch
+from airflow_provider_cdc.core.incremental import Incremental
+from airflow_provider_cdc.core.seams import SignalChannel, StateStore
+from airflow_provider_cdc.core.signal_actions import SignalActions
+from airflow_provider_cdc.core.signal_table import SignalTable
+from airflow_provider_cdc.core.signals import Fate, Refused, Signal
+from airflow_provider_cdc.core.state import CaptureState
+from airflow_provider_cdc.core.telling import refuse
+
+log = logging.getLogger(__name__)
+
+
+class SignalProcessor:
+    """Takes the signals of one run.
+
+    :param connector: the connector's name
+    :param channels: where signals come from besides the state tables and the signal table
+    :param table: finds those that are rows of the signal table
+    """
+
+    def __init__(
+        self,
+        connector: str,
+        config: ConnectorConfig,
+        store: StateStore,
+        channels: Sequence[SignalChannel],
+        state: CaptureState,
+        batcher: Batcher,
+        committer: Committer,
+        table: SignalTable,
+        actions: SignalActions,
+        incremental: Incremental,
+        watch: ControlWatch,
+    ) -> None:
+        self._connector, self._store, self._channels = connector, store, channels
+        self._state, self._batcher, self._committer = state, batcher, committer
+        self._table, self._actions, self._incremental, self._watch = table, actions, incremental, watch
+        self._interval_s = config.signal_poll_interval_ms / 1000
+        self._enabled = {*config.signal_enabled_channels, "repair"}
+        self._ids: dict[int, str] = {}
+        self._looked = 0.0
+
+    def process_if_due(self) -> None:
+        """Take what has come, if the log has brought a signal or it is time to ask the channels."""
+        if self._table.waiting or time.monotonic() - self._looked >= self._interval_s:
+            self.process()
+
+    def process(self) -> None:
+        """Take what has come; between transactions only."""
+        self._looked = time.monotonic()
+        self._watch.look()
+        self._table.keep()
+        for channel in self._channels:
+            signals = channel.poll()
+            for sent in signals:
+                self._store.send(self._connector, sent)
+            if signals:
+                channel.acknowledge(signals)
+        waiting = list(self._store.signals(self._connector, self._state.offset.signal))
+        if not waiting:
+            return
+        self._committer.commit()  # and not while a signal is carried out: trouble with what came before it is not the signal's
+        for signal in waiting:
+            self._process(signal)
+            self._state.signalled(signal.number)
+        self._committer.commit()
+        self._incremental.feed(self._state.incremental)
+
+    def failed(self, requests: set[int], reason: str) -> None:
+        """Requests that could not be carried out to their end."""
+        for number in requests:
+            refuse(self._batcher, Signal(number, self._ids.get(number, ""), "execute-snapshot"), reason, Fate.FAILED)
+
+    def _process(self, signal: Signal) -> None:
+        name, number, channel = signal.id or "without an id", signal.number, signal.channel
+        log.info("Signal %s (number %d) from %s: %s.", name, number, channel, signal.type)
+        if channel not in self._enabled:
+            refuse(self._batcher, signal, f"the channel {channel} is not among signal.enabled.channels")
+            return
+        try:
+            message = self._actions.carry_out(signal)
+        except Refused as e:
+            log.warning("Signal %s is refused: %s", signal.id or number, e)
+            refuse(self._batcher, signal, str(e))
+        except Exception as e:
+            log.exception("Signal %s has failed; capture goes on.", signal.id or number)
+            refuse(self._batcher, signal, str(e) or repr(e), Fate.FAILED)
+        else:
+            if message is None:
+                self._ids[number] = signal.id
+                self._store.fate(self._connector, number, Fate.RUNNING)
+            else:
+                self._batcher.answer(number, Fate.DONE, message)

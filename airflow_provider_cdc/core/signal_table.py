@@ -1,0 +1,90 @@
+"""Signals, and the watermarks of chunks, among the rows of the signal table as the log has them.
+
+See "Sending signals to a connector", ``signal.data.collection``, of the Debezium connector documents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.events import CREATE, DELETE, LogBlock, RowBlock
+from airflow_provider_cdc.core.incremental import Incremental
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.seams import StateStore
+from airflow_provider_cdc.core.signals import WINDOW_CLOSE, WINDOW_OPEN, SentSignal
+
+
+class SignalTable:
+    """Reads the rows of the signal table.
+
+    :param connector: the connector's name
+    :param table: the signal table; ``None``: there is none
+    :param incremental: is told of watermarks
+    """
+
+    def __init__(
+        self,
+        connector: str,
+        config: ConnectorConfig,
+        store: StateStore,
+        table: TableId | None,
+        incremental: Incremental,
+    ) -> None:
+        self._connector, self._store, self._table, self._incremental = connector, store, table, incremental
+        self._enabled = "source" in config.signal_enabled_channels
+        self._found: list[SentSignal] = []
+
+    @property
+    def waiting(self) -> bool:
+        """Whether rows were found that are signals, and are not recorded yet."""
+        return bool(self._found)
+
+    def rows(self, block: LogBlock) -> None:
+        """Look for signals and watermarks among the rows of a block."""
+        if self._table is None:
+            return
+        for rows in block.rows:
+            if rows.table.id == self._table:
+                for id_, type_, data, op, origin in _signals(rows):
+                    if type_ in (WINDOW_OPEN, WINDOW_CLOSE):
+                        self._incremental.marker(id_, inserted=op == CREATE)
+                    elif op == CREATE and self._enabled:
+                        self._found.append(SentSignal(id_, type_, data, "source", origin))
+
+    def rollback(self) -> None:
+        """The open transaction was rolled back."""
+        self._found.clear()
+
+    def keep(self) -> None:
+        """Record the signals whose rows were found; between transactions, before the offset moves behind the rows."""
+        for sent in self._found:
+            self._store.send(self._connector, sent)
+        self._found.clear()
+
+
+def _signals(rows: RowBlock) -> list[tuple[str, str, str | None, int, str]]:
+    """Id, type, data, operation and origin of the rows of a signal table; whatever its columns are called."""
+    found = []
+    names = rows.table.names[:3]
+    after = rows.after.to_pylist() if rows.after is not None else [None] * len(rows)
+    before = rows.before.to_pylist() if rows.before is not None else [None] * len(rows)
+    places = {name: column.to_pylist() for name, column in rows.source.items()}
+    for i, op in enumerate(rows.op.tolist()):
+        row = before[i] if op == DELETE else after[i]
+        if op not in (CREATE, DELETE) or row is None:
+            continue
+        values = [row.get(name) for name in names] + [None] * (3 - len(names))
+        id_, type_, data = values = [None if v is None else _text(v) for v in values]
+        place = {name: column[i] for name, column in places.items() if column[i] is not None and name != "query"}
+        # a log that was reset begins to number its places anew: they alone do not tell two rows apart
+        place |= {"made_us": int(rows.ts_us[i]), "holds": hashlib.sha256(json.dumps(values).encode()).hexdigest()[:32]}
+        origin = "source:" + json.dumps(place, sort_keys=True, default=str)
+        found.append((id_ or "", (type_ or "").strip(), data, op, origin))
+    return found
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,161 @@
+"""What signals do with snapshots: begin, stop, pause and resume them."""
+
+from __future__ import annotations
+
+from airflow_provider_cdc.core.batch import Batcher
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.incremental import Incremental, check_form
+from airflow_provider_cdc.core.metrics import ChunksSeen
+from airflow_provider_cdc.core.notifications import Type
+from airflow_provider_cdc.core.offset import Scan
+from airflow_provider_cdc.core.rereads import Rereads
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.schema_history import SchemaHistory
+from airflow_provider_cdc.core.signals import ExecuteSnapshot, Fate, Refused, Signal, StopSnapshot
+from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.state import CaptureState
+from airflow_provider_cdc.core.table_patterns import check_work, conditions_by_table, matching, not_found
+from airflow_provider_cdc.core.telling import incremental_ended, incremental_started
+
+
+class SnapshotActions:
+    """Carries out the signals about snapshots.
+
+    :param hidden: the signal table, which is no captured table
+    :param seen: the metrics of incremental snapshots
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        config: ConnectorConfig,
+        filters: Filters,
+        history: SchemaHistory,
+        hidden: TableId | None,
+        state: CaptureState,
+        batcher: Batcher,
+        incremental: Incremental,
+        rereads: Rereads,
+        seen: ChunksSeen,
+    ) -> None:
+        self._source, self._config, self._filters, self._history = source, config, filters, history
+        self._hidden, self._state, self._batcher = hidden, state, batcher
+        self._incremental, self._rereads, self._seen = incremental, rereads, seen
+
+    def execute(self, signal: Signal, request: ExecuteSnapshot) -> str | None:
+        """``execute-snapshot``: have tables read, whole or in chunks.
+
+        :return: what was done; ``None`` when it is only begun
+        :raises Refused: it cannot be done
+        """
+        if not request.collections:
+            return "it names no table: nothing to do"
+        captured = self._captured()
+        check_work([*request.collections, *request.conditions], captured)
+        tables, missing = matching(request.collections, captured)
+        if not tables:
+            raise Refused(not_found(missing, captured))
+        conditions = conditions_by_table(request.conditions, tables)
+        for table in tables:
+            self._incremental.tables[str(table)] = table
+        if request.blocking:
+            if missing:
+                raise Refused(not_found(missing, captured))
+            self._read_whole(signal, tables, conditions)
+        else:
+            self._read_in_chunks(signal, request, tables, conditions, not_found(missing, captured) if missing else "")
+        return None
+
+    def stop(self, signal: Signal, request: StopSnapshot) -> str:
+        """``stop-snapshot``: tables are not read in chunks any more."""
+        state = self._state.incremental
+        if not state.scans:
+            return "no incremental snapshot is running"
+        ids = [self._incremental.id(scan.table) for scan in state.scans]
+        gone = set(ids) if request.collections is None else self._named(request.collections, ids)
+        self._incremental.cancel()
+        kept = [scan for scan, table in zip(state.scans, ids, strict=True) if table not in gone]
+        dropped = [scan for scan, table in zip(state.scans, ids, strict=True) if table in gone]
+        state = state.stopped(kept)
+        for number in {scan.request for scan in dropped}:
+            first = next(scan for scan in dropped if scan.request == number)
+            names = ", ".join(scan.table for scan in dropped if scan.request == number)
+            state = state.trouble(number, f"{names} stopped by signal {signal.id or signal.number}")
+            incremental_ended(self._batcher, first, Type.ABORTED, data_collections=names)
+            if not any(scan.request == number for scan in kept):
+                message, state = state.answered(number)
+                self._batcher.answer(number, Fate.FAILED, message)
+        self._state.incremental = state
+        if not kept:  # nothing is left that could be paused
+            self._seen.resume()
+        return "stopped " + ", ".join(scan.table for scan in dropped)
+
+    def pause(self) -> str:
+        """``pause-snapshot``."""
+        state = self._state.incremental
+        if not state.scans:
+            return "no incremental snapshot is running"
+        if not state.paused:
+            self._incremental.cancel()
+            self._state.incremental = state.pause()
+            self._seen.pause()
+            incremental_ended(self._batcher, state.scans[0], Type.PAUSED)
+        return f"paused at {state.scans[0].table}"
+
+    def resume(self) -> str:
+        """``resume-snapshot``."""
+        state = self._state.incremental
+        if not state.scans or not state.paused:
+            return "no incremental snapshot is paused"
+        self._state.incremental = state.resume()
+        self._seen.resume()
+        incremental_ended(self._batcher, state.scans[0], Type.RESUMED)
+        return f"goes on with {state.scans[0].table}"
+
+    def _read_whole(self, signal: Signal, tables: list[TableId], selects: dict[str, str]) -> None:
+        names = [str(table) for table in tables]
+        waiting = {name: number for name, number in self._state.snapshot.requests.items() if name in names}
+        if waiting:
+            shown = ", ".join(f"{name} (signal {number})" for name, number in waiting.items())
+            raise Refused(f"tables wait to be read whole already: {shown}")
+        self._rereads.whole(tables, request=signal.number, selects=selects)
+
+    def _read_in_chunks(
+        self,
+        signal: Signal,
+        request: ExecuteSnapshot,
+        tables: list[TableId],
+        conditions: dict[str, str],
+        trouble: str,
+    ) -> None:
+        try:
+            check_form(self._config)
+        except CdcError as e:
+            raise Refused(f"{e.what} {e.remedy or ''}".strip()) from e
+        names = [str(table) for table in tables]
+        scans = [
+            Scan(
+                table=name, request=signal.number, signal=signal.id, tables=len(names), condition=conditions.get(name),
+                surrogate=request.surrogate, replace=request.replace, chunk_rows=request.chunk_rows,
+            )
+            for name in names
+        ]  # fmt: skip
+        state = self._state.incremental.asked(scans)
+        self._state.incremental = state.trouble(signal.number, trouble) if trouble else state
+        incremental_started(self._batcher, signal, names)
+
+    def _captured(self) -> list[TableId]:
+        found = {*self._history.tables, *self._source.discover()}
+        return sorted((t for t in found if self._filters.table(t) and t != self._hidden), key=str)
+
+    @staticmethod
+    def _named(patterns: tuple[str, ...], tables: list[TableId]) -> set[TableId]:
+        check_work(patterns, tables)
+        found, missing = matching(patterns, tables)
+        if not found:
+            raise Refused(
+                f"no table that is being read is called {', '.join(missing)}; they are {', '.join(map(str, tables))}"
+            )
+        return set(found)

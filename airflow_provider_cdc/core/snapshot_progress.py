@@ -1,0 +1,57 @@
+"""Shows people how far the tables have come that signals asked for."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from airflow_provider_cdc.core.incremental import Incremental
+from airflow_provider_cdc.core.offset import Scan
+from airflow_provider_cdc.core.seams import StateStore
+from airflow_provider_cdc.core.signals import Fate
+from airflow_provider_cdc.core.state import CaptureState
+
+_INTERVAL_S: Final = 1.0
+"""How often progress is written to the state tables."""
+
+
+class SnapshotProgress:
+    """Writes the progress of snapshots to the fates of the signals that asked for them."""
+
+    def __init__(self, connector: str, store: StateStore, state: CaptureState, incremental: Incremental) -> None:
+        self._connector, self._store, self._state, self._incremental = connector, store, state, incremental
+        self._shown_at = 0.0
+        self._rows_then: tuple[float, int] = (time.monotonic(), 0)
+
+    def table(self, table: str, rows: int, total: int, left: int) -> None:
+        """How far a table has come that is read whole.
+
+        :param total: rows that there are about
+        :param left: tables that are left
+        """
+        for number in set(self._state.snapshot.requests.values()):
+            shown = {"table": table, "rows": rows, "of_about": total, "left": left}
+            self._store.fate(self._connector, number, Fate.RUNNING, progress=shown)
+
+    def chunks(self) -> None:
+        """How far the table has come that is read in chunks; written no more often than people look."""
+        scans = self._state.incremental.scans
+        if not scans or time.monotonic() - self._shown_at < _INTERVAL_S:
+            return
+        scan = scans[0]
+        self._shown_at = now = time.monotonic()
+        then, rows = self._rows_then
+        rate = max(scan.rows - rows, 0) / max(now - then, 1e-3)
+        self._rows_then = now, scan.rows
+        self._show(scan, rows_per_s=round(rate), after=scan.after, upto=scan.upto)
+
+    def scan_ended(self, scan: Scan) -> None:
+        """A table is not read in chunks any more."""
+        self._rows_then = time.monotonic(), 0
+        self._show(scan)
+
+    def _show(self, scan: Scan, **more: Any) -> None:
+        left = sum(other.request == scan.request for other in self._state.incremental.scans)
+        chunk_rows = scan.chunk_rows or self._incremental.chunk_rows
+        shown = {"table": scan.table, "tables": scan.tables, "left": left, "rows": scan.rows, "chunk_rows": chunk_rows}
+        self._store.fate(self._connector, scan.request, Fate.RUNNING, progress=shown | more)

@@ -1,0 +1,86 @@
+"""Where a capture run stands: the one object that its parts share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cmp_to_key
+from typing import Any
+
+from airflow_provider_cdc.core.offset import IncrementalState, Offset, SnapshotState
+from airflow_provider_cdc.core.position import Position
+
+
+class CaptureState:
+    """The offset that the next commit makes durable.
+
+    :param parse: makes a position of its JSON form (``Source.parse_position``)
+    :ivar offset: as it stands now; what is committed may be older
+    :ivar repositioned: a signal has moved the position: reading the log begins there anew
+    """
+
+    def __init__(self, offset: Offset, parse: Callable[[dict[str, Any]], Position]) -> None:
+        self.offset, self._parse = offset, parse
+        self.repositioned = False
+
+    @property
+    def snapshot(self) -> SnapshotState:
+        """Tables that are to be read whole."""
+        return self.offset.snapshot
+
+    @snapshot.setter
+    def snapshot(self, snapshot: SnapshotState) -> None:
+        self.offset = self.offset.snapshots(snapshot)
+
+    @property
+    def incremental(self) -> IncrementalState:
+        """Tables that are read in chunks."""
+        return self.offset.incremental
+
+    @incremental.setter
+    def incremental(self, incremental: IncrementalState) -> None:
+        self.offset = self.offset.scans(incremental)
+
+    @property
+    def position(self) -> Position:
+        """The place in the log up to which everything is captured; there has to be one."""
+        assert self.offset.position is not None
+        return self._parse(self.offset.position)
+
+    @property
+    def where(self) -> str:
+        """The position, as people write it."""
+        return "the beginning" if self.offset.position is None else str(self.position)
+
+    def move(self, position: Position) -> None:
+        """Everything up to a position is captured."""
+        self.offset = self.offset.at(position.to_json())
+
+    def reposition(self, position: Position) -> None:
+        """Go on from another place in the log; with the next commit, when everything before is committed."""
+        self.snapshot = self.snapshot.nothing_read()
+        self.move(position)
+        self.repositioned = True
+
+    def signalled(self, number: int) -> None:
+        """Signals up to this one were taken."""
+        self.offset = self.offset.signalled(number)
+
+    def farthest(self, end: Position) -> Position:
+        """The end of the log; a table that was read after it pulls it to where it was read."""
+        for document in self.snapshot.read_at.values():
+            position = self._parse(document)
+            if not end.reached(position):
+                end = position
+        return end
+
+    def ahead(self) -> list[tuple[str, Position]]:
+        """Tables that were read at a later position, nearest first. Those that streaming has passed are forgotten."""
+        position = self.position
+        read = {name: self._parse(document) for name, document in self.snapshot.read_at.items()}
+        passed = {name for name, at in read.items() if position.reached(at)}
+        self.snapshot = self.snapshot.passed(passed)
+        return sorted(((name, at) for name, at in read.items() if name not in passed), key=cmp_to_key(_nearer))
+
+
+def _nearer(a: tuple[str, Position], b: tuple[str, Position]) -> int:
+    return -1 if b[1].reached(a[1]) else 1

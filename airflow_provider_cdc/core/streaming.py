@@ -1,0 +1,184 @@
+"""Streaming the log: each item of it is written, and between transactions everything else gets its turn.
+
+The log is read in phases. A table that was read at a later position than the others joins when the log has come there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final
+
+from airflow_provider_cdc.core.batch import Batcher
+from airflow_provider_cdc.core.committer import Committer
+from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.control_watch import ControlWatch, Stop
+from airflow_provider_cdc.core.event_writer import EventWriter
+from airflow_provider_cdc.core.events import Heartbeat, LogBlock, LogItem, Rollback, SchemaChange, Truncate
+from airflow_provider_cdc.core.heartbeat import Heartbeats
+from airflow_provider_cdc.core.incremental import Incremental
+from airflow_provider_cdc.core.incremental_writer import IncrementalWriter
+from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.schema_changes import SchemaChanges
+from airflow_provider_cdc.core.schema_history import CapturedTables
+from airflow_provider_cdc.core.signal_processor import SignalProcessor
+from airflow_provider_cdc.core.signal_table import SignalTable
+from airflow_provider_cdc.core.snapshot import Stopped
+from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.state import CaptureState
+
+log = logging.getLogger(__name__)
+
+_SHOW_S: Final = 5.0
+"""How often the log of the run tells how far streaming has come."""
+_SHORT_WAIT_S: Final = 0.005
+"""How long a quiet log is waited for while a chunk waits to be told how far it has come."""
+
+
+class Streaming:
+    """Streams the log of one run.
+
+    :param tables: what the log reader may decode
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        config: ConnectorConfig,
+        stop: Stop,
+        tables: CapturedTables,
+        state: CaptureState,
+        batcher: Batcher,
+        writer: EventWriter,
+        committer: Committer,
+        changes: SchemaChanges,
+        signal_table: SignalTable,
+        signals: SignalProcessor,
+        watch: ControlWatch,
+        heartbeats: Heartbeats,
+        incremental: Incremental,
+        incremental_writer: IncrementalWriter,
+    ) -> None:
+        self._source, self._stop, self._tables, self._state = source, stop, tables, state
+        self._batcher, self._writer, self._committer, self._changes = batcher, writer, committer, changes
+        self._signal_table, self._signals, self._watch = signal_table, signals, watch
+        self._heartbeats, self._incremental, self._incremental_writer = heartbeats, incremental, incremental_writer
+        self._patience_s = config.poll_interval_ms / 1000
+
+    def stream(self, *, bounded: bool) -> None:
+        """Stream until tables are to be read whole, or the run is to end.
+
+        :param bounded: come to an end at the end of the log as it is now, and of incremental snapshots
+        """
+        state = self._state
+        end = self._end() if bounded else None
+        while True:
+            start = state.position
+            ahead = self._hold_back()
+            reads_chunks, state.repositioned = state.incremental.active, False
+            if end is not None and start.reached(end) and not ahead and not reads_chunks:
+                break
+            self._phase(start, ahead[0][1] if ahead else None if reads_chunks else end, bounded and reads_chunks)
+            if state.snapshot.pending or self._stop.due:
+                break
+            if (reads_chunks or state.repositioned) and bounded:
+                end = self._end()
+            elif not ahead and not state.repositioned:
+                break
+        self._end_of_log()
+
+    def catch_up(self, end: Position) -> None:
+        """Stream up to a place at which tables are read again: what the log has of them before comes before, in the log's order.
+        Everything up to there is committed.
+
+        :raises Stopped: the run was asked to end; what was streamed is committed
+        """
+        while True:
+            start = self._state.position
+            ahead = self._hold_back()
+            self._catch_up(start, ahead[0][1] if ahead else end)
+            if not ahead:
+                break
+        self._end_of_log()
+
+    def _end(self) -> Position:
+        return self._state.farthest(self._source.current_position())
+
+    def _end_of_log(self) -> None:
+        if self._writer.open:  # inside a transaction, which is read again
+            self._rollback()
+        self._committer.commit()
+
+    def _hold_back(self) -> list[tuple[str, Position]]:
+        """Leave out the events of tables that are read at a later position. Gives those that were read, nearest first."""
+        ahead = self._state.ahead()
+        self._tables.hold_back({name for name, _ in ahead} | self._state.snapshot.waiting)
+        return ahead
+
+    def _phase(self, start: Position, end: Position | None, until_read: bool) -> None:
+        """
+        :param until_read: come to an end when the incremental snapshots have
+        """
+        state, shown = self._state, time.monotonic()
+        self._incremental_writer.feed()
+        self._incremental.arrive(start)
+        for item in self._source.stream(start, self._tables, until=end, patience=self._patience):
+            self._take(item)
+            if not self._writer.open:
+                if state.snapshot.pending:
+                    return
+                self._incremental_writer.write()
+                self._committer.commit_if_due()
+                self._heartbeats.beat_if_due()
+                self._signals.process_if_due()
+                if self._stop.due or state.repositioned or state.snapshot.pending:
+                    return
+                if until_read and not state.incremental.active:
+                    return
+            if time.monotonic() - shown > _SHOW_S:
+                shown = time.monotonic()
+                log.info("Streaming: %s events in this run, now at %s.", f"{self._batcher.events:,}", state.where)
+
+    def _catch_up(self, start: Position, end: Position) -> None:
+        shown = time.monotonic()
+        for item in self._source.stream(start, self._tables, until=end, patience=self._patience):
+            self._take(item)
+            if self._writer.open:
+                continue
+            self._committer.commit_if_due()
+            self._heartbeats.beat_if_due()
+            if self._watch.halted():
+                self._committer.commit()
+                raise Stopped
+            if time.monotonic() - shown > _SHOW_S:
+                shown = time.monotonic()
+                names = ", ".join(sorted(self._state.snapshot.streamed))
+                log.info("Before %s are read again: now at %s, going to %s.", names, self._state.where, end)
+
+    def _patience(self) -> float:
+        return min(self._patience_s, _SHORT_WAIT_S) if self._incremental.waiting else self._patience_s
+
+    def _take(self, item: LogItem) -> None:
+        match item:
+            case LogBlock():
+                self._signal_table.rows(item)
+                self._writer.rows(item, since=self._state.offset.position or {})
+                if not item.open:
+                    self._state.move(item.position)
+                self._incremental.events(item)
+            case Rollback():
+                self._rollback()
+            case SchemaChange():
+                self._changes.take(item)
+            case Truncate():
+                self._changes.truncated(item)
+            case Heartbeat():
+                self._state.move(item.position)
+                if not self._writer.open:
+                    self._incremental.arrive(item.position)
+
+    def _rollback(self) -> None:
+        """Take back the open transaction. What is left of it, if anything, begins anew."""
+        self._writer.rollback()
+        self._incremental.rollback()
+        self._signal_table.rollback()

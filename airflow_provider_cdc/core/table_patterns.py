@@ -1,0 +1,75 @@
+"""The tables that a signal names, by regular expressions or quoted names."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+
+from airflow_provider_cdc.core.patterns import MOST, TooMuch, ways
+from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.signals import Refused, unquoted
+
+_TOLD = 20
+"""Names that an answer tells, of those that are too many."""
+_TOO_MUCH = (
+    "to match the regular expression {pattern!r} with the names of the tables may take longer than a run can wait. Write it without "
+    "repeated groups, as [a-z0-9_]* in place of ([a-z0-9_]+.?)*, with fewer .* or fewer optional parts; or name the tables one by one"
+)
+
+
+def matching(patterns: Iterable[str], tables: list[TableId]) -> tuple[list[TableId], list[str]]:
+    """The tables that patterns name, in their order, and the patterns that name none."""
+    found: dict[TableId, None] = {}
+    missing = []
+    for pattern in patterns:
+        matcher = re.compile(unquoted(pattern))
+        mine = [t for t in tables if matcher.fullmatch(str(t)) or matcher.fullmatch(t.full_name)]
+        found.update(dict.fromkeys(mine))
+        if not mine:
+            missing.append(pattern)
+    return list(found), missing
+
+
+def check_work(patterns: Iterable[str], tables: list[TableId]) -> None:
+    """
+    :raises Refused: to find the tables that patterns name may take more time than a run has
+    """
+    steps, lengths = 0.0, [len(name) for t in tables for name in (str(t), t.full_name)]
+    for pattern in patterns:
+        try:
+            steps += ways(unquoted(pattern), lengths)
+            if steps > MOST:
+                raise TooMuch
+        except TooMuch:
+            raise Refused(_TOO_MUCH.format(pattern=_short(pattern))) from None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def not_found(missing: list[str], captured: list[TableId]) -> str:
+    """What to say of patterns that name no captured table."""
+    names = [str(t) for t in captured]
+    near = {m: difflib.get_close_matches(m, names, n=1, cutoff=0.6) for m in missing[:_TOLD]}
+    told = [f"{_short(m)} (did you mean {found[0]}?)" if found else _short(m) for m, found in near.items()]
+    if len(missing) > _TOLD:
+        told.append(f"nor are {len(missing) - _TOLD} more of the names")
+    shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return f"no captured table is called {', '.join(told)}; captured are {shown or 'none'}"
+
+
+def conditions_by_table(conditions: Mapping[str, str], tables: list[TableId]) -> dict[str, str]:
+    """Table → condition.
+
+    :raises Refused: one is for a table that is not asked for
+    """
+    found = dict.fromkeys((str(t) for t in tables), conditions[""]) if "" in conditions else {}
+    for pattern, condition in conditions.items():
+        if pattern:
+            mine, _ = matching([pattern], tables)
+            if not mine:
+                raise Refused(f'"additional-conditions" has one for {pattern}, which is not among the tables asked for')
+            found.update({str(t): condition for t in mine})
+    return found
