@@ -25,6 +25,7 @@ TABLES = ("one", "two", "bag")
 
 @pytest.fixture(scope="module")
 def mysql_forks() -> Iterator[Forks]:
+    """Runs captures of MariaDB and MySQL in processes of their own."""
     with Forks(
         "tests.support.crash", "airflow_provider_cdc.sources.mysql.source", "tests.support.crash_mysql"
     ) as forks:

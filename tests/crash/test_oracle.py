@@ -27,6 +27,7 @@ pytestmark = pytest.mark.crash
 
 @pytest.fixture(scope="module")
 def oracle_forks() -> Iterator[Forks]:
+    """Runs captures of Oracle in processes of their own."""
     with Forks(
         "tests.support.crash", "airflow_provider_cdc.sources.oracle.source", "tests.support.crash_oracle"
     ) as forks:

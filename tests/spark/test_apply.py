@@ -423,7 +423,10 @@ def test_two_tables_in_one_place_are_refused(lake: Lake) -> None:
 # -- random -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("seed", "sparse"), [(0, ()), (1, ()), (2, ("note",)), (3, ("note", "n"))])
+@pytest.mark.parametrize(
+    ("seed", "sparse"),
+    [(0, ()), pytest.param(1, (), marks=pytest.mark.long), (2, ("note",)), (3, ("note", "n"))],
+)
 def test_random_work_ends_equal(lake: Lake, seed: int, sparse: tuple[str, ...]) -> None:
     r = random.Random(seed)
     work = Workload(lake.connector.database, sparse=sparse)

@@ -25,6 +25,7 @@ def _submit(job: str, *arguments: Any) -> subprocess.CompletedProcess[str]:
     submit = Path(sys.executable).with_name("spark-submit")
     command = [
         submit, "--master", "local[2]", "--driver-memory", "1g", "--conf", "spark.ui.enabled=false",
+        "--conf", "spark.sql.codegen.wholeStage=false", "--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN",
         "--jars", ",".join(map(str, ensure("delta"))), paths.ROOT / "spark_jobs" / f"{job}.py", *arguments,
     ]  # fmt: skip
     return subprocess.run(
