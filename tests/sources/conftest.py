@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.sources.suite")
+pytest.register_assert_rewrite("tests.sources.suite", "tests.sources.suite_incremental")

@@ -1,0 +1,37 @@
+"""What every source must do, once for all of them.
+
+A new source gets these tests by an adapter, which says how its database is written to, and a module of this form:
+
+    class TestMemory(SourceSuite):
+        @pytest.fixture
+        def db(self) -> Adapter:
+            return MemoryAdapter()
+"""
+
+from tests.sources.suite.adapter import INT, LONG, TEXT, Adapter, Changes, Row, Undo
+from tests.sources.suite.common import Dies, dies_at_commit, equal, started
+from tests.sources.suite.filters import Lists
+from tests.sources.suite.restarts import Restarts
+from tests.sources.suite.rows import Rows
+from tests.sources.suite.source import Seam
+from tests.sources.suite.structure import Structure
+
+
+class SourceSuite(Rows, Structure, Lists, Restarts, Seam):
+    """See the module. Subclasses give the fixture ``db``."""
+
+
+__all__ = [
+    "INT",
+    "LONG",
+    "TEXT",
+    "Adapter",
+    "Changes",
+    "Dies",
+    "Row",
+    "SourceSuite",
+    "Undo",
+    "dies_at_commit",
+    "equal",
+    "started",
+]

@@ -1,0 +1,219 @@
+"""What every source must do with the lists that decide what is captured, above all when one lets in more than before."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_cdc.core.config_base import Decides
+from airflow_provider_cdc.sources import load_source
+from tests.sources.suite.adapter import INT, TEXT, Adapter, Row
+from tests.sources.suite.common import (
+    Suite,
+    equal,
+    started,
+)
+from tests.support.asked import fate, snapshot
+from tests.support.connectors import Connector
+from tests.support.shop import operations
+
+
+class Lists(Suite):
+    """Lists of tables, namespaces, columns and operations."""
+
+    def test_filters_by_table(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path, table_include_list=f"{ready.namespace}.a")
+        with ready.transaction() as t:
+            for table in ("a", "b", "bag"):
+                t.insert(table, {"n": 1, **({} if table == "bag" else {"id": 40})})
+        assert operations(connector, connector.capture()) == {"a": {"c": 1}}
+        equal(connector, ready, "a")
+        assert set(connector.replay.tables) == {f"test.{ready.namespace}.a"}
+
+    def test_filters_by_namespace(self, ready: Adapter, tmp_path: Path) -> None:
+        other = ready.other()
+        other.create("a", {"id": INT}, key=("id",))
+        connector = started(ready, tmp_path)
+        with other.transaction() as t:
+            t.insert("a", {"id": 1})
+        other.add_column("a", "more", INT)
+        other.truncate("a")
+        assert connector.capture().events == 0
+        assert not [t for t in connector.replay.advance().tables if other.namespace in t]
+        assert [r for r in connector.store.schema_history("test") if r.database == other.namespace] == []
+
+    def test_filters_by_column(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path, column_exclude_list=rf"{ready.namespace}\.(a|bag)\.note")
+        with ready.transaction() as t:
+            t.update("a", {"id": 1}, {"note": "hidden", "n": 5})
+            t.update("a", {"id": 2}, {"id": 22})
+            t.delete("bag", {"n": 1})
+        connector.capture()
+        for table in ("a", "bag"):
+            shown = [{n: v for n, v in row.items() if n != "note"} for row in ready.rows(table)]
+            assert connector.rows(f"{ready.namespace}.{table}") == sorted(shown, key=repr)
+
+    def test_a_table_added_to_the_list_is_read_at_once_and_then_streamed(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path, table_include_list=f"{ready.namespace}.a")
+        with ready.transaction() as t:
+            t.insert("a", {"id": 50})
+            t.insert("b", {"id": 50})
+        connector.properties["table.include.list"] += f",{ready.namespace}.b"
+        assert operations(connector, connector.capture()) == {"a": {"c": 1}, "b": {"r": 6}}
+        with ready.transaction() as t:
+            t.delete("b", {"id": 50})
+        assert operations(connector, connector.capture()) == {"b": {"d": 1}}
+        equal(connector, ready, "a", "b")
+
+    def test_whatever_list_is_widened_nothing_is_missing_without_a_word(
+        self, ready: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Every list and switch of the source's configuration, one by one: set, widened, set again and widened again."""
+        other = _another(ready)
+        tables, kinds = _everything(ready, other), load_source(ready.kind).Config.lists()
+        assert {"table.include.list", "column.exclude.list", "skipped.operations"} <= kinds.keys()
+        for n, (name, decides) in enumerate(kinds.items()):
+            if decides is Decides.FORM:
+                continue
+            narrow, wide = _narrow_and_wide(ready, other, name, decides)
+            connector = ready.connector(tmp_path / str(n))
+            _set(connector, narrow)
+            connector.capture()
+            for round_ in range(2 if decides is Decides.TABLES else 1):
+                _set(connector, narrow)
+                _write_everywhere(ready, other, 1000 + 100 * n + 10 * round_)
+                connector.capture()
+                before = _matching(connector, tables)
+                _set(connector, wide)
+                caplog.clear()
+                connector.capture()
+                if decides in (Decides.TABLES, Decides.ROWS):
+                    assert _matching(connector, tables) - before, f"{name}: nothing was left out"
+                else:
+                    _read_what_the_warning_names(connector, caplog, name)
+                _write_everywhere(ready, other, 1005 + 100 * n + 10 * round_)
+                connector.capture()
+                wanted = {(db.namespace, table) for db, table in tables if name not in _NARROWED or db is ready}
+                assert _matching(connector, tables) >= wanted, name
+            connector.store.close()
+
+    def test_an_offset_that_does_not_know_all_lists_loads_and_tables_that_may_be_missing_are_named(
+        self, ready: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """As earlier releases wrote it: with lists of databases and tables only."""
+        other = _another(ready)
+        for n, (name, decides) in enumerate(load_source(ready.kind).Config.lists().items()):
+            if decides is not Decides.TABLES or name == "signal.data.collection":
+                continue
+            narrow, wide = _narrow_and_wide(ready, other, name, decides)
+            connector = ready.connector(tmp_path / str(n))
+            _set(connector, narrow)
+            connector.capture()
+            _forget_lists(connector)
+            _write_everywhere(ready, other, 2000 + 100 * n)
+            _set(connector, wide)
+            caplog.clear()
+            connector.capture()
+            if _told_as_missing(caplog):
+                _read_what_the_warning_names(connector, caplog, "")
+            tables = [(db, table) for db, table in _everything(ready, other) if name not in _NARROWED or db is ready]
+            assert _matching(connector, tables) >= {(db.namespace, table) for db, table in tables}, name
+            caplog.clear()
+            connector.capture()
+            assert not _told_as_missing(caplog), "it is told once"
+            connector.store.close()
+
+
+_NARROWED = ("table.include.list", "table.exclude.list", "signal.data.collection")
+"""Lists of which the case is about one namespace."""
+
+
+def _another(ready: Adapter) -> Adapter:
+    """Another namespace with one of the tables."""
+    other, columns = ready.other(), {"id": INT, "n": INT, "note": TEXT}
+    if not other.create_sparse("a", columns, ("id",), ("note",)):
+        other.create("a", columns, ("id",))
+    with other.transaction() as t:
+        t.insert("a", {"id": 1, "n": 1, "note": "elsewhere"})
+    return other
+
+
+def _everything(ready: Adapter, other: Adapter) -> list[tuple[Adapter, str]]:
+    return [(ready, "a"), (ready, "b"), (other, "a")]
+
+
+def _narrow_and_wide(db: Adapter, other: Adapter, name: str, decides: Decides) -> tuple[Row, Row]:
+    """Properties under which a list leaves something out, and under which it does not."""
+    ns, both = db.namespace, f"({db.namespace}|{other.namespace})"
+    kinds = load_source(db.kind).Config.lists()
+    upper = [n for n, d in kinds.items() if d is Decides.TABLES and n.endswith(".list") and not n.startswith("table.")]
+    anywhere = (
+        dict.fromkeys(upper, "") | {"table.include.list": rf"{both}\.(a|b)", "table.exclude.list": ""} | db.sparse
+    )
+    if name in ("table.include.list", "table.exclude.list"):
+        include = "include" in name
+        here = anywhere | {"table.include.list": "" if not include else rf"{ns}\.(a|b)"}
+        here |= {n: ns for n in upper if "include" in n}
+        return here | {name: rf"{ns}\.a" if include else rf"{ns}\.b"}, here
+    if name == "signal.data.collection":
+        return anywhere | {name: db.collection("b")}, anywhere | {name: None}
+    if decides is Decides.TABLES:
+        return anywhere | ({name: ns} if "include" in name else {name: other.namespace}), anywhere
+    narrow, wide = db.narrowed(name, rf"{both}\..*")
+    return anywhere | narrow, anywhere | wide
+
+
+def _set(connector: Connector, properties: Row) -> None:
+    connector.properties |= properties
+    for name in [name for name, value in properties.items() if value is None]:
+        del connector.properties[name]
+
+
+def _write_everywhere(ready: Adapter, other: Adapter, id_: int) -> None:
+    for db, table in _everything(ready, other):
+        with db.transaction() as t:
+            t.insert(table, *({"id": i, "n": i, "note": f"n{i}"} for i in range(id_, id_ + 3)))
+            t.update(table, {"id": id_}, {"note": "changed"})
+            t.delete(table, {"id": id_ + 1})
+
+
+def _matching(connector: Connector, tables: list[tuple[Adapter, str]]) -> set[tuple[str, str]]:
+    """Of the tables, those that equal the source."""
+    there = connector.replay.advance().tables
+    return {
+        (db.namespace, table)
+        for db, table in tables
+        if f"test.{db.namespace}.{table}" in there and connector.rows(f"{db.namespace}.{table}") == db.rows(table)
+    }
+
+
+def _told_as_missing(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [m for m in caplog.messages if "may be missing or old" in m]
+
+
+def _read_what_the_warning_names(connector: Connector, caplog: pytest.LogCaptureFixture, name: str) -> None:
+    """Do what the command says that the warning ends with."""
+    told = _told_as_missing(caplog)
+    assert told, f"{name}: nothing is said"
+    for message in told:
+        assert name in message
+        command = shlex.split(message.rpartition("To read them: ")[2])
+        assert command[:4] == ["airflow", "cdc", "snapshot", "test"]
+        assert command[-1] == "--replace"
+        number = snapshot(connector, *command[4:-1], replace=True)
+        connector.capture()
+        assert fate(connector, number)[0] == "done"
+
+
+def _forget_lists(connector: Connector) -> None:
+    """Have the offset remember what earlier releases did."""
+    with connector.store.lease("test", "earlier", wait_s=10) as lease:
+        stored = connector.store.load("test")
+        assert stored.offset is not None
+        lists = json.loads(stored.offset.tables_filter)["lists"]
+        first = {n: v for n, v in lists.items() if n.startswith(("database.", "table."))}
+        old = json.dumps(first) if first else ""
+        connector.store.advance(lease, stored, stored.offset.model_copy(update={"tables_filter": old}))
