@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_cdc.changelog.storage import DurableFile, Storage
-from airflow_provider_cdc.core.envelope import EventBatch
+from airflow_provider_cdc.core.event_batch import EventBatch
 from airflow_provider_cdc.core.manifest import DataFile
 from airflow_provider_cdc.core.source import VARIED
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from airflow_provider_cdc.core.seams import SignalChannel
-from airflow_provider_cdc.core.signals import SentSignal
+from airflow_provider_cdc.core.signal import SentSignal
 
 log = logging.getLogger(__name__)
 

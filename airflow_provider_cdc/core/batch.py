@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from airflow_provider_cdc.core.envelope import EventBatch
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, ConfigError
+from airflow_provider_cdc.core.event_batch import EventBatch
 from airflow_provider_cdc.core.events import LeftOut
 from airflow_provider_cdc.core.manifest import FORMAT, Answer, LeftOutRecord, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.notifications import Notification, NotificationChannel
@@ -23,7 +23,7 @@ from airflow_provider_cdc.core.offset import Offset
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableSchema
 from airflow_provider_cdc.core.seams import BatchWriter, ChangeLog, Lease, StateStore, StoredOffset
-from airflow_provider_cdc.core.signals import Fate
+from airflow_provider_cdc.core.signal import Fate
 
 log = logging.getLogger(__name__)
 

@@ -16,13 +16,13 @@ from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRan
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.config_values import WatermarkStrategy
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceBusy, TransientError
-from airflow_provider_cdc.core.notifications import ScanStatus
+from airflow_provider_cdc.core.notifications import ScanProblem, ScanStatus
 from airflow_provider_cdc.core.offset import Scan
 from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.requests import WINDOW_CLOSE, WINDOW_OPEN
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.sharing import WindowSize
-from airflow_provider_cdc.core.signals import WINDOW_CLOSE, WINDOW_OPEN
-from airflow_provider_cdc.core.windows import Problem, Window
+from airflow_provider_cdc.core.windows import Window
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class ChunkThread:
         self,
         config: ConnectorConfig,
         open_reader: Callable[[], ChunkReader],
-        order_of: Callable[[TableSchema, Scan], tuple[str, ...] | Problem],
+        order_of: Callable[[TableSchema, Scan], tuple[str, ...] | ScanProblem],
         *,
         written: bool,
     ) -> None:
@@ -211,17 +211,17 @@ class ChunkThread:
             except StructureChanged:
                 place.schema = None
                 time.sleep(0.05 * attempt)
-        problem = Problem(ScanStatus.UNKNOWN_SCHEMA, f"the structure of {place.table} changes again and again")
+        problem = ScanProblem(ScanStatus.UNKNOWN_SCHEMA, f"the structure of {place.table} changes again and again")
         self._settle(window, place, generation, problem=problem)
         return None
 
-    def _begin(self, reader: ChunkReader, place: _Place) -> Problem | None:
+    def _begin(self, reader: ChunkReader, place: _Place) -> ScanProblem | None:
         """Look at the table: its structure, its order, its end."""
         schema = reader.table(place.table)
         if schema is None:
-            return Problem(ScanStatus.UNKNOWN_SCHEMA, f"there is no table {place.table} any more")
+            return ScanProblem(ScanStatus.UNKNOWN_SCHEMA, f"there is no table {place.table} any more")
         order = self._order_of(schema, place.scan)
-        if isinstance(order, Problem):
+        if isinstance(order, ScanProblem):
             return order
         if order != place.order:
             if place.order:
@@ -279,7 +279,7 @@ class ChunkThread:
         *,
         chunk: ChunkRows | None = None,
         final: bool = False,
-        problem: Problem | None = None,
+        problem: ScanProblem | None = None,
     ) -> None:
         """Hand a window over, and move on."""
         with self._changed:
@@ -348,8 +348,8 @@ class ChunkThread:
                 reader.close()
 
 
-def _behind(table: TableId, missing: str) -> Problem:
-    return Problem(
+def _behind(table: TableId, missing: str) -> ScanProblem:
+    return ScanProblem(
         ScanStatus.SKIPPED,
         f"the database still lacks, after {_CATCH_UP_S:g} s, what is captured already: {missing}. It is another server than before, or a "
         f"replica that is behind, so that rows of {table} might be older than what is captured; nothing of them was taken. Send the "
@@ -357,10 +357,10 @@ def _behind(table: TableId, missing: str) -> Problem:
     )
 
 
-def _problem(e: Exception) -> Problem:
+def _problem(e: Exception) -> ScanProblem:
     text = (
         e.what + (f" ({e.where})" if e.where else "") + (f" {e.remedy}" if e.remedy else "")
         if isinstance(e, CdcError)
         else repr(e)
     )
-    return Problem(ScanStatus.SQL_EXCEPTION if isinstance(e, QueryRefused) else ScanStatus.SKIPPED, text)
+    return ScanProblem(ScanStatus.SQL_EXCEPTION if isinstance(e, QueryRefused) else ScanStatus.SKIPPED, text)

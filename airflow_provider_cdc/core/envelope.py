@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +19,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc import __version__
 from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.event_batch import EventBatch
 from airflow_provider_cdc.core.events import OPERATIONS, TRUNCATE, UPDATE, LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.position import Position
@@ -46,33 +45,6 @@ _REQUIRED = {"version", "connector", "name", "ts_ms", "db"}
 TRANSACTION = pa.struct([("id", _REPEATED), ("total_order", pa.int64()), ("data_collection_order", pa.int64())])
 _OPERATIONS = pa.array(OPERATIONS)
 _NO_TRANSACTIONS = Transactions(pa.array([], pa.string()), np.empty(0, np.int64))
-
-
-@dataclass(slots=True)
-class EventBatch:
-    """Change events of one topic under one table schema, in ``seq`` order.
-
-    :param schema: the captured schema (see :meth:`Filters.select`)
-    :param counts: operation letter → number of events
-    :param unavailable: columns whose value some event does not have, in either image
-    """
-
-    topic: str
-    schema: TableSchema
-    events: pa.RecordBatch
-    first_seq: int
-    last_seq: int
-    counts: dict[str, int]
-    unavailable: frozenset[str] = frozenset()
-
-
-def field_types(fields: Iterable[pa.Field]) -> dict[str, str]:
-    """Fields of the ``source`` block as manifests have them: name → Arrow type, with ``!`` where required.
-
-    >>> field_types([pa.field("pos", pa.int64(), nullable=False), pa.field("gtid", pa.string())])
-    {'pos': 'int64!', 'gtid': 'string'}
-    """
-    return {field.name: f"{field.type}{'' if field.nullable else '!'}" for field in fields}
 
 
 class Envelope:

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_cdc.core.batch import Batcher
-from airflow_provider_cdc.core.envelope import Envelope, EventBatch
+from airflow_provider_cdc.core.envelope import Envelope
+from airflow_provider_cdc.core.event_batch import EventBatch
 from airflow_provider_cdc.core.events import LogBlock, RowBlock
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.metrics import RunMetrics, Seen

@@ -26,7 +26,7 @@ from airflow_provider_cdc.core.offset import Offset
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import SchemaHistory
-from airflow_provider_cdc.core.signals import SentSignal
+from airflow_provider_cdc.core.signal import SentSignal
 from airflow_provider_cdc.core.snapshotters import reads_rows, snapshot_policy
 
 if TYPE_CHECKING:

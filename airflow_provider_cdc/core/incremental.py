@@ -25,13 +25,14 @@ from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.events import LogBlock, RowBlock
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.notifications import ScanStatus
+from airflow_provider_cdc.core.notifications import ScanProblem, ScanStatus
 from airflow_provider_cdc.core.offset import IncrementalState, Scan
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import SchemaHistory
+from airflow_provider_cdc.core.signal_table import Watermark
 from airflow_provider_cdc.core.source import Source
-from airflow_provider_cdc.core.windows import Problem, Touched, Window
+from airflow_provider_cdc.core.windows import Touched, Window
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class Written:
     blocks: list[RowBlock]
     scan: Scan
     state: IncrementalState
-    ended: Problem | None = None
+    ended: ScanProblem | None = None
 
 
 class Incremental:
@@ -176,12 +177,12 @@ class Incremental:
             if any(place is not None and position.reached(place) for place in (high, window.bound)):
                 window.closed = True
 
-    def marker(self, id_: str, *, inserted: bool) -> None:
+    def watermark(self, watermark: Watermark) -> None:
         """A row of the signal table was inserted or deleted."""
         for window in [*self._thread.windows] if self._thread is not None else ():
-            if window.marker is not None and id_.startswith(window.marker):
+            if window.marker is not None and watermark.id.startswith(window.marker):
                 window.marked = True
-                if id_ == f"{window.marker}-{'close' if inserted else 'open'}":
+                if watermark.id == f"{window.marker}-{'close' if watermark.inserted else 'open'}":
                     window.closed = True
 
     def _hold(self, table: TableId, touched: Touched, rows: int) -> None:
@@ -206,7 +207,7 @@ class Incremental:
                 self._thread.done(window)
                 continue
             if window.unmarked:
-                window.problem, window.final = Problem(ScanStatus.SKIPPED, self._unlogged(window)), True
+                window.problem, window.final = ScanProblem(ScanStatus.SKIPPED, self._unlogged(window)), True
                 yield self._moved(window, [], scan, state)
                 self.cancel()  # what is left of the table
                 self.feed(present())
@@ -218,7 +219,9 @@ class Incremental:
                     self.cancel()
                     self.feed(state)
                     return
-                window.problem = Problem(ScanStatus.UNKNOWN_SCHEMA, _differs(window, self._history.get(window.table)))
+                window.problem = ScanProblem(
+                    ScanStatus.UNKNOWN_SCHEMA, _differs(window, self._history.get(window.table))
+                )
                 window.final, blocks = True, []
             self._mismatches = 0
             yield self._moved(window, blocks, scan, state)
@@ -270,7 +273,7 @@ class Incremental:
             return Written(window, blocks, scan, state.advanced(advanced))
         ended = window.problem
         if ended is None:
-            ended = Problem(ScanStatus.SUCCEEDED if rows else ScanStatus.EMPTY, "")
+            ended = ScanProblem(ScanStatus.SUCCEEDED if rows else ScanStatus.EMPTY, "")
         return Written(window, blocks, scan.counted(rows), state.ended(), ended)
 
     # -- tables -------------------------------------------------------------------------------------------------------
@@ -295,11 +298,11 @@ class Incremental:
             known = self._keys[schema.id] = schema, self._filters.key(schema)
         return known[1]
 
-    def _order_of(self, schema: TableSchema, scan: Scan) -> tuple[str, ...] | Problem:
+    def _order_of(self, schema: TableSchema, scan: Scan) -> tuple[str, ...] | ScanProblem:
         """The columns that a table's rows are put in order by."""
         key = schema.key or self._filters.key(schema)
         if not self._filters.key(schema):
-            return Problem(
+            return ScanProblem(
                 ScanStatus.NO_PRIMARY_KEY,
                 f"{schema.id} has no key, so that nobody could tell which event is about which row: give it a primary key, or name its "
                 f"columns with message.key.columns={schema.id}:<columns>, or read it whole with a blocking snapshot",
@@ -312,11 +315,11 @@ class Incremental:
         for name in order:
             if name not in nullable:
                 what = "surrogate key" if name in first else "key column"
-                return Problem(
+                return ScanProblem(
                     ScanStatus.SKIPPED, f"{schema.id} has no column {name}, the {what}; it has {', '.join(nullable)}"
                 )
             if nullable[name]:
-                return Problem(
+                return ScanProblem(
                     ScanStatus.SKIPPED,
                     f"column {name} of {schema.id} may be NULL, and rows with NULL would be left out: chunks cannot be cut by it",
                 )

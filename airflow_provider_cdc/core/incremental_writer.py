@@ -13,9 +13,9 @@ from airflow_provider_cdc.core.incremental import Incremental, Written
 from airflow_provider_cdc.core.metrics import ChunksSeen
 from airflow_provider_cdc.core.notifications import ScanStatus, Type
 from airflow_provider_cdc.core.offset import Scan
+from airflow_provider_cdc.core.request_progress import RequestProgress
 from airflow_provider_cdc.core.schema_history import SchemaHistory
-from airflow_provider_cdc.core.signals import Fate
-from airflow_provider_cdc.core.snapshot_progress import SnapshotProgress
+from airflow_provider_cdc.core.signal import Fate
 from airflow_provider_cdc.core.state import CaptureState
 from airflow_provider_cdc.core.telling import incremental_ended, key_text, scan_ended
 
@@ -36,7 +36,7 @@ class IncrementalWriter:
         writer: EventWriter,
         batcher: Batcher,
         committer: Committer,
-        progress: SnapshotProgress,
+        progress: RequestProgress,
         seen: ChunksSeen,
     ) -> None:
         self._state, self._history, self._incremental = state, history, incremental
@@ -62,7 +62,7 @@ class IncrementalWriter:
                 self._count(found)
             state.incremental = found.state
             if found.ended is not None:
-                self._progress.scan_ended(found.scan)
+                self._progress.scan_ended(found.scan, self._incremental.chunk_rows)
                 scan_ended(self._batcher, found.scan, found.ended)
                 bad = found.ended.status not in (ScanStatus.SUCCEEDED, ScanStatus.EMPTY)
                 self._ended(found.scan, f"{found.scan.table}: {found.ended.text}" if bad else "")
@@ -72,7 +72,7 @@ class IncrementalWriter:
         if ended:
             self._committer.commit()
             self.feed()
-        self._progress.chunks()
+        self._progress.chunks(self._incremental.chunk_rows)
 
     def _empty(self, scan: Scan) -> None:
         """The rows of a table are replaced by those that are read now: it is known by now that it can be read."""

@@ -35,7 +35,7 @@ from airflow_provider_cdc.core.records import (
 )
 from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.seams import ChangeLog, Control, Lease, StateStore, StoredOffset, Wanted
-from airflow_provider_cdc.core.signals import Fate
+from airflow_provider_cdc.core.signal import Fate
 from airflow_provider_cdc.core.source import Source
 from airflow_provider_cdc.core.standing import Status, standing
 

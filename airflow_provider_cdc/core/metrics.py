@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.envelope import EventBatch
+    from airflow_provider_cdc.core.event_batch import EventBatch
     from airflow_provider_cdc.core.manifest import SchemaChangeRecord
 
 Value = bool | int | float | str | list[str] | dict[str, int] | dict[str, str]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import time
 import uuid
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -43,6 +44,14 @@ class ScanStatus(enum.StrEnum):
     SKIPPED = "SKIPPED"
     SQL_EXCEPTION = "SQL_EXCEPTION"
     UNKNOWN_SCHEMA = "UNKNOWN_SCHEMA"
+
+
+@dataclass(slots=True)
+class ScanProblem:
+    """Why a table is not read, or not read to its end."""
+
+    status: ScanStatus
+    text: str
 
 
 class Notification(BaseModel):

@@ -22,13 +22,13 @@ from airflow_provider_cdc.core.guardrail import guard
 from airflow_provider_cdc.core.lists import ListsBefore, text
 from airflow_provider_cdc.core.offset import Offset
 from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.remedies import how_to_read
 from airflow_provider_cdc.core.rereads import pended
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.seams import StateStore
 from airflow_provider_cdc.core.snapshotters import SnapshotPolicy, reads_rows
 from airflow_provider_cdc.core.source import Source
-from airflow_provider_cdc.core.telling import how_to_read
 from airflow_provider_cdc.core.topics import Topics
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 from airflow_provider_cdc.core.notifications import Notification
 from airflow_provider_cdc.core.offset import Offset
 from airflow_provider_cdc.core.seams import Control
-from airflow_provider_cdc.core.signals import Fate
+from airflow_provider_cdc.core.signal import Fate
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_provider_cdc.core.batch import Batcher
+from airflow_provider_cdc.core.captured_tables import CapturedTables
 from airflow_provider_cdc.core.committer import Committer
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.control_watch import ControlWatch, Stop
-from airflow_provider_cdc.core.envelope import Envelope, field_types
+from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import AccessDenied, CdcError, NotGranted, QueryRefused
 from airflow_provider_cdc.core.event_writer import EventWriter
 from airflow_provider_cdc.core.filters import Filters
@@ -38,18 +39,19 @@ from airflow_provider_cdc.core.metrics import RunMetrics, Value
 from airflow_provider_cdc.core.notifications import INITIAL, NotificationChannel, Type
 from airflow_provider_cdc.core.offset import Offset
 from airflow_provider_cdc.core.planning import Plan, Planner
+from airflow_provider_cdc.core.request_progress import RequestProgress
 from airflow_provider_cdc.core.rereads import Rereads
 from airflow_provider_cdc.core.schema_changes import SchemaChanges
-from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory
+from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.seams import ChangeLog, Lease, SignalChannel, StateStore
 from airflow_provider_cdc.core.signal_actions import SignalActions
 from airflow_provider_cdc.core.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.signal_table import SignalTable
 from airflow_provider_cdc.core.snapshot import Snapshotter, Stopped
 from airflow_provider_cdc.core.snapshot_actions import SnapshotActions
-from airflow_provider_cdc.core.snapshot_progress import SnapshotProgress
 from airflow_provider_cdc.core.snapshotters import reads_rows, snapshot_policy, snapshot_query
 from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.source_fields import field_types
 from airflow_provider_cdc.core.state import CaptureState
 from airflow_provider_cdc.core.streaming import Streaming
 from airflow_provider_cdc.core.telling import tell
@@ -116,11 +118,11 @@ class Run:
         parts, state, history, incremental = self._parts, self._state, self._history, self._incremental
         name, source, config, store = parts.name, parts.source, parts.config, parts.store
         hidden, writer, batcher, chunks = self._signal_table, self._writer, self.batcher, self.metrics.chunks
-        signal_table = SignalTable(name, config, store, hidden, incremental)
+        signal_table = SignalTable(name, config, store, hidden)
         self._committer = committer = Committer(config, state, batcher, writer, signal_table)
         self._watch = watch = ControlWatch(name, store, parts.stop, config.signal_poll_interval_ms / 1000)
         self._heartbeats = heartbeats = Heartbeats(config, source, committer.advance)
-        self._progress = progress = SnapshotProgress(name, store, state, incremental)
+        self._progress = progress = RequestProgress(name, store, state)
         rereads = Rereads(state, history, incremental)
         snapshots = SnapshotActions(
             source, config, self._filters, history, hidden, state, batcher, incremental, rereads, chunks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from airflow_provider_cdc.core.captured_tables import CapturedTables
 from airflow_provider_cdc.core.committer import Committer
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.config_values import RewriteMode
@@ -14,11 +15,12 @@ from airflow_provider_cdc.core.events import SchemaChange, Truncate
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.incremental import Incremental
 from airflow_provider_cdc.core.metrics import Seen
+from airflow_provider_cdc.core.remedies import how_to_read
 from airflow_provider_cdc.core.rereads import Rereads
+from airflow_provider_cdc.core.rewrites import rewrite_reason
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory, rewrite_reason
+from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.state import CaptureState
-from airflow_provider_cdc.core.telling import how_to_read
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,10 @@ ahead of the offset or behind it (Debezium MySQL connector, "Schema history topi
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
-from airflow_provider_cdc.core.schema import NOT_CAPTURED, Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 
 
 class SchemaHistory:
@@ -91,80 +89,3 @@ class SchemaHistory:
         else:
             self._tables[change.id] = change.table
             self._versions[change.id] = change.table.version
-
-
-class CapturedTables:
-    """What the log reader may decode now; see :class:`~airflow_provider_cdc.core.source.Tables`.
-
-    :param signals: the signal table, which is read whatever the filters say
-    :param again: names of tables that are going to be read whole
-    """
-
-    def __init__(
-        self,
-        filters: Filters,
-        history: SchemaHistory,
-        signals: TableId | None = None,
-        again: Callable[[], Collection[str]] = tuple,
-    ) -> None:
-        self._filters, self._history, self._signals, self._again = filters, history, signals, again
-        self._held_back: frozenset[str] = frozenset()
-
-    def hold_back(self, names: Collection[str]) -> None:
-        """Leave out the events of these tables: their rows at this place of the log are already part of a snapshot, or will be."""
-        self._held_back = frozenset(names)
-
-    def get(self, table: TableId) -> TableSchema | None:
-        return self._history.get(table)
-
-    def captured(self, table: TableId) -> bool:
-        wanted = self._filters.table(table) or table == self._signals
-        return wanted and str(table) not in self._held_back
-
-    def read_again(self, table: TableId) -> bool:
-        return str(table) in self._again()
-
-    def known(self) -> list[TableId]:
-        return self._history.tables
-
-
-def rewrite_reason(old: TableSchema | None, change: TableChange) -> str | None:
-    """Why rows that are there after a change may hold values that nobody was told of; ``None`` when they do not.
-
-    Widening a number, lengthening a text and adding a column with a known value leave nothing open: a target can do the same.
-    A table that is created with rows which the log does not show has them from the first.
-    """
-    if change.table is None:
-        return None
-    if not change.exact and (change.type == "CREATE" or old is not None):
-        return "rows may hold values that the log does not show"
-    if old is None:
-        return None
-    before = {c.name: c for c in old.columns}
-    for column in change.table.columns:
-        if column.name in change.added:
-            continue
-        if column.type == NOT_CAPTURED:
-            continue
-        previous = before.get(change.renamed.get(column.name, column.name))
-        if previous is None:
-            return f"the value of the new column {column.name} in existing rows is not known"
-        if not _keeps_values(previous, column):
-            return f"column {column.name} went from {previous.type} to {column.type}"
-    return None
-
-
-_INTEGERS = ("int8", "int16", "int32", "int64")
-_DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
-
-
-def _keeps_values(old: Column, new: Column) -> bool:
-    """Whether a column's values are the same after a change of type, and a target table can widen its own type likewise."""
-    if old.type == new.type:
-        return True
-    if old.type in _INTEGERS and new.type in _INTEGERS:
-        return _INTEGERS.index(old.type) < _INTEGERS.index(new.type)
-    if (a := _DECIMAL.fullmatch(old.type)) and (b := _DECIMAL.fullmatch(new.type)):
-        scale = int(b[2]) - int(a[2])
-        return scale >= 0 and int(b[1]) - int(a[1]) >= scale
-    return (old.type, new.type) == ("float", "double")

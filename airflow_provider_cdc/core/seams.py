@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from airflow_provider_cdc.core.manifest import Answer, DataFile, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.notifications import Notification
 from airflow_provider_cdc.core.offset import Offset
-from airflow_provider_cdc.core.signals import Fate, SentSignal, Signal
+from airflow_provider_cdc.core.signal import Fate, SentSignal, Signal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from airflow_provider_cdc.core.envelope import EventBatch
+    from airflow_provider_cdc.core.event_batch import EventBatch
 
 
 @dataclass(frozen=True, slots=True)

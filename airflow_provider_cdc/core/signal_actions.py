@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_provider_cdc.core import permissions
+from airflow_provider_cdc.core.captured_tables import CapturedTables
 from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.custom_actions import SignalContext, custom_actions
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.event_writer import EventWriter
 from airflow_provider_cdc.core.incremental import Incremental
 from airflow_provider_cdc.core.offset_plan import OffsetPlanner
-from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory
-from airflow_provider_cdc.core.seams import StateStore
-from airflow_provider_cdc.core.signals import (
+from airflow_provider_cdc.core.requests import (
     TYPES,
     ExecuteSnapshot,
     LogMessage,
@@ -24,12 +24,12 @@ from airflow_provider_cdc.core.signals import (
     Refused,
     ResumeSnapshot,
     SchemaChanges,
-    Signal,
-    SignalContext,
     StopSnapshot,
-    custom_actions,
     parse,
 )
+from airflow_provider_cdc.core.schema_history import SchemaHistory
+from airflow_provider_cdc.core.seams import StateStore
+from airflow_provider_cdc.core.signal import Signal
 from airflow_provider_cdc.core.snapshot_actions import SnapshotActions
 from airflow_provider_cdc.core.source import Source
 from airflow_provider_cdc.core.state import CaptureState

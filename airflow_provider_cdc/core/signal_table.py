@@ -7,14 +7,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.events import CREATE, DELETE, LogBlock, RowBlock
-from airflow_provider_cdc.core.incremental import Incremental
+from airflow_provider_cdc.core.requests import WINDOW_CLOSE, WINDOW_OPEN
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.seams import StateStore
-from airflow_provider_cdc.core.signals import WINDOW_CLOSE, WINDOW_OPEN, SentSignal
+from airflow_provider_cdc.core.signal import SentSignal
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """A row of the signal table that opens or closes a window.
+
+    :param inserted: the row was inserted; otherwise it was deleted
+    """
+
+    id: str
+    inserted: bool
 
 
 class SignalTable:
@@ -22,7 +35,6 @@ class SignalTable:
 
     :param connector: the connector's name
     :param table: the signal table; ``None``: there is none
-    :param incremental: is told of watermarks
     """
 
     def __init__(
@@ -31,9 +43,8 @@ class SignalTable:
         config: ConnectorConfig,
         store: StateStore,
         table: TableId | None,
-        incremental: Incremental,
     ) -> None:
-        self._connector, self._store, self._table, self._incremental = connector, store, table, incremental
+        self._connector, self._store, self._table = connector, store, table
         self._enabled = "source" in config.signal_enabled_channels
         self._found: list[SentSignal] = []
 
@@ -42,15 +53,15 @@ class SignalTable:
         """Whether rows were found that are signals, and are not recorded yet."""
         return bool(self._found)
 
-    def rows(self, block: LogBlock) -> None:
-        """Look for signals and watermarks among the rows of a block."""
+    def rows(self, block: LogBlock) -> Iterator[Watermark]:
+        """Look for signals among the rows of a block; gives its watermarks."""
         if self._table is None:
             return
         for rows in block.rows:
             if rows.table.id == self._table:
                 for id_, type_, data, op, origin in _signals(rows):
                     if type_ in (WINDOW_OPEN, WINDOW_CLOSE):
-                        self._incremental.marker(id_, inserted=op == CREATE)
+                        yield Watermark(id_, inserted=op == CREATE)
                     elif op == CREATE and self._enabled:
                         self._found.append(SentSignal(id_, type_, data, "source", origin))
 

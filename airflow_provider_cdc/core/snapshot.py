@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import queue
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 from airflow_provider_cdc.core.batch import Batcher
@@ -26,6 +22,7 @@ from airflow_provider_cdc.core.events import RowBlock
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.marks import MarkedRows, Marks
 from airflow_provider_cdc.core.metrics import RunMetrics, SnapshotSeen
+from airflow_provider_cdc.core.parallel_read import Ahead, Group, Item, in_parallel
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.schema_history import SchemaHistory
@@ -35,9 +32,6 @@ from airflow_provider_cdc.core.state import CaptureState
 from airflow_provider_cdc.core.telling import Telling
 
 log = logging.getLogger(__name__)
-
-_Group = dict[TableId, list[Chunk]]
-_Item = _Group | RowBlock | Chunk
 
 
 class Stopped(Exception):
@@ -176,7 +170,7 @@ class Snapshotter:
         there = {str(t) for t in session.schemas}
         self._gone([name for name in names if name not in there], session, position)
         wanted &= session.schemas.keys()
-        marks, items = Marks(), _Ahead(self._items(session, tables, wanted))
+        marks, items = Marks(), Ahead(self._items(session, tables, wanted))
         with contextlib.closing(items):
             while (group := items.group()) is not None:
                 for table in group:
@@ -235,11 +229,11 @@ class Snapshotter:
             rows += size
         yield group
 
-    def _items(self, session: SnapshotSession, tables: list[TableId], wanted: set[TableId]) -> Generator[_Item]:
+    def _items(self, session: SnapshotSession, tables: list[TableId], wanted: set[TableId]) -> Generator[Item]:
         """All that is read, group by group: a group, then blocks of its rows, and its chunks as they end."""
         for group in self._groups(session, tables, wanted):
             yield group
-            yield from _in_parallel(session, [chunk for chunks in group.values() for chunk in chunks], self._readers)
+            yield from in_parallel(session, [chunk for chunks in group.values() for chunk in chunks], self._readers)
 
     def _ordered(self, session: SnapshotSession, tables: list[TableId]) -> Iterator[tuple[TableId, list[Chunk]]]:
         """Tables with their chunks, by estimated rows where that is configured."""
@@ -269,7 +263,7 @@ class Snapshotter:
         assert schema is not None
         self._writer.truncate(schema, session.ts_us, dict(session.source))
 
-    def _read(self, session: SnapshotSession, group: _Group, items: _Ahead, marks: Marks) -> None:
+    def _read(self, session: SnapshotSession, group: Group, items: Ahead, marks: Marks) -> None:
         """Write the rows of a group of tables in the order in which their blocks come."""
         left = total = 0
         for chunks in group.values():
@@ -303,48 +297,6 @@ class Snapshotter:
             self._seen.rows[str(rows.table.id)] = self._seen.rows.get(str(rows.table.id), 0) + len(rows)
 
 
-class _Ahead:
-    """What is read, with a look at what comes: no further than to the next row."""
-
-    def __init__(self, items: Generator[_Item]) -> None:
-        self._items = items
-        self._waiting: deque[_Item | BaseException] = deque()
-
-    def __next__(self) -> _Item:
-        if not self._waiting:
-            return next(self._items)
-        item = self._waiting.popleft()
-        if isinstance(item, BaseException):
-            raise item
-        return item
-
-    def group(self) -> _Group | None:
-        """The group that comes next; ``None`` at the end."""
-        try:
-            item = next(self)
-        except StopIteration:
-            return None
-        assert isinstance(item, dict)
-        return item
-
-    def rows_follow(self) -> bool:
-        """Whether there is another row. What cannot be read may be one; the error is raised when its turn comes."""
-        while True:
-            try:
-                self._waiting.append(next(self._items))
-            except StopIteration:
-                return False
-            except BaseException as e:  # raised when its turn comes: the tables that are complete are committed first
-                self._waiting.append(e)
-            item = self._waiting[-1]
-            if isinstance(item, BaseException) or (isinstance(item, RowBlock) and len(item)):
-                return True
-
-    def close(self) -> None:
-        """End the readers."""
-        self._items.close()
-
-
 @contextlib.contextmanager
 def _explained(own: Mapping[TableId, str | None]) -> Iterator[None]:
     """A statement that the database refuses is nobody's request, but the user's own query's.
@@ -365,50 +317,3 @@ def _explained(own: Mapping[TableId, str | None]) -> Iterator[None]:
             remedy="try the statement in a SQL client as the capture user, and correct the query; it has to give the table's own "
             "columns as they are",
         ) from e
-
-
-def _in_parallel(session: SnapshotSession, chunks: list[Chunk], readers: int) -> Iterator[RowBlock | Chunk]:
-    """Blocks of all chunks, read by several threads, and each chunk when it has ended; at most a few blocks wait at any time."""
-    waiting: queue.Queue[RowBlock | Chunk | BaseException | None] = queue.Queue(maxsize=2)
-    todo = iter(chunks)
-    lock, stop = threading.Lock(), threading.Event()
-
-    def hand_over(item: RowBlock | Chunk | BaseException | None) -> None:
-        while not stop.is_set():
-            try:
-                return waiting.put(item, timeout=0.5)
-            except queue.Full:
-                continue
-
-    def work() -> None:
-        try:
-            while not stop.is_set():
-                with lock:
-                    chunk = next(todo, None)
-                if chunk is None:
-                    break
-                for block in session.read(chunk):
-                    hand_over(block)
-                    if stop.is_set():
-                        return
-                hand_over(chunk)
-            hand_over(None)
-        except BaseException as e:  # handed to the consumer, which raises it
-            hand_over(e)
-
-    count = max(1, min(readers, len(chunks)))
-    with ThreadPoolExecutor(count, thread_name_prefix="cdc-snapshot") as pool:
-        for _ in range(count):
-            pool.submit(work)
-        try:
-            ended = 0
-            while ended < count:
-                item = waiting.get()
-                if item is None:
-                    ended += 1
-                elif isinstance(item, BaseException):
-                    raise item
-                else:
-                    yield item
-        finally:
-            stop.set()

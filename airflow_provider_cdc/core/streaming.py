@@ -10,6 +10,7 @@ import time
 from typing import Final
 
 from airflow_provider_cdc.core.batch import Batcher
+from airflow_provider_cdc.core.captured_tables import CapturedTables
 from airflow_provider_cdc.core.committer import Committer
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.control_watch import ControlWatch, Stop
@@ -20,7 +21,6 @@ from airflow_provider_cdc.core.incremental import Incremental
 from airflow_provider_cdc.core.incremental_writer import IncrementalWriter
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema_changes import SchemaChanges
-from airflow_provider_cdc.core.schema_history import CapturedTables
 from airflow_provider_cdc.core.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.signal_table import SignalTable
 from airflow_provider_cdc.core.snapshot import Stopped
@@ -161,7 +161,8 @@ class Streaming:
     def _take(self, item: LogItem) -> None:
         match item:
             case LogBlock():
-                self._signal_table.rows(item)
+                for watermark in self._signal_table.rows(item):
+                    self._incremental.watermark(watermark)
                 self._writer.rows(item, since=self._state.offset.position or {})
                 if not item.open:
                     self._state.move(item.position)

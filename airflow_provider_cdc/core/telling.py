@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from airflow_provider_cdc.core.batch import Batcher
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.notifications import (
     BLOCKING,
     INCREMENTAL,
     INITIAL,
     SIGNAL,
     Notification,
+    ScanProblem,
     ScanStatus,
     Type,
 )
 from airflow_provider_cdc.core.offset import IncrementalState, Offset, Scan
-from airflow_provider_cdc.core.schema import TableSchema
-from airflow_provider_cdc.core.signals import Fate, Signal
-from airflow_provider_cdc.core.windows import Problem
-
-
-def how_to_read(connector: str, tables: Iterable[TableSchema], filters: Filters) -> str:
-    """The commands with which people read captured tables again: in chunks, or whole where they have no key."""
-    keyed: list[str] = []
-    whole: list[str] = []
-    for schema in tables:
-        (keyed if filters.key(schema) else whole).append(re.escape(str(schema.id)))
-    kinds = ((keyed, ["--replace"]), (whole, ["--type", "blocking"]))
-    return "; ".join(
-        shlex.join(["airflow", "cdc", "snapshot", connector, *names, *options]) for names, options in kinds if names
-    )
+from airflow_provider_cdc.core.signal import Fate, Signal
 
 
 class Telling:
@@ -122,7 +106,7 @@ def incremental_progress(batcher: Batcher, state: IncrementalState) -> None:
     )  # fmt: skip
 
 
-def scan_ended(batcher: Batcher, scan: Scan, ended: Problem) -> None:
+def scan_ended(batcher: Batcher, scan: Scan, ended: ScanProblem) -> None:
     """A table is read to its end, or is not read."""
     more = {"message": ended.text} if ended.text else {}
     tell(

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.chunks import ChunkRows, Key, key_to_json
 from airflow_provider_cdc.core.events import CREATE, DELETE, READ, UPDATE, RowBlock
-from airflow_provider_cdc.core.notifications import ScanStatus
+from airflow_provider_cdc.core.notifications import ScanProblem
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.rows import Mask, take
 from airflow_provider_cdc.core.schema import TableId, TableSchema
@@ -101,14 +101,6 @@ def _picked(image: pa.StructArray, key: Sequence[int], index: npt.NDArray[np.int
 
 
 @dataclass(slots=True)
-class Problem:
-    """Why a table is not read, or not read to its end."""
-
-    status: ScanStatus
-    text: str
-
-
-@dataclass(slots=True)
 class Window:
     """One chunk between its watermarks.
 
@@ -136,7 +128,7 @@ class Window:
     upto: Key | None = None
     chunk: ChunkRows | None = None
     final: bool = False
-    problem: Problem | None = None
+    problem: ScanProblem | None = None
     bound: Position | None = None
     marked: bool = False
     closed: bool = False

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_provider_cdc.core.records import ConnectorRecord, Progress
 from airflow_provider_cdc.core.seams import Control, Wanted
-from airflow_provider_cdc.core.signals import Fate
+from airflow_provider_cdc.core.signal import Fate
 
 
 def halted(control: Control) -> str:

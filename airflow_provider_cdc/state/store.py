@@ -22,7 +22,7 @@ from airflow_provider_cdc.core.records import (
     SignalRecord,
 )
 from airflow_provider_cdc.core.seams import Control, Lease, StoredOffset, Wanted
-from airflow_provider_cdc.core.signals import Fate, SentSignal, Signal
+from airflow_provider_cdc.core.signal import Fate, SentSignal, Signal
 from airflow_provider_cdc.state.connectors import Connectors
 from airflow_provider_cdc.state.controls import Controls
 from airflow_provider_cdc.state.database import Database

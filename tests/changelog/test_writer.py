@@ -21,8 +21,9 @@ from airflow_provider_cdc.changelog import writer as module
 from airflow_provider_cdc.changelog.storage import DurableFile, Storage
 from airflow_provider_cdc.changelog.writer import ParquetBatchWriter
 from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.envelope import Envelope, EventBatch
+from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import StorageFull
+from airflow_provider_cdc.core.event_batch import EventBatch
 from airflow_provider_cdc.core.events import CREATE, LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.manifest import DataFile

@@ -13,11 +13,11 @@ from airflow_provider_cdc.channels import NOTIFICATION_GROUP, SIGNAL_GROUP, open
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.notifications import INCREMENTAL, Notification, Type
-from airflow_provider_cdc.core.signals import SentSignal
+from airflow_provider_cdc.core.signal import SentSignal
 from tests.support.packages import installed
 
 _OWN = """
-from airflow_provider_cdc.core.signals import SentSignal
+from airflow_provider_cdc.core.signal import SentSignal
 
 class Queue:
     def __init__(self, config, connector):

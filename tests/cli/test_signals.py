@@ -15,7 +15,7 @@ import pytest
 from airflow_provider_cdc.core.notifications import Notification
 from airflow_provider_cdc.core.offset import Offset
 from airflow_provider_cdc.core.records import Registration
-from airflow_provider_cdc.core.signals import Fate, SentSignal
+from airflow_provider_cdc.core.signal import Fate, SentSignal
 from airflow_provider_cdc.hooks.wording import progress_text
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop

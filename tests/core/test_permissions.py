@@ -11,7 +11,8 @@ import pytest
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.permissions import allowed, check
-from airflow_provider_cdc.core.signals import SQL, TYPES, Refused, Signal, parse
+from airflow_provider_cdc.core.requests import SQL, TYPES, Refused, parse
+from airflow_provider_cdc.core.signal import Signal
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.asked import send
 from tests.support.connectors import Connector, memory_connector

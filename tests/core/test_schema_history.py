@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_cdc.core.captured_tables import CapturedTables
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.rewrites import rewrite_reason
 from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.schema_history import CapturedTables, SchemaHistory, rewrite_reason
+from airflow_provider_cdc.core.schema_history import SchemaHistory
 
 
 def _id(name: str) -> TableId:

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_cdc.core.records import ConnectorRecord
 from airflow_provider_cdc.core.seams import Control, Wanted
-from airflow_provider_cdc.core.signals import Fate
+from airflow_provider_cdc.core.signal import Fate
 from airflow_provider_cdc.hooks.wording import fraction, halted, progress_text, standstill, verdict
 
 

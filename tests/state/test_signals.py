@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.manifest import Answer
 from airflow_provider_cdc.core.offset import Offset
 from airflow_provider_cdc.core.records import SignalRecord
-from airflow_provider_cdc.core.signals import LARGEST, Fate, SentSignal, Signal
+from airflow_provider_cdc.core.requests import LARGEST
+from airflow_provider_cdc.core.signal import Fate, SentSignal, Signal
 from airflow_provider_cdc.state.store import StateStore
 from tests.state.conftest import Stores
 from tests.support.manifests import manifest

@@ -79,7 +79,7 @@ def capture(folder: str) -> dict[str, Any]:
 
 
 def _events(table: int, seq: int, rows: int, width: int = 1) -> Any:
-    from airflow_provider_cdc.core.envelope import EventBatch
+    from airflow_provider_cdc.core.event_batch import EventBatch
     from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
 
     columns = (Column(name="id", type="int64"), Column(name="v", type="binary"))

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.manifest import Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.rewrites import rewrite_reason
 from airflow_provider_cdc.core.schema import TableChange, TableSchema
-from airflow_provider_cdc.core.schema_history import rewrite_reason
 
 Row = dict[str, Any]
 

@@ -1,9 +1,6 @@
-"""Signals: what people ask of a connector while it works, and what became of it.
+"""What a signal asks for, read from its data.
 
-Types, data and channels are those of the Debezium connector documents ("Sending signals to a connector"). However a signal is
-sent, it is recorded in the state tables first, with a number that grows, and taken from there; the offset remembers the number
-of the last one that was taken, so that none is lost and none is carried out twice. Every signal has a fate that people can
-look up.
+Types and data are those of the Debezium connector documents ("Sending signals to a connector").
 
     >>> parse(Signal(1, "ad-hoc-1", "execute-snapshot", '{"data-collections": ["shop.orders"], "type": "INCREMENTAL"}'))
     ExecuteSnapshot(collections=('shop.orders',), blocking=False, conditions={}, surrogate=None, replace=False, chunk_rows=None)
@@ -11,17 +8,12 @@ look up.
 
 from __future__ import annotations
 
-import enum
 import json
-import logging
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from airflow_provider_cdc.core.extensions import extensions
-
-log = logging.getLogger(__name__)
+from airflow_provider_cdc.core.signal import Signal
 
 WINDOW_OPEN: Final = "snapshot-window-open"
 WINDOW_CLOSE: Final = "snapshot-window-close"
@@ -31,57 +23,9 @@ MOST_CHUNK_ROWS: Final = 1_000_000
 """Rows of a chunk that a signal may ask for: a chunk is held in memory, and no signal may end a run."""
 SQL: Final = "additional-conditions"
 """Part of ``execute-snapshot`` that is SQL of the sender's own: a condition, or the SELECT of a blocking snapshot."""
-ACTIONS: Final = "airflow_provider_cdc.signals"
-"""Entry point group of signal types of one's own."""
 TYPES: Final = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log", "schema-changes")
 """Types that every connector knows. A source may know one more (``Source.POSITION_SIGNAL``)."""
 _JSON_NAMES = {list: "array", str: "text", bool: "truth value", int: "number", float: "number"}
-
-
-class Fate(enum.StrEnum):
-    """What has become of a signal."""
-
-    RECEIVED = "received"
-    RUNNING = "running"
-    DONE = "done"
-    REFUSED = "refused"
-    FAILED = "failed"
-
-    @property
-    def final(self) -> bool:
-        return self in (Fate.DONE, Fate.REFUSED, Fate.FAILED)
-
-
-@dataclass(frozen=True, slots=True)
-class SentSignal:
-    """A signal as a channel brings it.
-
-    :param id: whatever the sender calls it; may be empty, and need not be unique
-    :param data: JSON text, or what was sent in its place
-    :param origin: where it was found, unique within the connector: found again, it is the same signal; ``None`` = always new
-    :param by: who sent it, where that is known
-    """
-
-    id: str
-    type: str
-    data: str | None = None
-    channel: str = "airflow"
-    origin: str | None = None
-    by: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """A recorded signal.
-
-    :param number: its place among all signals of all connectors; grows
-    """
-
-    number: int
-    id: str
-    type: str
-    data: str | None = None
-    channel: str = "airflow"
 
 
 class Refused(Exception):
@@ -308,53 +252,3 @@ def _schema_changes(data: dict[str, Any]) -> SchemaChanges:
     if not isinstance(changes, list) or not changes or not all(isinstance(c, dict) for c in changes):
         raise Refused('its data has no list of "changes"')
     return SchemaChanges(database, schema or None, tuple(changes))
-
-
-# -- types of one's own -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SignalContext:
-    """What an action of one's own is told.
-
-    :param connector: the connector's name
-    :param position: where the connector stands in the log, as people write it
-    :param log: writes a line into the log of the run
-    """
-
-    connector: str
-    position: str
-    log: Callable[[str], None]
-
-
-Action = Callable[[SignalContext, dict[str, Any]], str | None]
-"""Carries out a signal of one's own: given its data, it returns a text for its fate, or none. :class:`Refused` makes the fate
-``refused``, any other exception ``failed``; capture goes on either way, and waits until the action returns."""
-
-
-def custom_actions() -> dict[str, Action]:
-    """Signal type → action, from the entry points of group :data:`ACTIONS`.
-
-    The types that are documented here cannot be replaced. An action that cannot be loaded refuses its signals.
-    """
-    found: dict[str, Action] = {}
-    for name, point in extensions(ACTIONS).items():
-        if name in TYPES:
-            log.warning("%s of group %s is passed over: %s is a type of every connector.", point.value, ACTIONS, name)
-            continue
-        try:
-            action: Any = point.load()
-        except Exception as e:
-            found[name] = _unusable(f"its action {point.value} cannot be loaded: {type(e).__name__}: {e}")
-            continue
-        found[name] = action if callable(action) else _unusable(f"its action {point.value} is not callable")
-    return found
-
-
-def _unusable(why: str) -> Action:
-    log.error("A signal type of group %s cannot be used: %s", ACTIONS, why)
-
-    def refuse(context: SignalContext, data: dict[str, Any]) -> str | None:
-        raise Refused(why)
-
-    return refuse

@@ -5,21 +5,20 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from airflow_provider_cdc.core.incremental import Incremental
 from airflow_provider_cdc.core.offset import Scan
 from airflow_provider_cdc.core.seams import StateStore
-from airflow_provider_cdc.core.signals import Fate
+from airflow_provider_cdc.core.signal import Fate
 from airflow_provider_cdc.core.state import CaptureState
 
 _INTERVAL_S: Final = 1.0
 """How often progress is written to the state tables."""
 
 
-class SnapshotProgress:
+class RequestProgress:
     """Writes the progress of snapshots to the fates of the signals that asked for them."""
 
-    def __init__(self, connector: str, store: StateStore, state: CaptureState, incremental: Incremental) -> None:
-        self._connector, self._store, self._state, self._incremental = connector, store, state, incremental
+    def __init__(self, connector: str, store: StateStore, state: CaptureState) -> None:
+        self._connector, self._store, self._state = connector, store, state
         self._shown_at = 0.0
         self._rows_then: tuple[float, int] = (time.monotonic(), 0)
 
@@ -33,8 +32,11 @@ class SnapshotProgress:
             shown = {"table": table, "rows": rows, "of_about": total, "left": left}
             self._store.fate(self._connector, number, Fate.RUNNING, progress=shown)
 
-    def chunks(self) -> None:
-        """How far the table has come that is read in chunks; written no more often than people look."""
+    def chunks(self, chunk_rows: int) -> None:
+        """How far the table has come that is read in chunks; written no more often than people look.
+
+        :param chunk_rows: rows of a chunk, where the signal does not say
+        """
         scans = self._state.incremental.scans
         if not scans or time.monotonic() - self._shown_at < _INTERVAL_S:
             return
@@ -43,15 +45,15 @@ class SnapshotProgress:
         then, rows = self._rows_then
         rate = max(scan.rows - rows, 0) / max(now - then, 1e-3)
         self._rows_then = now, scan.rows
-        self._show(scan, rows_per_s=round(rate), after=scan.after, upto=scan.upto)
+        self._show(scan, chunk_rows, rows_per_s=round(rate), after=scan.after, upto=scan.upto)
 
-    def scan_ended(self, scan: Scan) -> None:
+    def scan_ended(self, scan: Scan, chunk_rows: int) -> None:
         """A table is not read in chunks any more."""
         self._rows_then = time.monotonic(), 0
-        self._show(scan)
+        self._show(scan, chunk_rows)
 
-    def _show(self, scan: Scan, **more: Any) -> None:
+    def _show(self, scan: Scan, chunk_rows: int, **more: Any) -> None:
         left = sum(other.request == scan.request for other in self._state.incremental.scans)
-        chunk_rows = scan.chunk_rows or self._incremental.chunk_rows
+        chunk_rows = scan.chunk_rows or chunk_rows
         shown = {"table": scan.table, "tables": scan.tables, "left": left, "rows": scan.rows, "chunk_rows": chunk_rows}
         self._store.fate(self._connector, scan.request, Fate.RUNNING, progress=shown | more)

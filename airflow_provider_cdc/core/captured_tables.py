@@ -1,0 +1,44 @@
+"""The tables that are captured at the place of the log that a run has come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.schema_history import SchemaHistory
+
+
+class CapturedTables:
+    """What the log reader may decode now; see :class:`~airflow_provider_cdc.core.source.Tables`.
+
+    :param signals: the signal table, which is read whatever the filters say
+    :param again: names of tables that are going to be read whole
+    """
+
+    def __init__(
+        self,
+        filters: Filters,
+        history: SchemaHistory,
+        signals: TableId | None = None,
+        again: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        self._filters, self._history, self._signals, self._again = filters, history, signals, again
+        self._held_back: frozenset[str] = frozenset()
+
+    def hold_back(self, names: Collection[str]) -> None:
+        """Leave out the events of these tables: their rows at this place of the log are already part of a snapshot, or will be."""
+        self._held_back = frozenset(names)
+
+    def get(self, table: TableId) -> TableSchema | None:
+        return self._history.get(table)
+
+    def captured(self, table: TableId) -> bool:
+        wanted = self._filters.table(table) or table == self._signals
+        return wanted and str(table) not in self._held_back
+
+    def read_again(self, table: TableId) -> bool:
+        return str(table) in self._again()
+
+    def known(self) -> list[TableId]:
+        return self._history.tables

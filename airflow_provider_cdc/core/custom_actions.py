@@ -1,0 +1,63 @@
+"""Signal types of one's own: entry points of packages that users install beside this one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from airflow_provider_cdc.core.extensions import extensions
+from airflow_provider_cdc.core.requests import TYPES, Refused
+
+log = logging.getLogger(__name__)
+
+ACTIONS: Final = "airflow_provider_cdc.signals"
+"""Entry point group of signal types of one's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalContext:
+    """What an action of one's own is told.
+
+    :param connector: the connector's name
+    :param position: where the connector stands in the log, as people write it
+    :param log: writes a line into the log of the run
+    """
+
+    connector: str
+    position: str
+    log: Callable[[str], None]
+
+
+Action = Callable[[SignalContext, dict[str, Any]], str | None]
+"""Carries out a signal of one's own: given its data, it returns a text for its fate, or none. :class:`Refused` makes the fate
+``refused``, any other exception ``failed``; capture goes on either way, and waits until the action returns."""
+
+
+def custom_actions() -> dict[str, Action]:
+    """Signal type → action, from the entry points of group :data:`ACTIONS`.
+
+    The types that are documented here cannot be replaced. An action that cannot be loaded refuses its signals.
+    """
+    found: dict[str, Action] = {}
+    for name, point in extensions(ACTIONS).items():
+        if name in TYPES:
+            log.warning("%s of group %s is passed over: %s is a type of every connector.", point.value, ACTIONS, name)
+            continue
+        try:
+            action: Any = point.load()
+        except Exception as e:
+            found[name] = _unusable(f"its action {point.value} cannot be loaded: {type(e).__name__}: {e}")
+            continue
+        found[name] = action if callable(action) else _unusable(f"its action {point.value} is not callable")
+    return found
+
+
+def _unusable(why: str) -> Action:
+    log.error("A signal type of group %s cannot be used: %s", ACTIONS, why)
+
+    def refuse(context: SignalContext, data: dict[str, Any]) -> str | None:
+        raise Refused(why)
+
+    return refuse

@@ -1,0 +1,27 @@
+"""Change events of one topic, as they go from the envelope into a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from airflow_provider_cdc.core.schema import TableSchema
+
+
+@dataclass(slots=True)
+class EventBatch:
+    """Change events of one topic under one table schema, in ``seq`` order.
+
+    :param schema: the captured schema (see :meth:`Filters.select <airflow_provider_cdc.core.filters.Filters.select>`)
+    :param counts: operation letter → number of events
+    :param unavailable: columns whose value some event does not have, in either image
+    """
+
+    topic: str
+    schema: TableSchema
+    events: pa.RecordBatch
+    first_seq: int
+    last_seq: int
+    counts: dict[str, int]
+    unavailable: frozenset[str] = frozenset()

@@ -1,0 +1,22 @@
+"""Commands that repair what a run warns of."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+
+from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.schema import TableSchema
+
+
+def how_to_read(connector: str, tables: Iterable[TableSchema], filters: Filters) -> str:
+    """The commands with which people read captured tables again: in chunks, or whole where they have no key."""
+    keyed: list[str] = []
+    whole: list[str] = []
+    for schema in tables:
+        (keyed if filters.key(schema) else whole).append(re.escape(str(schema.id)))
+    kinds = ((keyed, ["--replace"]), (whole, ["--type", "blocking"]))
+    return "; ".join(
+        shlex.join(["airflow", "cdc", "snapshot", connector, *names, *options]) for names, options in kinds if names
+    )
