@@ -20,20 +20,18 @@ class LogMetrics:
     Statements that are transactions of their own (DDL) are neither committed nor rolled back ones; a prepared XA transaction counts
     when it ends.
 
-    :ivar gtids: whether the server has GTIDs
     :ivar read: up to where the log was read
     :ivar large: transactions of which a part was handed on before their end was seen
-    :ivar malformed: transactions that begin or end otherwise than with a frame of BEGIN and COMMIT or ROLLBACK
+    :ivar not_well_formed: transactions that begin or end otherwise than with a frame of BEGIN and COMMIT or ROLLBACK
     :ivar event: coordinates of the last event that was handed on, or that belongs to a transaction that was
     :ivar locked: a snapshot holds the global read lock, or locks on its tables
     """
 
-    gtids: bool = False
     read: MySqlPosition | None = None
     committed: int = 0
     rolled_back: int = 0
     large: int = 0
-    malformed: int = 0
+    not_well_formed: int = 0
     disconnects: int = 0
     last_transaction: str = ""
     event: dict[str, str] | None = None
@@ -51,6 +49,29 @@ class LogMetrics:
         self.large += large
         self.last_transaction = last
 
+    def ended_apart(self, gtid: object) -> None:
+        """A statement was handed on that is a transaction of its own.
+
+        :param gtid: its GTID, if the server has them
+        """
+        self.last_transaction = str(gtid or self.last_transaction)
+
+    def malformed(self) -> None:
+        """A transaction begins or ends otherwise than transactions do."""
+        self.not_well_formed += 1
+
+    def disconnected(self) -> None:
+        """A connection to the server was lost."""
+        self.disconnects += 1
+
+    def stands_at(self, position: MySqlPosition) -> None:
+        """The log was read up to here."""
+        self.read = position
+
+    def locks(self, held: bool) -> None:
+        """A snapshot holds locks now, or does not hold them any more."""
+        self.locked = held
+
     def came(self, server_id: int, file: str, pos: int) -> None:
         """An event was taken.
 
@@ -58,17 +79,20 @@ class LogMetrics:
         """
         self.event = {"server_id": str(server_id), "file": file, "pos": str(pos)}
 
-    def document(self) -> dict[str, Value]:
-        """By name."""
+    def document(self, *, gtids: bool) -> dict[str, Value]:
+        """By name.
+
+        :param gtids: whether the server has GTIDs
+        """
         read = self.read or MySqlPosition("", 0)
         return {
             "BinlogFilename": read.file,
             "BinlogPosition": read.pos,
-            "IsGtidModeEnabled": self.gtids,
+            "IsGtidModeEnabled": gtids,
             "GtidSet": read.gtids,
             "NumberOfCommittedTransactions": self.committed,
             "NumberOfRolledBackTransactions": self.rolled_back,
-            "NumberOfNotWellFormedTransactions": self.malformed,
+            "NumberOfNotWellFormedTransactions": self.not_well_formed,
             "NumberOfLargeTransactions": self.large,
             "NumberOfDisconnects": self.disconnects,
             "LastTransactionId": self.last_transaction,

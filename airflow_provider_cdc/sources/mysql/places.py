@@ -19,11 +19,11 @@ from pymysql.connections import Connection
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
 from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.assemble import add_gtid_numbers, gtid_numbers
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server
 from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
+from airflow_provider_cdc.sources.mysql.transaction_ids import add_gtid_numbers, gtid_numbers
 from airflow_provider_cdc.sources.mysql.wire import BinlogConnection, Events
 
 _FORMS: Final = (
@@ -158,7 +158,7 @@ class _Search:
             for events in connection.events():
                 assert events is not None  # without patience
                 try:
-                    if self._take(events, connection):
+                    if self._take(events):
                         break
                 except (ValueError, IndexError, struct.error) as e:
                     raise _wrong(f"{self.file} cannot be read up to there: {e}") from e
@@ -167,16 +167,13 @@ class _Search:
         gtids = str(self.gtids) if self.server.gtids else ""
         return MySqlPosition(self.file, self.pos, gtids, self.created, self.server.identity)
 
-    def _take(self, events: Events, connection: BinlogConnection) -> bool:
+    def _take(self, events: Events) -> bool:
         """Whether the place is reached."""
         begins: list[int] = []
         for i, row in enumerate(events.table):
             kind, size, flags = int(row[k.EV_TYPE]), int(row[k.EV_SIZE]), int(row[k.EV_FLAGS])
             if kind == b.FORMAT_DESCRIPTION:
                 self.created = self.created or int(row[k.EV_TIME])
-                body = events.body(i)
-                checksums = body[-1] == 1 if connection.checksum else b.has_checksums(body)
-                connection.checksum = 4 if checksums else 0
             if kind == b.ROTATE and flags & b.ARTIFICIAL_FLAG and b.parse_rotate(events.body(i))[0] != self.file:
                 self._is_boundary(self.end)
                 self._count(events, begins)

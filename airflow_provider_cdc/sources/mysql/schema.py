@@ -1,7 +1,7 @@
 """What a DDL statement in the log does to the captured tables.
 
 The reader in ``ddl`` says what a statement is; here it meets the structures in force. Where it does not suffice, the catalogue
-is read, which may already be ahead of the log: the row metadata in the log has the last word (``tables.py``).
+is read, which may already be ahead of the log: the row metadata in the log has the last word (:mod:`.table_maps`).
 """
 
 from __future__ import annotations

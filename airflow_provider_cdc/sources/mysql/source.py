@@ -201,11 +201,11 @@ class MySqlSource(Source):
             self._config, self.server, start, until, tables, self._present, self._database_charset, charsets,
             patience=patience, metrics=self._metrics,
         )  # fmt: skip
-        self._metrics.read = start
+        self._metrics.stands_at(start)
         for item in stream.items():
-            self._metrics.read = stream.position
+            self._metrics.stands_at(stream.position)
             yield item
-        self._metrics.read = stream.position
+        self._metrics.stands_at(stream.position)
 
     def _present(self, table: TableId) -> TableSchema | None:
         return self._catalogued(lambda c: c.table(table))
@@ -224,8 +224,7 @@ class MySqlSource(Source):
                 connection.close()
 
     def metrics(self) -> Mapping[str, Value]:
-        self._metrics.gtids = self._server is not None and self._server.gtids
-        return self._metrics.document()
+        return self._metrics.document(gtids=self._server is not None and self._server.gtids)
 
     @property
     def source_fields(self) -> list[pa.Field]:
@@ -270,7 +269,7 @@ class MySqlSource(Source):
         try:
             return question(Catalogue(self._connected(), self._config, mariadb=mariadb))
         except pymysql.err.OperationalError:
-            self._metrics.disconnects += 1
+            self._metrics.disconnected()
             self.close()
             with translated(self._config):
                 return question(Catalogue(self._connected(), self._config, mariadb=mariadb))

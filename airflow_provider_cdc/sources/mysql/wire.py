@@ -47,13 +47,11 @@ class Events:
 
     :param table: ``int64[events, EV_FIELDS]``, see ``kernels/split.py``
     :param full: there is no room to keep any of them
-    :ivar keep: set by whoever takes the events: from this one on they are to come again, with more
     """
 
     buf: npt.NDArray[np.uint8]
     table: npt.NDArray[np.int64]
     full: bool = False
-    keep: int | None = None
 
     def body(self, i: int) -> bytes:
         """Event ``i`` without its header and checksum."""
@@ -92,11 +90,12 @@ class BinlogConnection:
         self._replica = _NO_REPLICA if looks else config.database_server_id
         self._patience = patience
         self._beat_s = max(config.poll_interval_ms / 1000, _LEAST_BEAT_S)
-        self.checksum = 0 if server.variables.get("binlog_checksum", "NONE").upper() == "NONE" else 4
+        self._checksum = 0 if server.variables.get("binlog_checksum", "NONE").upper() == "NONE" else 4
         self._buf = np.empty(BUFFER, np.uint8)
         self._have = 0
         self._heard_at = time.monotonic()
         self._table = np.empty((_MAX_EVENTS, k.EV_FIELDS), np.int64)
+        self._keep: int | None = None
         self._connection = connect(config, initial=False)
         try:
             with translated(config, str(start)):
@@ -183,26 +182,29 @@ class BinlogConnection:
 
         ``None`` stands for a time in which nothing came, as long as the patience was.
 
-        The buffer is reused: whoever has taken a set of events is done with it when asking for the next, but for those from
-        :attr:`Events.keep` on, which come again at the head of the next set.
+        The buffer is reused: whoever has taken a set of events is done with it when asking for the next, but for those that
+        :meth:`keep_from` names.
 
         :raises PositionLost: the server does not have the position any more
         :raises SourceUnavailable: the connection was lost
         """
         front = tail = count = 0  # kept events begin at front; what is not cut yet begins at tail
         while True:
-            n, tail, why = k.split_packets(self._buf, tail, self._have, self._table[count:], self.checksum)
+            n, tail, why = k.split_packets(self._buf, tail, self._have, self._table[count:], self._checksum)
             # a format description may change how the events after it end: cut there
             formats = np.flatnonzero(self._table[count : count + n, k.EV_TYPE] == b.FORMAT_DESCRIPTION)
-            if len(formats) and formats[0] + 1 < n:
-                n, why = int(formats[0]) + 1, k.EVENTS_FULL
-                tail = int(self._table[count + n - 1, k.EV_START] + self._table[count + n - 1, k.EV_SIZE])
+            if len(formats):
+                if formats[0] + 1 < n:
+                    n, why = int(formats[0]) + 1, k.EVENTS_FULL
+                    tail = int(self._table[count + n - 1, k.EV_START] + self._table[count + n - 1, k.EV_SIZE])
+                self._read_format(Events(self._buf, self._table[count : count + n]).body(n - 1), tail)
             count += n
             if n:
                 full = why == k.SPLIT_PACKET or count == _MAX_EVENTS or tail - front > BUFFER * 3 // 4
                 events = Events(self._buf, self._table[:count], full)
                 yield events
-                keep = count if events.keep is None or full else events.keep
+                keep = count if self._keep is None or full else self._keep
+                self._keep = None
                 front = tail if keep == count else int(self._table[keep, k.EV_START]) - 5
                 self._table[: count - keep] = self._table[keep:count].copy()
                 count -= keep
@@ -220,6 +222,13 @@ class BinlogConnection:
                 yield large
             elif why != k.EVENTS_FULL:
                 self._fail(why, tail)
+
+    def keep_from(self, i: int | None) -> None:
+        """Event ``i`` of the set that was taken last and those after it are to come again, at the head of the next set.
+
+        ``None``: none of them. Of a set that is full none can.
+        """
+        self._keep = i
 
     def heads(self) -> Iterator[tuple[int, int]]:
         """Type and time of the events, as :meth:`plain` gives them."""
@@ -246,10 +255,17 @@ class BinlogConnection:
                 return
             if len(event) < k.HEADER:
                 self._fail(k.BAD_LENGTH, at)
-            if self.checksum and event[4] == b.FORMAT_DESCRIPTION and not _intact(event):
+            if self._checksum and event[4] == b.FORMAT_DESCRIPTION and not _intact(event):
                 self._fail(k.BAD_CHECKSUM, at)
             yield event
             at += 4 + length
+
+    def _read_format(self, body: bytes, tail: int) -> None:
+        """Whether events end in a checksum from a FORMAT_DESCRIPTION event on."""
+        if len(body) < 5:
+            self._fail(k.BAD_LENGTH, tail)
+        checksums = body[-1] == 1 if self._checksum else b.has_checksums(body)
+        self._checksum = 4 if checksums else 0
 
     def _fill(self, front: int, tail: int) -> None:
         """Move everything from ``front`` on to the beginning of the buffer and read more.
@@ -313,11 +329,11 @@ class BinlogConnection:
         event = np.concatenate(parts)[1:]
         table = np.empty((1, k.EV_FIELDS), np.int64)
         count, _, why = k.split_events(event, 0, len(event), table)
-        if self.checksum and not _intact(event):
+        if self._checksum and not _intact(event):
             why = k.BAD_CHECKSUM
         if count != 1 or why == k.BAD_CHECKSUM:
             self._fail(k.BAD_CHECKSUM if why == k.BAD_CHECKSUM else k.BAD_LENGTH, used)
-        table[0, k.EV_LENGTH] -= self.checksum
+        table[0, k.EV_LENGTH] -= self._checksum
         return Events(event, table, full=True), used
 
     def _packet_length(self, at: int) -> int:

@@ -1,8 +1,7 @@
-"""From routed events to log blocks: decode each table's rows at once, then put what belongs to a row beside it, as arrays."""
+"""From routed events to blocks of rows: decode each table's rows at once, then put what belongs to a row beside it, as arrays."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceLogDamaged
-from airflow_provider_cdc.core.events import CREATE, DELETE, RowBlock, Transactions
+from airflow_provider_cdc.core.events import CREATE, DELETE, RowBlock
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.columns import Scratch, finish
-from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids
 from airflow_provider_cdc.sources.mysql.layout import Layout
+from airflow_provider_cdc.sources.mysql.transaction_ids import TransactionColumns
 from airflow_provider_cdc.sources.mysql.wire import Events
 
 BLOCK_ROWS = 65_536
@@ -25,6 +24,8 @@ _VARIABLE_BYTES = 128 << 20
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
+Queries = tuple[list[str], Int32s]
+"""Statements of annotations, and per event the one that precedes it (-1 = none)."""
 
 
 @dataclass(slots=True)
@@ -34,7 +35,6 @@ class Routed:
     :param layout_of: per event, number of its layout, ``NOT_WANTED`` or ``NOT_ROWS``
     :param transaction_of: per event, index of its transaction
     :param ends: per event, 64-bit log position after it
-    :param queries: statements of annotations, and per event the one that precedes it (-1 = none); with ``include.query``
     """
 
     events: Events
@@ -42,29 +42,28 @@ class Routed:
     transaction_of: Int32s
     ends: Int64s
     file: str
-    queries: tuple[list[str], Int32s] | None = None
-
-
-@dataclass(slots=True)
-class TransactionColumns:
-    """Transactions of a block: their documented ids, and the session numbers of those that say so."""
-
-    transactions: Transactions
-    threads: Int64s
 
 
 def decode(
-    routed: Routed, layouts: list[Layout], lo: int, hi: int, first: int, columns: TransactionColumns, scratch: Scratch
+    routed: Routed,
+    layouts: list[Layout],
+    lo: int,
+    hi: int,
+    first: int,
+    columns: TransactionColumns,
+    queries: Queries | None,
+    scratch: Scratch,
 ) -> list[RowBlock]:
     """Rows of the events ``lo`` to ``hi``.
 
     :param first: index of the block's first transaction among those of ``routed``
+    :param queries: with ``include.query``
     """
     wanted = np.flatnonzero(routed.layout_of[lo:hi] >= 0) + lo
     found: list[tuple[RowBlock, Int32s, Int32s]] = []
     for number in np.unique(routed.layout_of[wanted]):
         picked = wanted[routed.layout_of[wanted] == number]
-        found += _rows_of(routed, layouts[int(number)], picked, first, columns, scratch)
+        found += _rows_of(routed, layouts[int(number)], picked, first, columns, queries, scratch)
     counts = np.zeros(hi, np.int64)
     for _, event_of, _ in found:
         counts += np.bincount(event_of, minlength=hi)
@@ -75,7 +74,13 @@ def decode(
 
 
 def _rows_of(
-    routed: Routed, layout: Layout, picked: Int64s, first: int, columns: TransactionColumns, scratch: Scratch
+    routed: Routed,
+    layout: Layout,
+    picked: Int64s,
+    first: int,
+    columns: TransactionColumns,
+    queries: Queries | None,
+    scratch: Scratch,
 ) -> Iterator[tuple[RowBlock, Int32s, Int32s]]:
     """Blocks of one table, each with its rows' events and their places in those."""
     table = routed.events.table
@@ -129,24 +134,29 @@ def _rows_of(
                     ts_us=table[event_of, k.EV_TIME] * 1_000_000,
                     source={},
                 )
-                block.source = _source(routed, block, event_of, row_in, columns)
+                block.source = _source(routed, block, event_of, row_in, columns, queries)
                 yield block, event_of, row_in
         at = fits
 
 
 def _source(
-    routed: Routed, block: RowBlock, event_of: Int32s, row_in: Int32s, columns: TransactionColumns
+    routed: Routed,
+    block: RowBlock,
+    event_of: Int32s,
+    row_in: Int32s,
+    columns: TransactionColumns,
+    queries: Queries | None,
 ) -> dict[str, pa.Array]:
     """The source's own fields of the ``source`` block (Debezium MySQL connector, "source" fields)."""
     table, n = routed.events.table, len(event_of)
     assert block.transaction is not None
     owner = block.transaction
     threads = columns.threads[owner]
-    queries: pa.Array = pa.nulls(n, pa.string())
-    if routed.queries is not None:
-        texts, last = routed.queries
+    statements: pa.Array = pa.nulls(n, pa.string())
+    if queries is not None:
+        texts, last = queries
         index = last[event_of]
-        queries = pa.DictionaryArray.from_arrays(pa.array(index, mask=index < 0), pa.array(texts, pa.string()))
+        statements = pa.DictionaryArray.from_arrays(pa.array(index, mask=index < 0), pa.array(texts, pa.string()))
     ids = columns.transactions.id
     return {
         "server_id": pa.array(table[event_of, k.EV_SERVER]),
@@ -155,7 +165,7 @@ def _source(
         "pos": pa.array(routed.ends[event_of] - table[event_of, k.EV_SIZE]),
         "row": pa.array(row_in),
         "thread": pa.array(threads, mask=threads < 0) if (threads < 0).any() else pa.array(threads),
-        "query": queries,
+        "query": statements,
     }
 
 
@@ -181,78 +191,3 @@ def _unreadable(routed: Routed, layout: Layout, status: int, resume: Int64s) -> 
         remedy="please report this with the table's SHOW CREATE TABLE; to go on past it, read the table again with "
         "snapshot.mode=always for one run",
     )
-
-
-# -- transactions -----------------------------------------------------------------------------------------------------------------
-
-
-def transaction_columns(
-    events: Events, transactions: Int64s, ends: Int64s, file: str, carried: str | None, gtids: Gtids
-) -> TransactionColumns:
-    """Ids, times and sessions of transactions.
-
-    :param transactions: rows of the ``route`` kernel's table, those of the block
-    :param carried: id of the first one, if it began in an earlier block
-    """
-    picked = transactions[:, k.TX_GTID]
-    numbers = gtid_numbers(events, picked)
-    first = transactions[:, k.TX_FIRST]
-    times = events.table[
-        np.where(transactions[:, k.TX_END] >= 0, transactions[:, k.TX_END], np.maximum(first, 0)), k.EV_TIME
-    ]
-    ids = _ids(numbers, ends, first, events, file, isinstance(gtids, MariaDbGtids))
-    if carried is not None and ids:
-        ids[0] = carried
-    return TransactionColumns(Transactions(pa.array(ids, pa.string()), times * 1_000_000), transactions[:, k.TX_THREAD])
-
-
-def _ids(numbers: Int64s, ends: Int64s, first: Int64s, events: Events, file: str, mariadb: bool) -> list[str]:
-    rows = numbers.tolist()
-    if mariadb:
-        return [f"{d}-{s}-{q}" for d, s, q, *_ in rows]
-    texts = {key: source_of(*key) for key in {(a, b, *tag) for a, b, q, *tag in rows if q >= 0}}
-    ids = []
-    for i, (a, b, q, *tag) in enumerate(rows):
-        if q >= 0:
-            ids.append(f"{texts[a, b, *tag]}:{q}")
-        else:
-            at = max(int(first[i]), 0)
-            ids.append(f"file={file},pos={int(ends[at] - events.table[at, k.EV_SIZE])}")
-    return ids
-
-
-def gtid_numbers(events: Events, picked: Int64s) -> Int64s:
-    """GTID events as numbers, see ``kernels/tagged.py``.
-
-    :param picked: numbers of the events; ``-1`` = there is none
-    :raises ValueError: one does not hold what it has to
-    """
-    numbers = np.zeros((len(picked), k.GTID_FIELDS), np.int64)
-    k.read_gtids(events.buf, events.table, picked, numbers)
-    if (numbers[:, k.GTID_NUMBER] == k.BAD_GTID).any():
-        raise ValueError("a GTID with a tag has a form that is not known to this release")
-    return numbers
-
-
-def source_of(high: int, low: int, *tag: int) -> str:
-    """A UUID from its two halves, as signed numbers, and a tag from its four parts, if there is one."""
-    mask = (1 << 64) - 1
-    source = str(uuid.UUID(int=((high & mask) << 64) | (low & mask)))
-    text = np.array(tag, "<i8").tobytes().rstrip(b"\0").decode("ascii")
-    return f"{source}:{text}" if text else source
-
-
-def add_gtid_numbers(gtids: Gtids, numbers: Int64s) -> None:
-    """Add transactions, as the ``read_gtids`` kernel tells them, to a set."""
-    numbers = numbers[numbers[:, k.GTID_NUMBER] >= 0]
-    if isinstance(gtids, MariaDbGtids):
-        for domain in np.unique(numbers[:, 0]):
-            last = numbers[numbers[:, 0] == domain][-1]
-            gtids.domains[int(domain)] = int(last[1]), int(last[2])
-    else:
-        sources = np.delete(numbers, k.GTID_NUMBER, axis=1)
-        if not sources[:, 2:].any():  # tags are rare, and the rest takes its time with every column
-            sources = sources[:, :2]
-        for source in np.unique(sources, axis=0):
-            mine = (sources == source).all(axis=1)
-            gtids.add_all(source_of(*source.tolist()), numbers[mine, k.GTID_NUMBER])

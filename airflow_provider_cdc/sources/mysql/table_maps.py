@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.schema import TableId, TableSchema
@@ -45,17 +46,24 @@ class TableMaps:
         self._mariadb = mariadb
         self.layouts: list[Layout] = []
         self.left_out: list[tuple[TableSchema, str]] = []
-        self.ids = np.full(k.SLOTS, -1, np.int64)
-        self.places = np.zeros((k.SLOTS, 2), np.int64)
-        self.numbers = np.full(k.SLOTS, k.NOT_WANTED, np.int32)
-        self.bytes = np.zeros(1 << 16, np.uint8)
+        self._ids = np.full(k.SLOTS, -1, np.int64)
+        self._places = np.zeros((k.SLOTS, 2), np.int64)
+        self._numbers = np.full(k.SLOTS, k.NOT_WANTED, np.int32)
+        self._bytes = np.zeros(1 << 16, np.uint8)
         self._filled = 0
         self._bodies: dict[int, bytes] = {}
         self._built: dict[bytes, int] = {}
 
+    @property
+    def lookup(
+        self,
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+        """The maps as the ``route`` kernel looks them up: table ids, places of their bytes, numbers of their layouts, bytes."""
+        return self._ids, self._places, self._numbers, self._bytes
+
     def forget(self) -> None:
         """Structures have changed: look at every map again."""
-        self.ids[:] = -1
+        self._ids[:] = -1
         self.layouts.clear()
         self.left_out.clear()
         self._filled = 0
@@ -163,11 +171,11 @@ class TableMaps:
         return next((why for other, why in self.left_out if other is schema), None)
 
     def _place(self, table_id: int, body: bytes, number: int) -> None:
-        if self._filled + len(body) > len(self.bytes):
-            grown = np.zeros(max(2 * len(self.bytes), self._filled + len(body)), np.uint8)
-            grown[: self._filled] = self.bytes[: self._filled]
-            self.bytes = grown
+        if self._filled + len(body) > len(self._bytes):
+            grown = np.zeros(max(2 * len(self._bytes), self._filled + len(body)), np.uint8)
+            grown[: self._filled] = self._bytes[: self._filled]
+            self._bytes = grown
         slot = table_id % k.SLOTS
-        self.bytes[self._filled : self._filled + len(body)] = np.frombuffer(body, np.uint8)
-        self.ids[slot], self.places[slot], self.numbers[slot] = table_id, (self._filled, len(body)), number
+        self._bytes[self._filled : self._filled + len(body)] = np.frombuffer(body, np.uint8)
+        self._ids[slot], self._places[slot], self._numbers[slot] = table_id, (self._filled, len(body)), number
         self._filled += len(body)

@@ -1,0 +1,96 @@
+"""From a stretch of events to a block of the log: which rows it has, and which of them are left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_provider_cdc.core.events import LeftOut, LogBlock, RowBlock
+from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.columns import Scratch
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.cursor import LogCursor
+from airflow_provider_cdc.sources.mysql.event_buffer import EventBuffer
+from airflow_provider_cdc.sources.mysql.gtid_sources import GtidSources
+from airflow_provider_cdc.sources.mysql.row_decoder import decode
+from airflow_provider_cdc.sources.mysql.table_maps import TableMaps
+from airflow_provider_cdc.sources.mysql.transaction_ids import transaction_columns
+
+
+class BlockBuilder:
+    """Makes blocks of what the kernels have found in a buffer."""
+
+    def __init__(self, config: MySqlConfig, maps: TableMaps) -> None:
+        self._maps, self._scratch = maps, Scratch()
+        self._queries, self._signals = config.include_query, config.signal_data_collection
+        sources = GtidSources.of(config)
+        self._sources = None if sources.all or not config.gtid_source_filter_dml_events else sources
+
+    def build(self, buffer: EventBuffer, cursor: LogCursor, hi: int, tx_hi: int) -> LogBlock:
+        """The events that were not handed on, up to ``hi``, as a block that stands where the cursor does.
+
+        :param tx_hi: the transactions before this number belong to it
+        """
+        self._leave_out_void(buffer, cursor, hi)
+        transactions = buffer.transactions[buffer.first : tx_hi]
+        begun = buffer.note(buffer.first).id
+        columns = transaction_columns(
+            buffer.events, transactions, buffer.routed.ends, buffer.routed.file, begun, cursor.server.mariadb
+        )
+        self._leave_out_sources(buffer, columns.transactions.id, hi)
+        queries = statements_of(buffer) if self._queries else None
+        rows = decode(buffer.routed, self._maps.layouts, buffer.lo, hi, buffer.first, columns, queries, self._scratch)
+        if not self._maps.left_out:
+            return LogBlock(rows, columns.transactions, cursor.position)
+        why = [self._maps.why_left_out(block.table) for block in rows]
+        left = [LeftOut(r.table.id, len(r), text) for r, text in zip(rows, why, strict=True) if text is not None]
+        rows = renumbered([r for r, text in zip(rows, why, strict=True) if text is None])
+        return LogBlock(rows, columns.transactions, cursor.position, left_out=left)
+
+    def _leave_out_void(self, buffer: EventBuffer, cursor: LogCursor, hi: int) -> None:
+        """Rows of the first transaction that are known to be rolled back; they come when a transaction is read again."""
+        for low, high in cursor.void:
+            mine = buffer.rows(buffer.first, hi)
+            mine[: buffer.lo] = False
+            events = np.flatnonzero(mine)
+            numbers = np.arange(len(events)) + buffer.note(buffer.first).row_events
+            buffer.leave_out(events[(numbers >= low) & (numbers < high)])
+
+    def _leave_out_sources(self, buffer: EventBuffer, ids: pa.StringArray, hi: int) -> None:
+        """Rows of transactions whose source does not count; signals and watermarks are no such rows.
+
+        :param ids: of the transactions from the first one on that was not handed on
+        """
+        sources, lo = self._sources, buffer.lo
+        if sources is None:
+            return
+        out = np.array([not sources.has(id_) for id_ in ids.to_pylist()])
+        layouts = buffer.routed.layout_of[lo:hi]
+        rows = np.flatnonzero(layouts >= 0)
+        rows = rows[out[buffer.routed.transaction_of[lo:hi][rows] - buffer.first]]
+        kept = [n for n, layout in enumerate(self._maps.layouts) if str(layout.schema.id) == self._signals]
+        buffer.leave_out(lo + rows[~np.isin(layouts[rows], kept)])
+
+
+def statements_of(buffer: EventBuffer) -> tuple[list[str], npt.NDArray[np.int32]]:
+    """Statements of annotations, and for each event the last one before it."""
+    events = buffer.events
+    kinds = events.table[:, k.EV_TYPE]
+    annotations = np.flatnonzero((kinds == b.MARIADB_ANNOTATE) | (kinds == b.ROWS_QUERY))
+    texts = []
+    for i in annotations:
+        body = events.body(int(i))
+        texts.append((body[1:] if kinds[i] == b.ROWS_QUERY else body).decode("utf-8", "replace"))
+    last = np.zeros(len(kinds), np.int32)
+    last[annotations] = 1
+    return texts, (np.cumsum(last) - 1).astype(np.int32)
+
+
+def renumbered(rows: list[RowBlock]) -> list[RowBlock]:
+    """Rows of a block of which some are gone, in their order."""
+    left = np.sort(np.concatenate([r.order for r in rows])) if rows else np.zeros(0, np.int64)
+    return [replace(r, order=np.searchsorted(left, r.order)) for r in rows]

@@ -1,0 +1,268 @@
+"""A set of events of the log, and what is known of the transactions in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.cursor import LogCursor, OpenTransaction
+from airflow_provider_cdc.sources.mysql.row_decoder import Routed
+from airflow_provider_cdc.sources.mysql.table_maps import TableMaps
+from airflow_provider_cdc.sources.mysql.transaction_ids import gtid_numbers, transaction_columns
+from airflow_provider_cdc.sources.mysql.wire import Events
+
+Int64s = npt.NDArray[np.int64]
+
+
+class EventBuffer:
+    """Events as they came from the server, at most a buffer full, and the transactions that the kernels find in them.
+
+    Events and transactions are named by their numbers in the buffer.
+
+    :param cursor: where the buffer begins; it is not kept
+    :ivar transactions: a row per transaction, ``-1`` for what is not known of it
+    :ivar routed: to which table and which transaction each row event belongs
+    :ivar lo: first event that was not handed on yet
+    :ivar first: the transaction it belongs to
+    """
+
+    def __init__(self, events: Events, cursor: LogCursor) -> None:
+        self.events = events
+        n = len(events)
+        self.transactions = np.full((n + 1, k.TX_FIELDS), -1, np.int64)
+        ends = _ends(events, cursor.end)
+        self.routed = Routed(events, np.full(n, k.NOT_ROWS, np.int32), np.zeros(n, np.int32), ends, cursor.file)
+        self.lo = self.first = 0
+        self._state = np.zeros(k.STATE, np.int64)
+        self._rolled_back: set[int] = set()
+        self._apart: set[int] = set()
+        self._notes: dict[int, OpenTransaction] = {}
+        if cursor.open.id is not None:
+            # the transaction that was begun in an earlier buffer is the first one here
+            self._state[k.TX] = self._state[k.OPEN] = 1
+            self._notes[0] = cursor.open
+            self.transactions[0, k.TX_THREAD] = cursor.open.thread
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    # -- going over the events ----------------------------------------------------------------------------------------
+
+    @property
+    def at(self) -> int:
+        """The event that is looked at."""
+        return int(self._state[k.AT])
+
+    def route(self, maps: TableMaps) -> int:
+        """Go on to the next event that the kernel leaves to plain Python; see ``kernels/route.py``."""
+        return k.route(
+            self.events.buf, self.events.table, self._state, self.routed.layout_of, self.routed.transaction_of,
+            self.transactions, *maps.lookup,
+        )  # fmt: skip
+
+    def step(self) -> None:
+        """The event that is looked at is done with."""
+        self._state[k.AT] += 1
+
+    def hand_on(self, last: int, done: int) -> None:
+        """The transactions before number ``done`` are handed on; ``last`` is their last event."""
+        self.lo, self.first = last + 1, done
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def kind(self, i: int) -> int:
+        return int(self.events.table[i, k.EV_TYPE])
+
+    def flags(self, i: int) -> int:
+        return int(self.events.table[i, k.EV_FLAGS])
+
+    def seconds(self, i: int) -> int:
+        """When an event was written, in seconds since the epoch."""
+        return int(self.events.table[i, k.EV_TIME])
+
+    def ts_us(self, i: int) -> int:
+        """The same in µs, which the log does not have."""
+        return self.seconds(i) * 1_000_000
+
+    def end(self, i: int) -> int:
+        """Log position after an event."""
+        return int(self.routed.ends[i])
+
+    def place(self, i: int) -> int:
+        """Log position at which an event begins."""
+        return int(self.routed.ends[i] - self.events.table[i, k.EV_SIZE])
+
+    def where(self, i: int) -> str:
+        """That position, for people."""
+        return f"{self.routed.file}:{self.place(i)}"
+
+    def server_id(self, i: int) -> int:
+        """The server that has written an event at first."""
+        return int(self.events.table[i, k.EV_SERVER])
+
+    def begin_file(self, i: int, name: str) -> None:
+        """Positions of the events after ``i`` count from the beginning of another file."""
+        self.routed.file = name
+        self.routed.ends[i + 1 :] = self.events.table[i + 1 :, k.EV_END]
+
+    def is_past(self, i: int, cursor: LogCursor) -> bool:
+        """Whether an event begins at or after the place where the stream is to end."""
+        return not self.flags(i) & b.ARTIFICIAL_FLAG and cursor.is_past(self.place(i))
+
+    # -- transactions -------------------------------------------------------------------------------------------------
+
+    @property
+    def tx(self) -> int:
+        """The transaction that was found last, ``-1`` before the first one."""
+        return int(self._state[k.TX]) - 1
+
+    @property
+    def open(self) -> bool:
+        """Whether that transaction has not ended yet."""
+        return bool(self._state[k.OPEN])
+
+    def begin(self, i: int, *, gtid: bool = False) -> None:
+        """A transaction begins with event ``i``, which may be its GTID."""
+        self.transactions[self.tx + 1, k.TX_FIRST] = i
+        self.routed.transaction_of[i] = self.tx + 1
+        self._state[k.TX] += 1
+        self._state[k.OPEN] = 1
+        if gtid:
+            self.transactions[self.tx, k.TX_GTID] = i
+
+    def close(self, i: int) -> None:
+        """The open transaction ends with event ``i``."""
+        self.transactions[self.tx, k.TX_END] = i
+        self._state[k.OPEN] = 0
+
+    def void(self, i: int) -> None:
+        """The open transaction ends with event ``i``, and leaves nothing."""
+        self.leave_out(np.flatnonzero(self.rows(self.tx, i)))
+        self.close(i)
+
+    def mark_rolled_back(self) -> None:
+        """The transaction that was found last counts as rolled back."""
+        self._rolled_back.add(self.tx)
+
+    def mark_apart(self) -> None:
+        """Nothing is committed with the transaction that was found last: it is DDL, or only prepared."""
+        self._apart.add(self.tx)
+
+    def count(self, done: int) -> tuple[int, int]:
+        """How many transactions that are not handed on, before number ``done``, are committed or rolled back, and how many of them
+        rolled back."""
+        handed = range(self.first, done)
+        apart, rolled_back = (sum(t in handed for t in some) for some in (self._apart, self._rolled_back))
+        return len(handed) - apart, rolled_back
+
+    def begins_before(self, tx: int) -> bool:
+        """Whether a part of a transaction was handed on with an earlier buffer."""
+        return self.note(tx).id is not None
+
+    def part(self, id_: str) -> OpenTransaction:
+        """The open transaction as the next buffer has to know it: all events of it that are here are handed on.
+
+        :param id_: its id
+        """
+        tx, gtid = self.tx, self.gtid(self.tx)
+        note = self.note(tx)
+        if gtid >= 0:
+            note = replace(note, gtid=gtid_numbers(self.events, np.array([gtid])), standalone=self.is_standalone(tx))
+        thread = int(self.transactions[tx, k.TX_THREAD])
+        return replace(note, id=id_, thread=thread, row_events=self.rows_before(len(self)))
+
+    def note(self, tx: int) -> OpenTransaction:
+        """What is known of a transaction besides what the kernels know."""
+        return self._notes.setdefault(tx, OpenTransaction())
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def rows(self, tx: int, hi: int) -> npt.NDArray[np.bool_]:
+        """Which of the events before ``hi`` are row events of a transaction."""
+        mine: npt.NDArray[np.bool_] = (self.routed.transaction_of[:hi] == tx) & (
+            self.routed.layout_of[:hi] != k.NOT_ROWS
+        )
+        return mine
+
+    def rows_before(self, i: int) -> int:
+        """Number of row events of the open transaction before event ``i``, with those that have left the buffer."""
+        return self.note(self.tx).row_events + int(np.count_nonzero(self.rows(self.tx, i)))
+
+    def leave_out(self, events: Int64s) -> None:
+        """Row events that nobody wants."""
+        self.routed.layout_of[events] = k.NOT_WANTED
+
+    # -- savepoints, XA -----------------------------------------------------------------------------------------------
+
+    def set_savepoint(self, name: str, i: int) -> None:
+        """The open transaction has a savepoint before event ``i``."""
+        self.note(self.tx).savepoints[name] = self.rows_before(i)
+
+    def name_xa(self, xid: str) -> None:
+        """The open transaction has an XA id."""
+        self.note(self.tx).xa = xid
+
+    def set_thread(self, number: int) -> None:
+        """The open transaction is of this session."""
+        self.transactions[self.tx, k.TX_THREAD] = number
+
+    # -- ids ----------------------------------------------------------------------------------------------------------
+
+    def gtid(self, tx: int) -> int:
+        """The GTID event of a transaction, ``-1`` if it is not in the buffer."""
+        return int(self.transactions[tx, k.TX_GTID])
+
+    def executed(self, lo: int, hi: int) -> Int64s:
+        """GTIDs of the transactions ``lo`` to ``hi`` as numbers, also of one that was begun in an earlier buffer."""
+        picked = self.transactions[lo:hi, k.TX_GTID]
+        here = gtid_numbers(self.events, picked[picked >= 0])
+        begun = self.note(lo).gtid
+        return here if begun is None else np.concatenate([begun, here])
+
+    def mariadb_gtid(self, tx: int) -> b.MariaDbGtid | None:
+        """What the GTID event of a transaction says; ``None`` where the buffer has none of MariaDB's."""
+        gtid = self.gtid(tx)
+        if gtid < 0 or self.kind(gtid) != b.MARIADB_GTID:
+            return None
+        return b.parse_mariadb_gtid(self.events.body(gtid))
+
+    def is_standalone(self, tx: int) -> bool:
+        """Whether a transaction consists of one statement (MariaDB says so)."""
+        if self.gtid(tx) < 0:
+            return self.note(tx).standalone
+        found = self.mariadb_gtid(tx)
+        return found is not None and bool(found.flags & b.MariaDbGtid.STANDALONE)
+
+    def source(self, i: int, cursor: LogCursor) -> dict[str, object]:
+        """``source`` of an envelope, of an event that is not a row."""
+        gtid = None
+        if cursor.server.gtids and self.tx >= 0:
+            mine = self.transactions[self.tx : self.tx + 1]
+            columns = transaction_columns(
+                self.events, mine, self.routed.ends, self.routed.file, self.note(self.tx).id, cursor.server.mariadb
+            )
+            gtid = columns.transactions.id[0].as_py()
+        return {
+            "server_id": self.server_id(i), "gtid": gtid, "file": self.routed.file, "pos": self.place(i), "row": 0, "thread": None,
+            "query": None,
+        }  # fmt: skip
+
+
+def _ends(events: Events, end: int) -> Int64s:
+    """64-bit log positions after each event: the log has the low 32 bits only, and artificial events have no place.
+
+    :param end: the position at which the first one begins
+    """
+    table = events.table
+    ends = table[:, k.EV_END].copy()
+    artificial = (table[:, k.EV_FLAGS] & b.ARTIFICIAL_FLAG) != 0
+    real = np.flatnonzero(~artificial & (ends > 0))
+    low = np.concatenate([[end & 0xFFFFFFFF], ends[real]])
+    # a file begins again at a small number after a ROTATE, of which the events after it know
+    carry = np.cumsum((np.diff(low) < 0) & (table[real, k.EV_TYPE] != b.FORMAT_DESCRIPTION))
+    ends[real] += (end & ~0xFFFFFFFF) + (carry << 32)
+    return ends

@@ -1,0 +1,316 @@
+"""Going over the events of the log: each goes to whoever reads it, and the cursor moves behind what is handed on.
+
+The kernels find transactions and tables; an event that they leave to plain Python is looked at here: files and new table maps,
+statements, savepoints, XA. An event that may carry data and is not known is an error; nothing is passed over because it is not
+understood.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_cdc.core.errors import SourceLogDamaged
+from airflow_provider_cdc.core.events import (
+    Heartbeat,
+    LogBlock,
+    LogItem,
+    Rollback,
+    SchemaChange,
+    Transactions,
+    Truncate,
+)
+from airflow_provider_cdc.core.schema import TableChange
+from airflow_provider_cdc.core.source import Tables
+from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import ddl
+from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql import transaction_control as control
+from airflow_provider_cdc.sources.mysql.block_builder import BlockBuilder
+from airflow_provider_cdc.sources.mysql.cursor import LogCursor
+from airflow_provider_cdc.sources.mysql.event_buffer import EventBuffer
+from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids
+from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
+from airflow_provider_cdc.sources.mysql.query_events import QueryEvents
+from airflow_provider_cdc.sources.mysql.schema import Found
+from airflow_provider_cdc.sources.mysql.table_maps import TableMaps
+from airflow_provider_cdc.sources.mysql.wire import Events
+
+
+class ReadAgain(Exception):
+    """The open transaction has to be read again from its start: rows that were handed on are void."""
+
+
+class EventDispatcher:
+    """Makes log items of events. It owns the cursor: nobody else moves it while the log is read.
+
+    :param tables: structures in force
+    :param prepared_rows: reads the rows of a prepared XA transaction, from where it begins in the log
+    :param single: read one XA transaction that was prepared, as if it had been committed, and no more
+    """
+
+    def __init__(
+        self,
+        cursor: LogCursor,
+        tables: Tables,
+        maps: TableMaps,
+        blocks: BlockBuilder,
+        queries: QueryEvents,
+        metrics: LogMetrics,
+        *,
+        prepared_rows: Callable[[dict[str, Any]], Iterator[LogBlock]],
+        single: bool = False,
+    ) -> None:
+        self.cursor, self._tables, self._maps, self._blocks, self._queries = cursor, tables, maps, blocks, queries
+        self._metrics, self._prepared_rows, self._single = metrics, prepared_rows, single
+
+    def dispatch(self, events: Events) -> Generator[LogItem, None, int | None]:
+        """What the events hold, in their order.
+
+        :return: the event from which on they are to come again, with more; ``None`` = none
+        :raises SourceLogDamaged: an event does not hold what its kind has to
+        :raises ReadAgain: the log has to be read again from the cursor on
+        """
+        buffer = EventBuffer(events, self.cursor)
+        try:
+            return (yield from self._dispatch(buffer))
+        except (ValueError, IndexError, struct.error) as e:
+            raise SourceLogDamaged(
+                f"An event of the binary log cannot be read: {e}.",
+                where=buffer.where(min(buffer.at, len(events) - 1)),
+                safe="Everything before its transaction is captured; no value was guessed.",
+                remedy="run the capture again; if the error stays, the log is damaged, or this is an error of the reader: please "
+                "report it. To go on past it, read the tables again with snapshot.mode=always for one run",
+            ) from e
+
+    def _dispatch(self, buffer: EventBuffer) -> Generator[LogItem, None, int | None]:
+        cursor = self.cursor
+        while not cursor.reached:
+            why = buffer.route(self._maps)
+            if why == k.ROUTED or buffer.is_past(buffer.at, cursor):
+                break
+            yield from (self._new_map if why == k.NEW_MAP else self._event)(buffer.at, buffer)
+        yield from self._complete(buffer)
+        self._arrive(buffer)
+        if not buffer.open or cursor.reached:
+            return None
+        if buffer.events.full or buffer.begins_before(buffer.tx):
+            yield self._part(buffer)
+            return None
+        return int(buffer.transactions[buffer.tx, k.TX_FIRST])
+
+    # -- transactions -------------------------------------------------------------------------------------------------
+
+    def _complete(self, buffer: EventBuffer) -> Iterator[LogItem]:
+        """The complete transactions that were not handed on yet, up to ``until``: one block, but for another server's log."""
+        while (done := self._count_complete(buffer)) > buffer.first:
+            last = int(buffer.transactions[done - 1, k.TX_END])
+            block = self._blocks.build(buffer, self.cursor, last + 1, done)
+            count, rolled_back = buffer.count(done)
+            large, id_ = buffer.begins_before(buffer.first), block.transactions.id[-1].as_py()
+            self._commit(buffer, last, done)
+            self._metrics.ended(count, rolled_back, large=large, last=id_)
+            self._came(buffer, last)
+            yield replace(block, position=self.cursor.position)
+            if self._single or self.cursor.reached:
+                return
+
+    def _count_complete(self, buffer: EventBuffer) -> int:
+        """Number of the transactions that may be handed on at once, and of those that were."""
+        first, done = buffer.first, buffer.tx + 1 - buffer.open
+        if self._single:
+            return min(done, first + 1)
+        return first + self.cursor.count_within(buffer.routed.ends[buffer.transactions[first:done, k.TX_END]])
+
+    def _commit(self, buffer: EventBuffer, last: int, done: int) -> None:
+        """Stand behind the transactions before number ``done``; ``last`` is their last event."""
+        gtids = self.cursor.server.gtids
+        self.cursor.commit(buffer.end(last), buffer.executed(buffer.first, done) if gtids else None)
+        buffer.hand_on(last, done)
+
+    def _part(self, buffer: EventBuffer) -> LogBlock:
+        """What is there of a transaction that is larger than the buffer."""
+        block = self._blocks.build(buffer, self.cursor, len(buffer), buffer.tx + 1)
+        self.cursor.leave_open(buffer.part(block.transactions.id[0].as_py()))
+        self._came(buffer, len(buffer) - 1)
+        return replace(block, open=True)
+
+    def _void(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
+        """The open transaction ends with event ``i``, and leaves nothing."""
+        buffer.void(i)
+        if buffer.begins_before(buffer.tx):
+            yield Rollback()
+
+    def _arrive(self, buffer: EventBuffer) -> None:
+        """Stand at ``until`` if the next thing in the log comes after it."""
+        at = int(buffer.transactions[buffer.first, k.TX_FIRST]) if buffer.first <= buffer.tx else buffer.at
+        if 0 <= at < len(buffer) and buffer.is_past(at, self.cursor):
+            self.cursor.arrive()
+
+    def _came(self, buffer: EventBuffer, i: int) -> None:
+        """Event ``i`` is the last one that was made use of."""
+        self._metrics.came(buffer.server_id(i), self.cursor.file, buffer.place(i))
+
+    # -- one event that the kernel leaves to plain Python ------------------------------------------------------------
+
+    def _new_map(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
+        schema = self._maps.learn(buffer.events.body(i), buffer.where(i))
+        if schema is None:
+            return
+        yield from self._complete(buffer)
+        known = self._tables.get(schema.id)
+        change = TableChange(type="CREATE" if known is None else "ALTER", id=schema.id, table=schema, exact=False)
+        source = buffer.source(i, self.cursor)
+        yield SchemaChange("", schema.id.namespace, [change], self.cursor.position, buffer.ts_us(i), source)
+
+    def _event(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
+        kind = buffer.kind(i)
+        if kind in b.ROWS:
+            if buffer.open and self._maps.known(int.from_bytes(buffer.events.body(i)[:6], "little")):
+                return  # its table map had lost its place to another one; now it has it back
+            self._metrics.malformed()
+            raise b.unknown_event(kind, buffer.where(i), "rows without a table map, or outside of a transaction")
+        if kind == b.QUERY:
+            yield from self._query(i, buffer)
+        elif kind == b.ROTATE:
+            yield from self._rotate(i, buffer)
+        elif kind == b.FORMAT_DESCRIPTION:
+            self.cursor.file_created(buffer.seconds(i))
+        elif kind == b.HEARTBEAT:
+            yield from self._heartbeat(i, buffer)
+        elif kind == b.MARIADB_GTID:
+            self._xa_gtid(i, buffer)
+        elif kind in (b.PREVIOUS_GTIDS, b.MARIADB_GTID_LIST):
+            self._before_file(i, buffer)
+        elif kind == b.XA_PREPARE:
+            yield from self._prepare(i, buffer)
+        elif kind == b.INCIDENT:
+            raise b.unknown_event(kind, buffer.where(i), "the server says that changes are missing from its log")
+        elif kind not in b.HARMLESS and not buffer.flags(i) & b.IGNORABLE_FLAG:
+            if kind in b.FRAMES:
+                self._metrics.malformed()
+            raise b.unknown_event(kind, buffer.where(i))
+        buffer.step()
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    def _rotate(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
+        yield from self._complete(buffer)
+        name, pos = b.parse_rotate(buffer.events.body(i))
+        self.cursor.begin_file(name, pos)
+        buffer.begin_file(i, name)
+
+    def _before_file(self, i: int, buffer: EventBuffer) -> None:
+        """The transactions before a file: whoever began at its head did not know them."""
+        if self.cursor.lacks_gtids and not buffer.flags(i) & b.ARTIFICIAL_FLAG:
+            gtids = MariaDbGtids if self.cursor.server.mariadb else MySqlGtids
+            self.cursor.executed_before_file(gtids.decode(buffer.events.body(i)))
+
+    def _heartbeat(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
+        if not buffer.open:
+            yield from self._complete(buffer)
+            self.cursor.heartbeat(buffer.end(i))
+            yield Heartbeat(self.cursor.position)
+
+    # -- statements ---------------------------------------------------------------------------------------------------
+
+    def _query(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
+        """The frame of a transaction, DDL, or what does not concern tables."""
+        query = self._queries.query(i, buffer)
+        closes = self._queries.ends_transaction(query, buffer)
+        for statement in self._queries.statements(query):
+            if isinstance(statement, ddl.Transaction):
+                yield from self._transaction(i, statement, buffer)
+                closes = closes and statement.kind in ("xa commit", "xa rollback") and buffer.open
+                if statement.kind == "xa start":
+                    buffer.set_thread(query.thread)
+                continue
+            change = self._queries.change(statement, query, i, buffer)
+            if change is not None:
+                yield from self._schema_change(i, query, change, buffer, closes=closes)
+            if closes:
+                buffer.mark_apart()
+        if closes and buffer.open:
+            buffer.close(i)
+            yield from self._complete(buffer)
+
+    def _schema_change(
+        self, i: int, query: b.Query, change: Found, buffer: EventBuffer, *, closes: bool
+    ) -> Iterator[LogItem]:
+        """DDL.
+
+        :param closes: the transaction is this statement: it is handed on as what it is, not as an empty block
+        """
+        cursor = self.cursor
+        yield from self._complete(buffer)
+        if closes:
+            buffer.close(i)
+            self._commit(buffer, i, buffer.tx + 1)
+            self._came(buffer, i)
+        elif not buffer.open:
+            cursor.commit(buffer.end(i))
+        ts_us, source = buffer.ts_us(i), buffer.source(i, cursor)
+        if closes:
+            self._metrics.ended_apart(source["gtid"])
+        if change.truncated:
+            gtid = source["gtid"]
+            yield Truncate(change.truncated, cursor.position, ts_us, str(gtid) if gtid else None, source)
+        if change.changes or change.untold:
+            yield SchemaChange(
+                query.sql, query.database, change.changes, cursor.position, ts_us, source, open=buffer.open, untold=change.untold
+            )  # fmt: skip
+        self._maps.forget()
+
+    def _transaction(self, i: int, statement: ddl.Transaction, buffer: EventBuffer) -> Iterator[LogItem]:
+        """A statement that concerns the transaction and no table."""
+        match control.follow(statement, i, buffer):
+            case control.RolledBack():
+                buffer.mark_rolled_back()
+                yield from self._void(i, buffer)
+            case control.RolledBackTo() as back:
+                here = control.leave_out_rolled_back(back, i, buffer)
+                if not here and self.cursor.take_back(back.since, back.to):
+                    raise ReadAgain
+            case control.EndPrepared() as end:
+                yield from self._end_prepared(i, end, buffer)
+            case control.Malformed():
+                self._metrics.malformed()
+
+    # -- XA -----------------------------------------------------------------------------------------------------------
+
+    def _xa_gtid(self, i: int, buffer: EventBuffer) -> None:
+        """A GTID of MariaDB that begins, or ends, a prepared transaction."""
+        if buffer.open:
+            self._metrics.malformed()
+            raise b.unknown_event(b.MARIADB_GTID, buffer.where(i), "it begins inside a transaction that has not ended")
+        buffer.begin(i, gtid=True)
+
+    def _prepare(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
+        """The end of a transaction's rows that are not committed yet; with one phase, they are."""
+        if self._single or control.is_one_phase(i, buffer):
+            buffer.close(i)
+            return
+        xid = control.xid_of(i, buffer)
+        yield from self._complete(buffer)
+        buffer.mark_apart()
+        start = control.start_of_open(buffer, self.cursor)
+        yield from self._void(i, buffer)
+        self.cursor.prepare(xid, start)
+
+    def _end_prepared(self, i: int, end: control.EndPrepared, buffer: EventBuffer) -> Iterator[LogItem]:
+        cursor = self.cursor
+        if not end.commit:
+            buffer.mark_rolled_back()
+        start = None if self._single else control.start_of_prepared(end, i, buffer, cursor)
+        yield from self._complete(buffer)
+        if start is not None:
+            gtid = buffer.source(i, cursor)["gtid"]
+            for block in self._prepared_rows(start):
+                ids = Transactions(pa.array([str(gtid or end.xid)]), np.array([buffer.ts_us(i)]))
+                yield replace(block, position=cursor.position, transactions=ids)
+        cursor.end_prepared(end.xid)

@@ -1,0 +1,82 @@
+"""Statements in the log: which of them end their transaction, what DDL changes, and changes that were logged as statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from airflow_provider_cdc.core.errors import PrerequisiteError
+from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import ddl
+from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.charsets import CODECS
+from airflow_provider_cdc.sources.mysql.connect import Server
+from airflow_provider_cdc.sources.mysql.event_buffer import EventBuffer
+from airflow_provider_cdc.sources.mysql.schema import Found, SchemaReader
+
+
+class QueryEvents:
+    """Reads the QUERY events of a log.
+
+    :param charsets: collation number → character set
+    """
+
+    def __init__(self, server: Server, reader: SchemaReader, charsets: Mapping[int, str]) -> None:
+        self._server, self._reader, self._charsets = server, reader, charsets
+
+    def query(self, i: int, buffer: EventBuffer) -> b.Query:
+        """The QUERY event ``i``."""
+        return b.parse_query(buffer.events.body(i), self._codec)
+
+    def statements(self, query: b.Query) -> Iterator[ddl.Statement]:
+        """What it says, one after the other."""
+        options = ddl.sql_mode_options(query.sql_mode)
+        yield from ddl.read(query.sql, **options, version=self._server.version_number)
+
+    def ends_transaction(self, query: b.Query, buffer: EventBuffer) -> bool:
+        """Whether a statement ends the transaction that its GTID began; rows follow one that does not."""
+        if not buffer.open:
+            return False
+        if self._server.mariadb:
+            return buffer.is_standalone(buffer.tx)
+        begun = int(buffer.transactions[buffer.tx, k.TX_THREAD]) >= 0
+        return not begun and not query.sql.rstrip().upper().endswith("START TRANSACTION")
+
+    def change(self, statement: ddl.Statement, query: b.Query, i: int, buffer: EventBuffer) -> Found | None:
+        """What a statement does to captured tables; ``None`` when it does not concern any.
+
+        :raises PrerequisiteError: rows were changed by a statement that is not logged as rows
+        """
+        if isinstance(statement, ddl.Dml):
+            self._refuse_rows(query, statement.kind, buffer.where(i))
+            return None
+        if self._is_half_done(buffer):
+            return None
+        if query.error:
+            why = f"it ended with error {query.error} on the server, after it had changed something"
+            statement = ddl.Unknown(query.sql, ddl.tables_of(statement), why)
+        return self._reader.read(statement, query, buffer.where(i))
+
+    def _codec(self, collation: int) -> str:
+        """Python codec of a collation number's character set; of a set without one the ASCII part is read."""
+        charset = self._charsets.get(collation, "utf8mb4")
+        return "utf-8" if charset == "binary" else CODECS.get(charset, "ascii")
+
+    def _is_half_done(self, buffer: EventBuffer) -> bool:
+        """Whether an ALTER TABLE only begins here, or is taken back (MariaDB's ``binlog_alter_two_phase``)."""
+        if not self._server.mariadb or not buffer.open:
+            return False
+        gtid = buffer.mariadb_gtid(buffer.tx)
+        half = b.MariaDbGtid.EXTRA_START_ALTER | b.MariaDbGtid.EXTRA_ROLLBACK_ALTER
+        return gtid is not None and bool(gtid.extra & half)
+
+    def _refuse_rows(self, query: b.Query, kind: str, where: str) -> None:
+        """Changes logged as statements cannot be captured: an error if they may concern captured tables."""
+        if self._reader.concerns(query):
+            raise PrerequisiteError(
+                f"The binary log holds a statement ({kind}) instead of rows: a session, or the server, had binlog_format set to "
+                "STATEMENT or MIXED.",
+                where=f"{where}, database {query.database}: {query.sql[:200]}",
+                safe="Everything before its transaction is captured. What the statement changed is not in the log.",
+                remedy="SET GLOBAL binlog_format = 'ROW', end the sessions that were opened before, then read the tables again "
+                "with snapshot.mode=always for one run",
+            )
