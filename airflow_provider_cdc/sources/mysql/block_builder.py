@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.events import LeftOut, LogBlock, RowBlock
-from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.columns import Scratch
+from airflow_provider_cdc.sources.mysql.column_buffers import Scratch
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.cursor import LogCursor
 from airflow_provider_cdc.sources.mysql.event_buffer import EventBuffer
@@ -80,11 +80,11 @@ def statements_of(buffer: EventBuffer) -> tuple[list[str], npt.NDArray[np.int32]
     """Statements of annotations, and for each event the last one before it."""
     events = buffer.events
     kinds = events.table[:, k.EV_TYPE]
-    annotations = np.flatnonzero((kinds == b.MARIADB_ANNOTATE) | (kinds == b.ROWS_QUERY))
+    annotations = np.flatnonzero((kinds == ev.MARIADB_ANNOTATE) | (kinds == ev.ROWS_QUERY))
     texts = []
     for i in annotations:
         body = events.body(int(i))
-        texts.append((body[1:] if kinds[i] == b.ROWS_QUERY else body).decode("utf-8", "replace"))
+        texts.append((body[1:] if kinds[i] == ev.ROWS_QUERY else body).decode("utf-8", "replace"))
     last = np.zeros(len(kinds), np.int32)
     last[annotations] = 1
     return texts, (np.cumsum(last) - 1).astype(np.int32)

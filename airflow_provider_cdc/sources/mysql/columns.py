@@ -1,15 +1,13 @@
-"""From the kernels' buffers to Arrow arrays: one finisher per column.
+"""From a kernel's buffers to Arrow arrays: one finisher per column.
 
-A kernel leaves a column in one of three stores: ``fixed`` (one 64-bit number a row), ``wide`` (two, a 128-bit number) or
-``variable`` (bytes with offsets). A finisher makes the Arrow array of the column's change log type out of that, without a copy
-where the bytes are the same, and with plain Python per value for the few types that deserve no kernel.
+A finisher makes the Arrow array of the column's change log type, without a copy where the bytes are the same, and with plain
+Python per value for the few types that deserve no kernel.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,109 +17,7 @@ import pyarrow as pa
 from airflow_provider_cdc.core.config_values import BinaryHandling
 from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.core.schema import GEOMETRY, Column, arrow_type
-from airflow_provider_cdc.sources.mysql.kernels import STORE_FIXED, STORE_VARIABLE, STORE_WIDE
-
-Int64s = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
-
-
-class Scratch:
-    """Memory that kernels decode into, one block after the other; finishers copy out of it what becomes an Arrow array.
-
-    Using the same pages again and again is what keeps memory flat, and it is faster than asking for new ones.
-    """
-
-    def __init__(self) -> None:
-        self._memory: dict[str, npt.NDArray[np.generic]] = {}
-
-    def take(self, name: str, shape: tuple[int, ...], dtype: type[np.generic]) -> npt.NDArray[Any]:
-        """An array of this shape with anything in it."""
-        size = int(np.prod(shape))
-        memory = self._memory.get(name)
-        if memory is None or len(memory) < size:
-            memory = self._memory[name] = np.empty(size, dtype)
-        return memory[:size].reshape(shape)
-
-
-class Buffers:
-    """Where a kernel puts the columns of one row image, for up to ``rows`` rows.
-
-    :param stores: the store of each column
-    :param variable_bytes: room for each variable column; untouched memory costs nothing
-    :param scratch: where the memory comes from, under ``name``; what was decoded there before is gone
-    """
-
-    def __init__(self, stores: list[int], rows: int, variable_bytes: int, scratch: Scratch, name: str = "") -> None:
-        self.slots: list[int] = []
-        counts = [0, 0, 0]
-        for store in stores:
-            self.slots.append(counts[store])
-            counts[store] += 1
-        self.stores = stores
-        # numba wants arrays even where a table has no column of the kind
-        fixed, wide, variable = (max(n, 1) for n in counts)
-        self.fixed = scratch.take(f"{name}fixed", (fixed, rows), np.int64)
-        self.wide = scratch.take(f"{name}wide", (wide, rows if counts[STORE_WIDE] else 1, 2), np.int64)
-        self.offsets = scratch.take(f"{name}offsets", (variable, rows + 1), np.int32)
-        self.offsets[:, 0] = 0
-        self.data = scratch.take(f"{name}data", (variable, variable_bytes), np.uint8)
-        self.filled = np.zeros(variable, np.int64)
-        self.valid = scratch.take(f"{name}valid", (max(len(stores), 1), rows), np.uint8)
-
-    @property
-    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
-        """In the order that the kernels take them."""
-        return self.fixed, self.valid, self.wide, self.offsets, self.data, self.filled
-
-
-@dataclass(frozen=True, slots=True)
-class Values:
-    """One column of ``n`` rows as a kernel left it.
-
-    :param valid: 0 null, 1 a value, 2 a date that the calendar does not have (``0000-00-00``)
-    """
-
-    n: int
-    valid: Bytes
-    fixed: Int64s
-    wide: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int32]
-    data: Bytes
-    filled: int
-
-    def texts(self) -> list[bytes | None]:
-        """The values as Python bytes; for types that are read one by one."""
-        data, offsets = self.data[: self.filled].tobytes(), self.offsets.tolist()
-        present = self.valid.tolist()
-        return [data[offsets[i] : offsets[i + 1]] if present[i] else None for i in range(self.n)]
-
-
-Finisher = Callable[[Values], pa.Array]
-
-
-def finish(
-    buffers: Buffers, finishers: list[Finisher], n: int, present: Bytes | None, type_: pa.StructType
-) -> pa.StructArray:
-    """The struct array of ``n`` decoded rows.
-
-    :param present: per row whether it has this image; ``None`` = all have
-    """
-    children = []
-    for c, finisher in enumerate(finishers):
-        slot, store = buffers.slots[c], buffers.stores[c]
-        f, w, v = (slot if store == s else 0 for s in (STORE_FIXED, STORE_WIDE, STORE_VARIABLE))
-        children.append(
-            finisher(
-                Values(
-                    n, buffers.valid[c, :n], buffers.fixed[f, :n], buffers.wide[w, :n], buffers.offsets[v, : n + 1],
-                    buffers.data[v], int(buffers.filled[v]),
-                )
-            )
-        )  # fmt: skip
-    absent = n - int(np.count_nonzero(present)) if present is not None else 0
-    bitmap = pa.py_buffer(np.packbits(present, bitorder="little")) if present is not None and absent else None
-    return pa.StructArray.from_buffers(type_, n, [bitmap], absent, children=children)
-
+from airflow_provider_cdc.sources.mysql.column_buffers import Bytes, Finisher, Values
 
 # -- validity ---------------------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import wire_types as w
+from airflow_provider_cdc.sources.mysql.byte_reader import ByteReader
 
 COM_STMT_PREPARE, COM_STMT_CLOSE = 0x16, 0x19
 
@@ -29,7 +30,7 @@ class Definition:
 
     @classmethod
     def parse(cls, packet: bytes) -> Definition:
-        c = b.Cursor(packet)
+        c = ByteReader(packet)
         parts = [c.take(c.lenenc()) for _ in range(6)]  # catalogue, database, table, its own name; name, its own name
         c.lenenc()
         return cls(parts[4].decode("utf-8", "replace"), *struct.unpack_from("<HIBHB", c.rest()))
@@ -41,25 +42,25 @@ class Definition:
     def _form(self) -> tuple[object, ...]:
         if self.type in _STRINGS:
             return "bytes" if self.charset == 63 else "text", 0, 0
-        sized = self.type in (b.T_NEWDECIMAL, b.T_BIT)
+        sized = self.type in (w.T_NEWDECIMAL, w.T_BIT)
         unsigned = self.flags & _UNSIGNED if self.type in _NUMBERS else 0
         return _SAME.get(self.type, self.type), unsigned, (self.length, self.decimals) if sized else 0
 
     def __str__(self) -> str:
         unsigned = " unsigned" if self.flags & _UNSIGNED and self.type in _NUMBERS else ""
         kind = self._form()[0] if self.type in _STRINGS else _TYPE_NAMES.get(self.type, f"type {self.type}")
-        return f"{self.name} {kind}{unsigned}" + (f"({self.length})" if self.type in (b.T_NEWDECIMAL, b.T_BIT) else "")
+        return f"{self.name} {kind}{unsigned}" + (f"({self.length})" if self.type in (w.T_NEWDECIMAL, w.T_BIT) else "")
 
 
 _UNSIGNED: Final = 0x20
-_NUMBERS: Final = {b.T_TINY, b.T_SHORT, b.T_LONG, b.T_LONGLONG, b.T_INT24}
-_STRINGS: Final = {b.T_VARCHAR, b.T_ENUM, b.T_SET, 249, 250, 251, b.T_BLOB, b.T_VAR_STRING, b.T_STRING}
-_SAME: Final = {b.T_NEWDATE: b.T_DATE, b.T_INT24: b.T_LONG}
+_NUMBERS: Final = {w.T_TINY, w.T_SHORT, w.T_LONG, w.T_LONGLONG, w.T_INT24}
+_STRINGS: Final = {w.T_VARCHAR, w.T_ENUM, w.T_SET, 249, 250, 251, w.T_BLOB, w.T_VAR_STRING, w.T_STRING}
+_SAME: Final = {w.T_NEWDATE: w.T_DATE, w.T_INT24: w.T_LONG}
 _TYPE_NAMES: Final = {
-    b.T_TINY: "tinyint", b.T_SHORT: "smallint", b.T_LONG: "int", b.T_INT24: "mediumint", b.T_LONGLONG: "bigint",
-    b.T_FLOAT: "float", b.T_DOUBLE: "double", b.T_NEWDECIMAL: "decimal", b.T_DATE: "date", b.T_TIME: "time",
-    b.T_DATETIME: "datetime", b.T_TIMESTAMP: "timestamp", b.T_YEAR: "year", b.T_BIT: "bit", b.T_JSON: "json",
-    b.T_GEOMETRY: "geometry", b.T_VECTOR: "vector", 6: "null",
+    w.T_TINY: "tinyint", w.T_SHORT: "smallint", w.T_LONG: "int", w.T_INT24: "mediumint", w.T_LONGLONG: "bigint",
+    w.T_FLOAT: "float", w.T_DOUBLE: "double", w.T_NEWDECIMAL: "decimal", w.T_DATE: "date", w.T_TIME: "time",
+    w.T_DATETIME: "datetime", w.T_TIMESTAMP: "timestamp", w.T_YEAR: "year", w.T_BIT: "bit", w.T_JSON: "json",
+    w.T_GEOMETRY: "geometry", w.T_VECTOR: "vector", 6: "null",
 }  # fmt: skip
 
 

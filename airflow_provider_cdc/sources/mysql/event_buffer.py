@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.cursor import LogCursor, OpenTransaction
+from airflow_provider_cdc.sources.mysql.event_bodies import MariaDbGtid, parse_mariadb_gtid
 from airflow_provider_cdc.sources.mysql.row_decoder import Routed
 from airflow_provider_cdc.sources.mysql.table_maps import TableMaps
 from airflow_provider_cdc.sources.mysql.transaction_ids import gtid_numbers, transaction_columns
@@ -111,7 +112,7 @@ class EventBuffer:
 
     def is_past(self, i: int, cursor: LogCursor) -> bool:
         """Whether an event begins at or after the place where the stream is to end."""
-        return not self.flags(i) & b.ARTIFICIAL_FLAG and cursor.is_past(self.place(i))
+        return not self.flags(i) & ev.ARTIFICIAL_FLAG and cursor.is_past(self.place(i))
 
     # -- transactions -------------------------------------------------------------------------------------------------
 
@@ -223,19 +224,19 @@ class EventBuffer:
         begun = self.note(lo).gtid
         return here if begun is None else np.concatenate([begun, here])
 
-    def mariadb_gtid(self, tx: int) -> b.MariaDbGtid | None:
+    def mariadb_gtid(self, tx: int) -> MariaDbGtid | None:
         """What the GTID event of a transaction says; ``None`` where the buffer has none of MariaDB's."""
         gtid = self.gtid(tx)
-        if gtid < 0 or self.kind(gtid) != b.MARIADB_GTID:
+        if gtid < 0 or self.kind(gtid) != ev.MARIADB_GTID:
             return None
-        return b.parse_mariadb_gtid(self.events.body(gtid))
+        return parse_mariadb_gtid(self.events.body(gtid))
 
     def is_standalone(self, tx: int) -> bool:
         """Whether a transaction consists of one statement (MariaDB says so)."""
         if self.gtid(tx) < 0:
             return self.note(tx).standalone
         found = self.mariadb_gtid(tx)
-        return found is not None and bool(found.flags & b.MariaDbGtid.STANDALONE)
+        return found is not None and bool(found.flags & MariaDbGtid.STANDALONE)
 
     def source(self, i: int, cursor: LogCursor) -> dict[str, object]:
         """``source`` of an envelope, of an event that is not a row."""
@@ -259,10 +260,10 @@ def _ends(events: Events, end: int) -> Int64s:
     """
     table = events.table
     ends = table[:, k.EV_END].copy()
-    artificial = (table[:, k.EV_FLAGS] & b.ARTIFICIAL_FLAG) != 0
+    artificial = (table[:, k.EV_FLAGS] & ev.ARTIFICIAL_FLAG) != 0
     real = np.flatnonzero(~artificial & (ends > 0))
     low = np.concatenate([[end & 0xFFFFFFFF], ends[real]])
     # a file begins again at a small number after a ROTATE, of which the events after it know
-    carry = np.cumsum((np.diff(low) < 0) & (table[real, k.EV_TYPE] != b.FORMAT_DESCRIPTION))
+    carry = np.cumsum((np.diff(low) < 0) & (table[real, k.EV_TYPE] != ev.FORMAT_DESCRIPTION))
     ends[real] += (end & ~0xFFFFFFFF) + (carry << 32)
     return ends

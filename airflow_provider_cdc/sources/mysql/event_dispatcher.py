@@ -27,17 +27,18 @@ from airflow_provider_cdc.core.events import (
 )
 from airflow_provider_cdc.core.schema import TableChange
 from airflow_provider_cdc.core.source import Tables
-from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import ddl
+from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql import transaction_control as control
 from airflow_provider_cdc.sources.mysql.block_builder import BlockBuilder
 from airflow_provider_cdc.sources.mysql.cursor import LogCursor
+from airflow_provider_cdc.sources.mysql.event_bodies import parse_rotate
 from airflow_provider_cdc.sources.mysql.event_buffer import EventBuffer
 from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.query_events import QueryEvents
-from airflow_provider_cdc.sources.mysql.schema import Found
+from airflow_provider_cdc.sources.mysql.schema import Found, Query
 from airflow_provider_cdc.sources.mysql.table_maps import TableMaps
 from airflow_provider_cdc.sources.mysql.wire import Events
 
@@ -170,44 +171,44 @@ class EventDispatcher:
 
     def _event(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
         kind = buffer.kind(i)
-        if kind in b.ROWS:
+        if kind in ev.ROWS:
             if buffer.open and self._maps.known(int.from_bytes(buffer.events.body(i)[:6], "little")):
                 return  # its table map had lost its place to another one; now it has it back
             self._metrics.malformed()
-            raise b.unknown_event(kind, buffer.where(i), "rows without a table map, or outside of a transaction")
-        if kind == b.QUERY:
+            raise ev.unknown_event(kind, buffer.where(i), "rows without a table map, or outside of a transaction")
+        if kind == ev.QUERY:
             yield from self._query(i, buffer)
-        elif kind == b.ROTATE:
+        elif kind == ev.ROTATE:
             yield from self._rotate(i, buffer)
-        elif kind == b.FORMAT_DESCRIPTION:
+        elif kind == ev.FORMAT_DESCRIPTION:
             self.cursor.file_created(buffer.seconds(i))
-        elif kind == b.HEARTBEAT:
+        elif kind == ev.HEARTBEAT:
             yield from self._heartbeat(i, buffer)
-        elif kind == b.MARIADB_GTID:
+        elif kind == ev.MARIADB_GTID:
             self._xa_gtid(i, buffer)
-        elif kind in (b.PREVIOUS_GTIDS, b.MARIADB_GTID_LIST):
+        elif kind in (ev.PREVIOUS_GTIDS, ev.MARIADB_GTID_LIST):
             self._before_file(i, buffer)
-        elif kind == b.XA_PREPARE:
+        elif kind == ev.XA_PREPARE:
             yield from self._prepare(i, buffer)
-        elif kind == b.INCIDENT:
-            raise b.unknown_event(kind, buffer.where(i), "the server says that changes are missing from its log")
-        elif kind not in b.HARMLESS and not buffer.flags(i) & b.IGNORABLE_FLAG:
-            if kind in b.FRAMES:
+        elif kind == ev.INCIDENT:
+            raise ev.unknown_event(kind, buffer.where(i), "the server says that changes are missing from its log")
+        elif kind not in ev.HARMLESS and not buffer.flags(i) & ev.IGNORABLE_FLAG:
+            if kind in ev.FRAMES:
                 self._metrics.malformed()
-            raise b.unknown_event(kind, buffer.where(i))
+            raise ev.unknown_event(kind, buffer.where(i))
         buffer.step()
 
     # -- files --------------------------------------------------------------------------------------------------------
 
     def _rotate(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
         yield from self._complete(buffer)
-        name, pos = b.parse_rotate(buffer.events.body(i))
+        name, pos = parse_rotate(buffer.events.body(i))
         self.cursor.begin_file(name, pos)
         buffer.begin_file(i, name)
 
     def _before_file(self, i: int, buffer: EventBuffer) -> None:
         """The transactions before a file: whoever began at its head did not know them."""
-        if self.cursor.lacks_gtids and not buffer.flags(i) & b.ARTIFICIAL_FLAG:
+        if self.cursor.lacks_gtids and not buffer.flags(i) & ev.ARTIFICIAL_FLAG:
             gtids = MariaDbGtids if self.cursor.server.mariadb else MySqlGtids
             self.cursor.executed_before_file(gtids.decode(buffer.events.body(i)))
 
@@ -240,7 +241,7 @@ class EventDispatcher:
             yield from self._complete(buffer)
 
     def _schema_change(
-        self, i: int, query: b.Query, change: Found, buffer: EventBuffer, *, closes: bool
+        self, i: int, query: Query, change: Found, buffer: EventBuffer, *, closes: bool
     ) -> Iterator[LogItem]:
         """DDL.
 
@@ -287,7 +288,9 @@ class EventDispatcher:
         """A GTID of MariaDB that begins, or ends, a prepared transaction."""
         if buffer.open:
             self._metrics.malformed()
-            raise b.unknown_event(b.MARIADB_GTID, buffer.where(i), "it begins inside a transaction that has not ended")
+            raise ev.unknown_event(
+                ev.MARIADB_GTID, buffer.where(i), "it begins inside a transaction that has not ended"
+            )
         buffer.begin(i, gtid=True)
 
     def _prepare(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 
 import numpy as np
 
-from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.byte_reader import ByteReader
 from airflow_provider_cdc.sources.mysql.wire import Events
 
-_COMPRESSED = np.array([b.TRANSACTION_PAYLOAD, b.MARIADB_QUERY_COMPRESSED, *b.COMPRESSED_ROWS])
+_COMPRESSED = np.array([ev.TRANSACTION_PAYLOAD, ev.MARIADB_QUERY_COMPRESSED, *ev.COMPRESSED_ROWS])
 _PIECE = 32 << 20
 """About as many plain bytes are handed on at once, however well they were compressed."""
 
@@ -62,11 +64,11 @@ def _together(parts: list[Events]) -> Events:
 def _pieces(events: Events, i: int) -> Iterator[Events]:
     """What one compressed event holds."""
     kind, body = int(events.table[i, k.EV_TYPE]), events.body(i)
-    if kind == b.TRANSACTION_PAYLOAD:
+    if kind == ev.TRANSACTION_PAYLOAD:
         yield from _payload(events, i, body)
         return
     plain_kind, plain = (
-        (b.QUERY, b.uncompress_query(body)) if kind == b.MARIADB_QUERY_COMPRESSED else b.uncompress_rows(kind, body)
+        (ev.QUERY, uncompress_query(body)) if kind == ev.MARIADB_QUERY_COMPRESSED else uncompress_rows(kind, body)
     )
     table = events.table[i : i + 1].copy()
     table[0, k.EV_START], table[0, k.EV_LENGTH], table[0, k.EV_TYPE] = 0, k.HEADER + len(plain), plain_kind
@@ -77,7 +79,7 @@ def _pieces(events: Events, i: int) -> Iterator[Events]:
 def _payload(events: Events, i: int, body: bytes) -> Iterator[Events]:
     """Events of a compressed transaction, a piece at a time."""
     rest = b""
-    for data in b.uncompress_payload(body, _PIECE):
+    for data in uncompress_payload(body, _PIECE):
         buf = np.frombuffer(rest + data, np.uint8)
         complete = _complete(buf)
         rest = buf[complete:].tobytes()
@@ -104,3 +106,55 @@ def _complete(buf: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> int:
             break
         p += size
     return p
+
+
+# -- one event --------------------------------------------------------------------------------------------------------
+
+
+def mariadb_uncompress(data: bytes) -> bytes:
+    """MariaDB's form of a zlib stream: a byte with the width of the length, the length, the stream."""
+    width = data[0] & 0x07
+    if data[0] & 0x70:
+        raise ValueError(f"compression algorithm {(data[0] & 0x70) >> 4} is not known")
+    length = int.from_bytes(data[1 : 1 + width], "big")
+    plain = zlib.decompress(data[1 + width :])
+    if len(plain) != length:
+        raise ValueError(f"{len(plain)} bytes came out of {length}")
+    return plain
+
+
+def uncompress_rows(event_type: int, body: bytes) -> tuple[int, bytes]:
+    """A compressed row event of MariaDB as the plain one: type and body."""
+    plain_type = ev.COMPRESSED_ROWS[event_type]
+    c = ByteReader(body)
+    c.take(8)
+    if plain_type >= 30:
+        c.take(c.uint(2) - 2)
+    count = c.lenenc()
+    c.take((count + 7) // 8 * (2 if plain_type in (24, 31) else 1))
+    return plain_type, body[: c.pos] + mariadb_uncompress(body[c.pos :])
+
+
+def uncompress_query(body: bytes) -> bytes:
+    """A compressed QUERY event of MariaDB as the plain one."""
+    db_length, status_length = body[8], int.from_bytes(body[11:13], "little")
+    start = 13 + status_length + db_length + 1
+    return body[:start] + mariadb_uncompress(body[start:])
+
+
+def uncompress_payload(body: bytes, piece: int) -> Iterator[bytes]:
+    """The events inside a TRANSACTION_PAYLOAD event of MySQL, as bytes, about ``piece`` of them at a time."""
+    c = ByteReader(body)
+    algorithm = 0
+    while (kind := c.lenenc()) != 0:
+        value = ByteReader(c.take(c.lenenc()))
+        if kind == 2:
+            algorithm = value.lenenc()
+    if algorithm == 255:
+        yield c.rest()
+    elif algorithm == 0:
+        import zstandard
+
+        yield from zstandard.ZstdDecompressor().read_to_iter(c.rest(), write_size=piece)
+    else:
+        raise ValueError(f"compression algorithm {algorithm} is not known")

@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.core.schema import Column, TableSchema, row_struct
-from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import columns as col
 from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql import wire_types as w
 from airflow_provider_cdc.sources.mysql.charsets import CODECS, is_utf8
-from airflow_provider_cdc.sources.mysql.columns import Buffers, Finisher, Scratch
+from airflow_provider_cdc.sources.mysql.column_buffers import Buffers, Finisher, Scratch
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.jsonb import json_text
+from airflow_provider_cdc.sources.mysql.table_map import TableMap
 from airflow_provider_cdc.sources.mysql.text import (
     inet4_text,
     inet6_text,
@@ -27,32 +28,32 @@ from airflow_provider_cdc.sources.mysql.text import (
 )
 from airflow_provider_cdc.sources.mysql.types import BLOBS, INTEGERS, SPATIAL, TEXTS, ColumnType
 
-_INTEGER_WIDTHS = {b.T_TINY: 1, b.T_SHORT: 2, b.T_INT24: 3, b.T_LONG: 4, b.T_LONGLONG: 8}
+_INTEGER_WIDTHS = {w.T_TINY: 1, w.T_SHORT: 2, w.T_INT24: 3, w.T_LONG: 4, w.T_LONGLONG: 8}
 _STORE = {k.VAR: k.STORE_VARIABLE, k.DECIMAL_RAW: k.STORE_VARIABLE, k.DECIMAL_WIDE: k.STORE_WIDE}
 _EXPECTED = {
-    "float": {b.T_FLOAT},
-    "double": {b.T_DOUBLE},
-    "decimal": {b.T_NEWDECIMAL},
-    "date": {b.T_DATE, b.T_NEWDATE},
-    "time": {b.T_TIME, b.T_TIME2},
-    "datetime": {b.T_DATETIME, b.T_DATETIME2},
-    "timestamp": {b.T_TIMESTAMP, b.T_TIMESTAMP2},
-    "year": {b.T_YEAR},
-    "bit": {b.T_BIT},
-    "enum": {b.T_ENUM},
-    "set": {b.T_SET},
-    "json": {b.T_JSON},
-    "vector": {b.T_VECTOR, b.T_VARCHAR},
-    "uuid": {b.T_STRING},
-    "inet6": {b.T_STRING},
-    "inet4": {b.T_STRING},
-    "char": {b.T_STRING},
-    "binary": {b.T_STRING},
-    "varchar": {b.T_VARCHAR, b.T_VARCHAR_COMPRESSED},
-    "varbinary": {b.T_VARCHAR, b.T_VARCHAR_COMPRESSED},
+    "float": {w.T_FLOAT},
+    "double": {w.T_DOUBLE},
+    "decimal": {w.T_NEWDECIMAL},
+    "date": {w.T_DATE, w.T_NEWDATE},
+    "time": {w.T_TIME, w.T_TIME2},
+    "datetime": {w.T_DATETIME, w.T_DATETIME2},
+    "timestamp": {w.T_TIMESTAMP, w.T_TIMESTAMP2},
+    "year": {w.T_YEAR},
+    "bit": {w.T_BIT},
+    "enum": {w.T_ENUM},
+    "set": {w.T_SET},
+    "json": {w.T_JSON},
+    "vector": {w.T_VECTOR, w.T_VARCHAR},
+    "uuid": {w.T_STRING},
+    "inet6": {w.T_STRING},
+    "inet4": {w.T_STRING},
+    "char": {w.T_STRING},
+    "binary": {w.T_STRING},
+    "varchar": {w.T_VARCHAR, w.T_VARCHAR_COMPRESSED},
+    "varbinary": {w.T_VARCHAR, w.T_VARCHAR_COMPRESSED},
 }
 UNNAMED = "the log does not name the columns (binlog_row_metadata was not FULL when the rows were written)"
-_LOBS = {b.T_BLOB, b.T_BLOB_COMPRESSED}
+_LOBS = {w.T_BLOB, w.T_BLOB_COMPRESSED}
 
 
 class Mismatch(Exception):
@@ -84,9 +85,7 @@ class Layout:
         return self.stores.count(k.STORE_VARIABLE)
 
 
-def build_layout(
-    table_map: b.TableMap, schema: TableSchema, config: MySqlConfig, charsets: Mapping[int, str]
-) -> Layout:
+def build_layout(table_map: TableMap, schema: TableSchema, config: MySqlConfig, charsets: Mapping[int, str]) -> Layout:
     """Put a table map and the schema in force together.
 
     :param charsets: collation number → character set, as the server has them
@@ -121,57 +120,57 @@ def build_layout(
 _Read = tuple[int, int, int, Finisher, int]  # kind, a, b, finisher, least number of bytes
 
 
-def collations_of(m: b.TableMap) -> dict[int, int]:
+def collations_of(m: TableMap) -> dict[int, int]:
     """Column → number of its collation, for columns that have one."""
-    texts = [i for i, t in enumerate(m.types) if t in b.TEXTUAL or (m.mariadb and t == b.T_GEOMETRY)]
-    members = [i for i, t in enumerate(m.types) if t in (b.T_ENUM, b.T_SET)]
+    texts = [i for i, t in enumerate(m.types) if t in w.TEXTUAL or (m.mariadb and t == w.T_GEOMETRY)]
+    members = [i for i, t in enumerate(m.types) if t in (w.T_ENUM, w.T_SET)]
     found = {i: m.collations.of(place) for place, i in enumerate(texts)}
     return found | {i: m.member_collations.of(place) for place, i in enumerate(members)}
 
 
-def _column(m: b.TableMap, i: int, column: Column, where: str, config: MySqlConfig, codec: str) -> _Read:
+def _column(m: TableMap, i: int, column: Column, where: str, config: MySqlConfig, codec: str) -> _Read:
     """How to read column ``i``."""
     wire, meta, declared = m.types[i], m.meta[i], ColumnType.of(column)
     if wire in _INTEGER_WIDTHS:
         width, unsigned = _INTEGER_WIDTHS[wire], bool(m.unsigned and m.unsigned[i])
         wide = unsigned and width == 8
         return k.INT, width, int(unsigned), col.unsigned_bigint(column, where) if wide else col.integers(column), width
-    if wire == b.T_NEWDECIMAL:
+    if wire == w.T_NEWDECIMAL:
         return _decimal(meta >> 8, meta & 0xFF, column)
-    if wire in (b.T_VARCHAR, b.T_VAR_STRING, b.T_STRING, b.T_BLOB, b.T_JSON, b.T_GEOMETRY, b.T_VECTOR, *_COMPRESSED):
+    if wire in (w.T_VARCHAR, w.T_VAR_STRING, w.T_STRING, w.T_BLOB, w.T_JSON, w.T_GEOMETRY, w.T_VECTOR, *_COMPRESSED):
         width = _length_width(wire, meta)
         return k.VAR, width, 0, _variable(wire, declared, where, config, codec), width
-    if wire in (b.T_ENUM, b.T_SET):
+    if wire in (w.T_ENUM, w.T_SET):
         values = _members(m, i, declared, codec)
-        finisher = col.members(values, where) if wire == b.T_ENUM else col.member_sets(values)
+        finisher = col.members(values, where) if wire == w.T_ENUM else col.member_sets(values)
         return k.INT, meta & 0xFF, 1, finisher, meta & 0xFF
-    if wire == b.T_BIT:
+    if wire == w.T_BIT:
         width = (meta >> 8) + (1 if meta & 0xFF else 0)
         return k.BIG_ENDIAN, width, 0, col.booleans if column.type == "bool" else col.bits(column), width
     fraction = (meta + 1) // 2
     temporal = col.temporals(column)
     simple: dict[int, _Read] = {
-        b.T_FLOAT: (k.FLOAT, 0, 0, col.floats, 4),
-        b.T_DOUBLE: (k.DOUBLE, 0, 0, col.doubles, 8),
-        b.T_DATE: (k.DATE, 0, 0, temporal, 3),
-        b.T_NEWDATE: (k.DATE, 0, 0, temporal, 3),
-        b.T_DATETIME2: (k.DATETIME, fraction, 0, temporal, 5 + fraction),
-        b.T_TIMESTAMP2: (k.TIMESTAMP, fraction, 0, temporal, 4 + fraction),
-        b.T_TIME2: (k.TIME, fraction, 0, temporal, 3 + fraction),
-        b.T_DATETIME: (k.OLD_DATETIME, 0, 0, temporal, 8),
-        b.T_TIMESTAMP: (k.OLD_TIMESTAMP, 0, 0, temporal, 4),
-        b.T_TIME: (k.OLD_TIME, 0, 0, temporal, 3),
-        b.T_YEAR: (k.YEAR, 0, 0, col.integers(column), 1),
+        w.T_FLOAT: (k.FLOAT, 0, 0, col.floats, 4),
+        w.T_DOUBLE: (k.DOUBLE, 0, 0, col.doubles, 8),
+        w.T_DATE: (k.DATE, 0, 0, temporal, 3),
+        w.T_NEWDATE: (k.DATE, 0, 0, temporal, 3),
+        w.T_DATETIME2: (k.DATETIME, fraction, 0, temporal, 5 + fraction),
+        w.T_TIMESTAMP2: (k.TIMESTAMP, fraction, 0, temporal, 4 + fraction),
+        w.T_TIME2: (k.TIME, fraction, 0, temporal, 3 + fraction),
+        w.T_DATETIME: (k.OLD_DATETIME, 0, 0, temporal, 8),
+        w.T_TIMESTAMP: (k.OLD_TIMESTAMP, 0, 0, temporal, 4),
+        w.T_TIME: (k.OLD_TIME, 0, 0, temporal, 3),
+        w.T_YEAR: (k.YEAR, 0, 0, col.integers(column), 1),
     }
     if wire in simple:
         return simple[wire]
     raise Mismatch(f"column {column.name} has type {wire} in the log, which cannot be read")
 
 
-_COMPRESSED = (b.T_BLOB_COMPRESSED, b.T_VARCHAR_COMPRESSED)
+_COMPRESSED = (w.T_BLOB_COMPRESSED, w.T_VARCHAR_COMPRESSED)
 
 
-def _verify(m: b.TableMap, i: int, column: Column, declared: ColumnType) -> None:
+def _verify(m: TableMap, i: int, column: Column, declared: ColumnType) -> None:
     """The column's type in the log must be one that its declared type is written with."""
     wire = m.types[i]
     if declared.base in INTEGERS:
@@ -179,14 +178,14 @@ def _verify(m: b.TableMap, i: int, column: Column, declared: ColumnType) -> None
         if fits and m.unsigned is not None and m.unsigned[i] != declared.unsigned:
             raise Mismatch(f"column {column.name} is {'' if m.unsigned[i] else 'not '}unsigned in the log")
     elif declared.base in SPATIAL:
-        fits = wire == b.T_GEOMETRY
+        fits = wire == w.T_GEOMETRY
     elif declared.base.endswith(("text", "blob")):
         fits = wire in _LOBS
     else:
         fits = wire in _EXPECTED.get(declared.base, set())
     if fits and declared.base == "decimal":
         fits = (m.meta[i] >> 8, m.meta[i] & 0xFF) == declared.digits
-    if fits and wire in (b.T_TIME2, b.T_DATETIME2, b.T_TIMESTAMP2):
+    if fits and wire in (w.T_TIME2, w.T_DATETIME2, w.T_TIMESTAMP2):
         fits = m.meta[i] == declared.fraction
     if not fits:
         raise Mismatch(
@@ -215,14 +214,14 @@ def _decimal(precision: int, scale: int, column: Column) -> _Read:
 
 def _length_width(wire: int, meta: int) -> int:
     """Bytes of the length that precedes a variable value."""
-    if wire in (b.T_BLOB, b.T_JSON, b.T_GEOMETRY, b.T_VECTOR, b.T_BLOB_COMPRESSED):
+    if wire in (w.T_BLOB, w.T_JSON, w.T_GEOMETRY, w.T_VECTOR, w.T_BLOB_COMPRESSED):
         return meta
     return 2 if string_length(wire, meta) > 255 else 1
 
 
 def string_length(wire: int, meta: int) -> int:
     """Most bytes of a value of a column of characters, other than the large ones."""
-    if wire != b.T_STRING:
+    if wire != w.T_STRING:
         return meta
     high, low = meta >> 8, meta & 0xFF
     # the two highest bits of lengths above 255 hide in the type byte, inverted
@@ -241,7 +240,7 @@ def _codec(collation: int, declared: ColumnType, where: str, charsets: Mapping[i
     return CODECS[charset]
 
 
-def _members(m: b.TableMap, i: int, declared: ColumnType, codec: str) -> tuple[str, ...]:
+def _members(m: TableMap, i: int, declared: ColumnType, codec: str) -> tuple[str, ...]:
     """Members of an ENUM or SET: those in the log, which are the ones the rows were written with.
 
     Bytes (``CHARACTER SET binary``) are shown as the UTF-8 that they were written in, as the catalogue does.

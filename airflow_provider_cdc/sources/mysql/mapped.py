@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
-from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import wire_types as w
 from airflow_provider_cdc.sources.mysql.catalogue import captured_column
 from airflow_provider_cdc.sources.mysql.columns import nulls
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
@@ -23,20 +23,21 @@ from airflow_provider_cdc.sources.mysql.layout import (
     collations_of,
     string_length,
 )
+from airflow_provider_cdc.sources.mysql.table_map import TableMap
 from airflow_provider_cdc.sources.mysql.types import BLOBS, SPATIAL, TEXTS, ColumnType
 
 _INTEGERS = {
-    b.T_TINY: "tinyint",
-    b.T_SHORT: "smallint",
-    b.T_INT24: "mediumint",
-    b.T_LONG: "int",
-    b.T_LONGLONG: "bigint",
+    w.T_TINY: "tinyint",
+    w.T_SHORT: "smallint",
+    w.T_INT24: "mediumint",
+    w.T_LONG: "int",
+    w.T_LONGLONG: "bigint",
 }
 _SIMPLE = {
-    b.T_FLOAT: "float", b.T_DOUBLE: "double", b.T_DATE: "date", b.T_NEWDATE: "date", b.T_YEAR: "year", b.T_JSON: "json",
-    b.T_VECTOR: "vector", b.T_GEOMETRY: "geometry", b.T_DATETIME: "datetime", b.T_TIMESTAMP: "timestamp", b.T_TIME: "time",
+    w.T_FLOAT: "float", w.T_DOUBLE: "double", w.T_DATE: "date", w.T_NEWDATE: "date", w.T_YEAR: "year", w.T_JSON: "json",
+    w.T_VECTOR: "vector", w.T_GEOMETRY: "geometry", w.T_DATETIME: "datetime", w.T_TIMESTAMP: "timestamp", w.T_TIME: "time",
 }  # fmt: skip
-_FRACTIONAL = {b.T_DATETIME2: "datetime", b.T_TIMESTAMP2: "timestamp", b.T_TIME2: "time"}
+_FRACTIONAL = {w.T_DATETIME2: "datetime", w.T_TIMESTAMP2: "timestamp", w.T_TIME2: "time"}
 _LOBS = {1: "tiny", 2: "", 3: "medium", 4: "long"}
 _BYTES = {
     "utf8mb4": 4, "utf8mb3": 3, "utf16": 4, "utf16le": 4, "utf32": 4, "ucs2": 2, "latin1": 1, "ascii": 1, "latin2": 1, "latin5": 1,
@@ -47,7 +48,7 @@ _BYTES = {
 
 
 def mapped_structure(
-    m: b.TableMap, table: TableId, known: Iterable[TableSchema], config: MySqlConfig, charsets: Mapping[int, str]
+    m: TableMap, table: TableId, known: Iterable[TableSchema], config: MySqlConfig, charsets: Mapping[int, str]
 ) -> TableSchema:
     """What a table map says.
 
@@ -69,7 +70,7 @@ def mapped_structure(
     return TableSchema(id=table, columns=columns, key=_key(m, columns, others), charset=charset)
 
 
-def counting_layout(m: b.TableMap, table: TableId, config: MySqlConfig) -> Layout:
+def counting_layout(m: TableMap, table: TableId, config: MySqlConfig) -> Layout:
     """How rows can be told apart and counted, whatever is in them: each value is a null.
 
     :raises Mismatch: not even that
@@ -87,7 +88,7 @@ def counting_layout(m: b.TableMap, table: TableId, config: MySqlConfig) -> Layou
     return replace(layout, finishers=[nulls(field.type) for field in layout.type])
 
 
-def _signs(m: b.TableMap) -> Iterator[b.TableMap]:
+def _signs(m: TableMap) -> Iterator[TableMap]:
     """MySQL counts YEAR among the columns that have a sign or not, from some 8.0 on: both readings."""
     yield m
     if m.unsigned_with_years is not None and m.unsigned_with_years != m.unsigned:
@@ -95,7 +96,7 @@ def _signs(m: b.TableMap) -> Iterator[b.TableMap]:
 
 
 def _column(
-    m: b.TableMap, i: int, table: TableId, known: list[TableSchema], config: MySqlConfig, charsets: Mapping[int, str]
+    m: TableMap, i: int, table: TableId, known: list[TableSchema], config: MySqlConfig, charsets: Mapping[int, str]
 ) -> tuple[Column, bool]:
     """A column, and whether it was known."""
     assert m.names is not None
@@ -109,7 +110,7 @@ def _column(
     return captured_column(table, name, types[0], config, nullable=m.nullable[i]), False
 
 
-def _types(m: b.TableMap, i: int, charsets: Mapping[int, str]) -> list[ColumnType]:
+def _types(m: TableMap, i: int, charsets: Mapping[int, str]) -> list[ColumnType]:
     """What column ``i`` may be declared as."""
     wire, meta = m.types[i], m.meta[i]
     if wire in _INTEGERS:
@@ -118,29 +119,29 @@ def _types(m: b.TableMap, i: int, charsets: Mapping[int, str]) -> list[ColumnTyp
         return [ColumnType(_FRACTIONAL[wire], meta or None)]
     if wire in _SIMPLE:
         return [ColumnType(_SIMPLE[wire])]
-    if wire == b.T_NEWDECIMAL:
+    if wire == w.T_NEWDECIMAL:
         return [ColumnType("decimal", meta >> 8, meta & 0xFF)]
-    if wire == b.T_BIT:
+    if wire == w.T_BIT:
         return [ColumnType("bit", (meta >> 8) * 8 + (meta & 0xFF))]
     charset = charsets.get(collations_of(m).get(i, 0))
     assert m.names is not None
     if charset is None:
         raise Mismatch(f"the log does not tell the character set of column {m.names[i]}")
-    if wire in (b.T_ENUM, b.T_SET):
-        base, codec = "enum" if wire == b.T_ENUM else "set", "utf-8"
+    if wire in (w.T_ENUM, w.T_SET):
+        base, codec = "enum" if wire == w.T_ENUM else "set", "utf-8"
         values = tuple(value.decode(codec) for value in m.values.get(i, ()))
         return [ColumnType(base, charset=charset, values=values)]
     return _strings(m, i, charset)
 
 
-def _strings(m: b.TableMap, i: int, charset: str) -> list[ColumnType]:
+def _strings(m: TableMap, i: int, charset: str) -> list[ColumnType]:
     wire, meta, binary = m.types[i], m.meta[i], charset == "binary"
-    if wire in (b.T_BLOB, b.T_BLOB_COMPRESSED):
+    if wire in (w.T_BLOB, w.T_BLOB_COMPRESSED):
         return [ColumnType(_LOBS[meta] + "blob")] if binary else [ColumnType(_LOBS[meta] + "text", charset=charset)]
     assert m.names is not None
-    if wire not in (b.T_STRING, b.T_VARCHAR, b.T_VAR_STRING, b.T_VARCHAR_COMPRESSED):
+    if wire not in (w.T_STRING, w.T_VARCHAR, w.T_VAR_STRING, w.T_VARCHAR_COMPRESSED):
         raise Mismatch(f"column {m.names[i]} has type {wire} in the log, which cannot be read")
-    length, fixed = string_length(wire, meta), wire == b.T_STRING
+    length, fixed = string_length(wire, meta), wire == w.T_STRING
     if not binary:
         width = _BYTES.get(charset)
         return [ColumnType("char" if fixed else "varchar", length // width if width else None, charset=charset)]
@@ -183,7 +184,7 @@ def _name(charset: str | None) -> str | None:
     return "utf8mb3" if charset == "utf8" else charset
 
 
-def _key(m: b.TableMap, columns: tuple[Column, ...], known: list[TableSchema]) -> tuple[str, ...]:
+def _key(m: TableMap, columns: tuple[Column, ...], known: list[TableSchema]) -> tuple[str, ...]:
     """The primary key in the log, or else the row key of a structure that may still have it: the log does not tell unique keys."""
     assert m.names is not None
     if m.primary_key is not None:

@@ -17,10 +17,11 @@ import pymysql
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
-from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server
+from airflow_provider_cdc.sources.mysql.event_bodies import parse_rotate
 from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.transaction_ids import add_gtid_numbers, gtid_numbers
@@ -32,9 +33,9 @@ _FORMS: Final = (
 )
 _FILE = re.compile(r"[A-Za-z0-9_.-]+\.\d{6,}")
 _MARIADB_SET = re.compile(r"\d+-\d+-\d+(,\d+-\d+-\d+)*")
-_TRANSACTION: Final = {b.GTID, b.ANONYMOUS_GTID, b.GTID_TAGGED, b.MARIADB_GTID}
+_TRANSACTION: Final = {ev.GTID, ev.ANONYMOUS_GTID, ev.GTID_TAGGED, ev.MARIADB_GTID}
 """Events that a transaction begins with."""
-_HEAD: Final = {b.FORMAT_DESCRIPTION, b.PREVIOUS_GTIDS, b.MARIADB_GTID_LIST, b.MARIADB_START_ENCRYPTION}
+_HEAD: Final = {ev.FORMAT_DESCRIPTION, ev.PREVIOUS_GTIDS, ev.MARIADB_GTID_LIST, ev.MARIADB_START_ENCRYPTION}
 
 
 def position_of(
@@ -172,24 +173,24 @@ class _Search:
         begins: list[int] = []
         for i, row in enumerate(events.table):
             kind, size, flags = int(row[k.EV_TYPE]), int(row[k.EV_SIZE]), int(row[k.EV_FLAGS])
-            if kind == b.FORMAT_DESCRIPTION:
+            if kind == ev.FORMAT_DESCRIPTION:
                 self.created = self.created or int(row[k.EV_TIME])
-            if kind == b.ROTATE and flags & b.ARTIFICIAL_FLAG and b.parse_rotate(events.body(i))[0] != self.file:
+            if kind == ev.ROTATE and flags & ev.ARTIFICIAL_FLAG and parse_rotate(events.body(i))[0] != self.file:
                 self._is_boundary(self.end)
                 self._count(events, begins)
                 return True
-            if flags & b.ARTIFICIAL_FLAG or not row[k.EV_END]:
+            if flags & ev.ARTIFICIAL_FLAG or not row[k.EV_END]:
                 continue
             start = self._place(int(row[k.EV_END])) - size
             if kind in _HEAD:
                 self.heads.add(start)
                 self.end = start + size
-                if kind in (b.PREVIOUS_GTIDS, b.MARIADB_GTID_LIST):
+                if kind in (ev.PREVIOUS_GTIDS, ev.MARIADB_GTID_LIST):
                     decode = MariaDbGtids.decode if self.server.mariadb else MySqlGtids.decode
                     self.gtids = decode(events.body(i))
                 continue
             if start >= self.pos:
-                whole = start == self.pos and (kind in _TRANSACTION or kind in b.HARMLESS or kind == b.ROTATE)
+                whole = start == self.pos and (kind in _TRANSACTION or kind in ev.HARMLESS or kind == ev.ROTATE)
                 self._is_boundary(self.pos if whole else -1)
                 self._count(events, begins)
                 return True

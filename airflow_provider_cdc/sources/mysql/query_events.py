@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Callable, Iterator, Mapping
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import ddl
 from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.byte_reader import ByteReader
 from airflow_provider_cdc.sources.mysql.charsets import CODECS
 from airflow_provider_cdc.sources.mysql.connect import Server
+from airflow_provider_cdc.sources.mysql.event_bodies import MariaDbGtid
 from airflow_provider_cdc.sources.mysql.event_buffer import EventBuffer
-from airflow_provider_cdc.sources.mysql.schema import Found, SchemaReader
+from airflow_provider_cdc.sources.mysql.schema import Found, Query, SchemaReader
 
 
 class QueryEvents:
@@ -23,16 +25,16 @@ class QueryEvents:
     def __init__(self, server: Server, reader: SchemaReader, charsets: Mapping[int, str]) -> None:
         self._server, self._reader, self._charsets = server, reader, charsets
 
-    def query(self, i: int, buffer: EventBuffer) -> b.Query:
+    def query(self, i: int, buffer: EventBuffer) -> Query:
         """The QUERY event ``i``."""
-        return b.parse_query(buffer.events.body(i), self._codec)
+        return parse_query(buffer.events.body(i), self._codec)
 
-    def statements(self, query: b.Query) -> Iterator[ddl.Statement]:
+    def statements(self, query: Query) -> Iterator[ddl.Statement]:
         """What it says, one after the other."""
         options = ddl.sql_mode_options(query.sql_mode)
         yield from ddl.read(query.sql, **options, version=self._server.version_number)
 
-    def ends_transaction(self, query: b.Query, buffer: EventBuffer) -> bool:
+    def ends_transaction(self, query: Query, buffer: EventBuffer) -> bool:
         """Whether a statement ends the transaction that its GTID began; rows follow one that does not."""
         if not buffer.open:
             return False
@@ -41,7 +43,7 @@ class QueryEvents:
         begun = int(buffer.transactions[buffer.tx, k.TX_THREAD]) >= 0
         return not begun and not query.sql.rstrip().upper().endswith("START TRANSACTION")
 
-    def change(self, statement: ddl.Statement, query: b.Query, i: int, buffer: EventBuffer) -> Found | None:
+    def change(self, statement: ddl.Statement, query: Query, i: int, buffer: EventBuffer) -> Found | None:
         """What a statement does to captured tables; ``None`` when it does not concern any.
 
         :raises PrerequisiteError: rows were changed by a statement that is not logged as rows
@@ -66,10 +68,10 @@ class QueryEvents:
         if not self._server.mariadb or not buffer.open:
             return False
         gtid = buffer.mariadb_gtid(buffer.tx)
-        half = b.MariaDbGtid.EXTRA_START_ALTER | b.MariaDbGtid.EXTRA_ROLLBACK_ALTER
+        half = MariaDbGtid.EXTRA_START_ALTER | MariaDbGtid.EXTRA_ROLLBACK_ALTER
         return gtid is not None and bool(gtid.extra & half)
 
-    def _refuse_rows(self, query: b.Query, kind: str, where: str) -> None:
+    def _refuse_rows(self, query: Query, kind: str, where: str) -> None:
         """Changes logged as statements cannot be captured: an error if they may concern captured tables."""
         if self._reader.concerns(query):
             raise PrerequisiteError(
@@ -80,3 +82,37 @@ class QueryEvents:
                 remedy="SET GLOBAL binlog_format = 'ROW', end the sessions that were opened before, then read the tables again "
                 "with snapshot.mode=always for one run",
             )
+
+
+def parse_query(body: bytes, codec: Callable[[int], str]) -> Query:
+    """Read a QUERY event.
+
+    :param codec: collation number → Python codec of the session's character set, in which the text is written
+    """
+    thread, _seconds, db_length, error, status_length = struct.unpack_from("<IIBHH", body)
+    sql_mode, collation = _session(body[13 : 13 + status_length])
+    start = 13 + status_length
+    database = body[start : start + db_length].decode("utf-8", "replace")
+    text = body[start + db_length + 1 :].decode("utf-8" if collation is None else codec(collation), "backslashreplace")
+    return Query(thread, error, database, text, sql_mode)
+
+
+def _session(status: bytes) -> tuple[int, int | None]:
+    """The session's ``sql_mode`` and the number of its ``character_set_client``, out of the status variables.
+
+    They are written in a fixed order; what may come before these two is known, and nothing after them is of interest.
+    """
+    c, sql_mode = ByteReader(status), 0
+    while c.more:
+        match c.uint(1):
+            case 0 | 3:  # flags, step of AUTO_INCREMENT
+                c.take(4)
+            case 1:
+                sql_mode = c.uint(8)
+            case 6:  # catalogue
+                c.take(c.uint(1))
+            case 4:
+                return sql_mode, c.uint(2)
+            case _:
+                break
+    return sql_mode, None

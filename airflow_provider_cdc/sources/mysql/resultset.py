@@ -21,6 +21,7 @@ from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.core.schema import Column, TableSchema, row_struct
 from airflow_provider_cdc.sources.mysql import columns as col
 from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.column_buffers import Buffers, Finisher, Scratch, finish
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.definitions import COM_STMT_CLOSE, COM_STMT_PREPARE, Definition, Unlike
 from airflow_provider_cdc.sources.mysql.types import BLOBS, INTEGERS, SPATIAL, ColumnType
@@ -42,8 +43,8 @@ class ResultReader:
     def __init__(self, schema: TableSchema, config: MySqlConfig, *, extras: int = 0) -> None:
         self.schema = schema
         self.type = pa.struct([*row_struct(schema), *[pa.field("", pa.binary())] * extras])
-        self._scratch = col.Scratch()
-        self._finishers: list[col.Finisher] = []
+        self._scratch = Scratch()
+        self._finishers: list[Finisher] = []
         self._stores: list[int] = []
         rows = []
         slots = [0, 0, 0]
@@ -120,7 +121,7 @@ class ResultReader:
                 continue
             if why == k.NEED_MORE:
                 packets.fill()
-            buffers = col.Buffers(self._stores, self._rows, len(packets.buf), scratch)
+            buffers = Buffers(self._stores, self._rows, len(packets.buf), scratch)
             rows, packets.used, why = k.decode_result(
                 packets.buf, packets.used, packets.have, self._columns, *buffers.arrays
             )
@@ -128,11 +129,11 @@ class ResultReader:
                 packets.fail()
             packets.ended = why == k.LAST_ROW
             if rows:
-                yield col.finish(buffers, self._finishers, rows, None, self.type)
+                yield finish(buffers, self._finishers, rows, None, self.type)
 
     def _large(self, payload: npt.NDArray[np.uint8]) -> pa.StructArray:
         """A row of 16 MB or more."""
-        buffers = col.Buffers(self._stores, 1, len(payload), col.Scratch())
+        buffers = Buffers(self._stores, 1, len(payload), Scratch())
         fixed, valid, wide, offsets, data, filled = buffers.arrays
         if not k.result_row(
             payload, 1, len(payload), 0, self._columns, len(self._columns), fixed, valid, wide, offsets, data, filled
@@ -140,7 +141,7 @@ class ResultReader:
             raise SourceUnavailable(
                 "The server's answer cannot be understood: a large row has another length than it says."
             )
-        return col.finish(buffers, self._finishers, 1, None, self.type)
+        return finish(buffers, self._finishers, 1, None, self.type)
 
     def _execute(self, connection: Connection, sql: str) -> int:
         """Prepare and execute; the answer is left in the socket."""
@@ -278,7 +279,7 @@ def _lost(why: str) -> SourceUnavailable:
     )
 
 
-_Read = tuple[int, int, int, col.Finisher]
+_Read = tuple[int, int, int, Finisher]
 
 
 def _column(column: Column, where: str, config: MySqlConfig) -> _Read:

@@ -14,7 +14,6 @@ from typing import Literal
 
 from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
-from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import ddl
 from airflow_provider_cdc.sources.mysql.alter import Alter, charset_of
 from airflow_provider_cdc.sources.mysql.catalogue import captured_column, row_key, system_versioned
@@ -22,6 +21,25 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.types import SYSTEM_DATABASES, ColumnType
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Query:
+    """A QUERY event: a statement, in the database it ran in.
+
+    :param error: what the server answered; not 0 when the statement failed after it had changed something
+    """
+
+    thread: int
+    error: int
+    database: str
+    sql: str
+    sql_mode: int
+
+    @property
+    def strict(self) -> bool:
+        """Whether the session refused values that do not fit, instead of bending them."""
+        return bool(self.sql_mode & (0x200000 | 0x400000))
 
 
 @dataclass(slots=True)
@@ -59,7 +77,7 @@ class SchemaReader:
         self._config, self._tables, self._catalogue, self._charset = config, tables, catalogue, database_charset
         self._shows_lengths = shows_lengths
 
-    def read(self, statement: ddl.Statement, query: b.Query, where: str) -> Found | None:
+    def read(self, statement: ddl.Statement, query: Query, where: str) -> Found | None:
         """What the statement changes; ``None`` when it does not concern captured tables."""
         found = Found()
         match statement:
@@ -87,7 +105,7 @@ class SchemaReader:
                 pass
         return found if found.changes or found.truncated or found.untold else None
 
-    def concerns(self, query: b.Query) -> bool:
+    def concerns(self, query: Query) -> bool:
         """Whether a statement that changes rows may change rows of captured tables: their names appear in it."""
         words = {w.lower() for w in re.findall(r"[\w$]+|`[^`]+`", query.sql)}
         words |= {w.strip("`") for w in words}
@@ -99,7 +117,7 @@ class SchemaReader:
 
     # -- which tables -------------------------------------------------------------------------------------------------
 
-    def _id(self, name: ddl.Name, query: b.Query) -> TableId:
+    def _id(self, name: ddl.Name, query: Query) -> TableId:
         return TableId(namespace=name.database or query.database, name=name.name)
 
     def _captured(self, table: TableId) -> bool:
@@ -107,7 +125,7 @@ class SchemaReader:
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
-    def _create(self, s: ddl.CreateTable, query: b.Query, where: str, found: Found) -> None:
+    def _create(self, s: ddl.CreateTable, query: Query, where: str, found: Found) -> None:
         table = self._id(s.table, query)
         known = self._tables.get(table)
         if s.temporary or not self._captured(table) or (s.if_not_exists and not s.or_replace and known is not None):
@@ -145,7 +163,7 @@ class SchemaReader:
         if self._captured(table) and self._tables.get(table) is not None:
             found.changes.append(TableChange(type="DROP", id=table))
 
-    def _rename(self, pairs: tuple[tuple[ddl.Name, ddl.Name], ...], query: b.Query, found: Found) -> None:
+    def _rename(self, pairs: tuple[tuple[ddl.Name, ddl.Name], ...], query: Query, found: Found) -> None:
         """One after the other: names may rotate through a third one."""
         moved: dict[TableId, tuple[TableId, TableSchema | None]] = {}
         for old_name, new_name in pairs:
@@ -176,7 +194,7 @@ class SchemaReader:
             schema = known.model_copy(update={"key": present.key})
             found.changes.append(TableChange(type="ALTER", id=table, table=schema))
 
-    def _unknown(self, s: ddl.Unknown, query: b.Query, where: str, found: Found) -> None:
+    def _unknown(self, s: ddl.Unknown, query: Query, where: str, found: Found) -> None:
         """A statement that is not understood: the catalogue says what has become of the tables, and they are read again. A table that
         it does not have may have gone with this statement or with a later one: it is kept until it is read, or the log says more."""
         named = [self._id(n, query) for n in s.tables]
@@ -200,7 +218,7 @@ class SchemaReader:
 
     # -- ALTER TABLE --------------------------------------------------------------------------------------------------
 
-    def _alter(self, s: ddl.AlterTable, query: b.Query, where: str, found: Found) -> None:
+    def _alter(self, s: ddl.AlterTable, query: Query, where: str, found: Found) -> None:
         table = self._id(s.table, query)
         renamed = next((a.table for a in s.actions if isinstance(a, ddl.RenameTo)), None)
         new = self._id(renamed, query) if renamed is not None else table
@@ -220,7 +238,7 @@ class SchemaReader:
             raise system_versioned(table, where)
         found.changes.append(self._altered(known, s, query, table))
 
-    def _altered(self, known: TableSchema, s: ddl.AlterTable, query: b.Query, now: TableId) -> TableChange:
+    def _altered(self, known: TableSchema, s: ddl.AlterTable, query: Query, now: TableId) -> TableChange:
         """What the actions do to a table, but for its name.
 
         :param now: what it is called after them
@@ -240,7 +258,7 @@ class SchemaReader:
                 change = change.model_copy(update={"table": change.table.model_copy(update={"key": present.key})})
         return change
 
-    def _altered_too(self, table: TableId, s: ddl.AlterTable, query: b.Query, found: Found) -> None:
+    def _altered_too(self, table: TableId, s: ddl.AlterTable, query: Query, found: Found) -> None:
         """A statement that gives a table another name may change its columns as well."""
         known = self._tables.get(table)
         for i, change in enumerate(found.changes):

@@ -21,7 +21,7 @@ from airflow_provider_cdc.core.metrics import Value
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import VARIED, Finding, SnapshotSession, Source, Tables
-from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.catalogue import Catalogue
 from airflow_provider_cdc.sources.mysql.checks import check, retention_seconds
@@ -29,6 +29,7 @@ from airflow_provider_cdc.sources.mysql.chunks import open_chunks
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, server_of, translated
 from airflow_provider_cdc.sources.mysql.ended import position_lost
+from airflow_provider_cdc.sources.mysql.event_bodies import parse_mariadb_gtid
 from airflow_provider_cdc.sources.mysql.failover import verify_beginnings, verify_gtids
 from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids
 from airflow_provider_cdc.sources.mysql.gtid_sources import GtidSources
@@ -152,9 +153,9 @@ class MySqlSource(Source):
         start = MySqlPosition("", 4, others, server=self.server.identity)
         with BinlogConnection(self._config, self.server, start, looks=True) as connection:
             for event in connection.plain():
-                if event[4] != b.MARIADB_GTID:
+                if event[4] != ev.MARIADB_GTID:
                     continue
-                found = b.parse_mariadb_gtid(event[k.HEADER :].tobytes())
+                found = parse_mariadb_gtid(event[k.HEADER :].tobytes())
                 if found.domain == domain:
                     return MariaDbGtids({domain: (int.from_bytes(event[5:9].tobytes(), "little"), found.sequence)})
         return MariaDbGtids()
@@ -278,7 +279,7 @@ class MySqlSource(Source):
         """When a log file was begun, by the header of its first event; 0 when the server will not say."""
         position = MySqlPosition(file, 4, server=self.server.identity)
         with BinlogConnection(self._config, self.server, position, looks=True) as connection:
-            return next((at for kind, at in connection.heads() if kind == b.FORMAT_DESCRIPTION), 0)
+            return next((at for kind, at in connection.heads() if kind == ev.FORMAT_DESCRIPTION), 0)
 
 
 class MariaDbSource(MySqlSource):

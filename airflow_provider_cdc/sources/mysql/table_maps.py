@@ -12,11 +12,11 @@ import numpy.typing as npt
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
-from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.layout import UNNAMED, Layout, Mismatch, build_layout
 from airflow_provider_cdc.sources.mysql.mapped import counting_layout, mapped_structure
+from airflow_provider_cdc.sources.mysql.table_map import TableMap, parse_table_map
 from airflow_provider_cdc.sources.mysql.types import SYSTEM_DATABASES
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class TableMaps:
             and calls again
         :raises SchemaConflict: neither fits, and the map leaves something open
         """
-        table_map = b.parse_table_map(body, mariadb=self._mariadb)
+        table_map = parse_table_map(body, mariadb=self._mariadb)
         number = self._built.get(body[8:])
         if number is None:
             number = k.NOT_WANTED
@@ -101,7 +101,7 @@ class TableMaps:
         self._place(table_map.table_id, body, number)
         return None
 
-    def _layout(self, table_map: b.TableMap, table: TableId, where: str) -> Layout | TableSchema:
+    def _layout(self, table_map: TableMap, table: TableId, where: str) -> Layout | TableSchema:
         found = self._fitting(table_map, table, where)
         if not isinstance(found, str):
             return found
@@ -121,7 +121,7 @@ class TableMaps:
             "snapshot.mode=always for one run",
         )
 
-    def _fitting(self, table_map: b.TableMap, table: TableId, where: str) -> Layout | TableSchema | str:
+    def _fitting(self, table_map: TableMap, table: TableId, where: str) -> Layout | TableSchema | str:
         """What to read rows by, or the structure that has to be applied before; or else why there is none."""
         if table_map.names is None:
             return UNNAMED
@@ -149,7 +149,7 @@ class TableMaps:
         except Mismatch as e:
             return f"{problem}; by itself: {e}"
 
-    def _build(self, table_map: b.TableMap, schema: TableSchema) -> Layout:
+    def _build(self, table_map: TableMap, schema: TableSchema) -> Layout:
         """MySQL counts YEAR among the columns that have a sign or not from some 8.0 on: whichever fits the structure."""
         try:
             return build_layout(table_map, schema, self._config, self._charsets)
@@ -159,7 +159,7 @@ class TableMaps:
             counted = replace(table_map, unsigned=table_map.unsigned_with_years)
             return build_layout(counted, schema, self._config, self._charsets)
 
-    def _with_logged_key(self, table_map: b.TableMap, schema: TableSchema) -> TableSchema | None:
+    def _with_logged_key(self, table_map: TableMap, schema: TableSchema) -> TableSchema | None:
         """The schema with the primary key that the log tells, if it is another one."""
         if table_map.primary_key is None:
             return None

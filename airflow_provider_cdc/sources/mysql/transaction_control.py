@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from airflow_provider_cdc.sources.mysql import binlog as b
 from airflow_provider_cdc.sources.mysql import ddl
+from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.cursor import LogCursor
+from airflow_provider_cdc.sources.mysql.event_bodies import xa_id
 from airflow_provider_cdc.sources.mysql.event_buffer import EventBuffer
 
 
@@ -96,7 +97,7 @@ def is_one_phase(i: int, buffer: EventBuffer) -> bool:
 
 def xid_of(i: int, buffer: EventBuffer) -> str:
     """The XA id of the open transaction, which the XA_PREPARE event ``i`` ends."""
-    return buffer.note(buffer.tx).xa or b.xa_id(buffer.events.body(i))
+    return buffer.note(buffer.tx).xa or xa_id(buffer.events.body(i))
 
 
 def start_of_open(buffer: EventBuffer, cursor: LogCursor) -> dict[str, Any]:
@@ -116,5 +117,5 @@ def start_of_prepared(end: EndPrepared, i: int, buffer: EventBuffer, cursor: Log
     if end.commit and (start is None or elsewhere):
         when = "in the log of another server" if elsewhere else "before the place where capture began"
         why = f"XA transaction {end.xid} was prepared {when}, so that its rows are unknown"
-        raise b.unknown_event(b.QUERY, buffer.where(i), why)
+        raise ev.unknown_event(ev.QUERY, buffer.where(i), why)
     return start if end.commit else None

@@ -20,10 +20,11 @@ import numpy.typing as npt
 import pymysql
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged, SourceUnavailable, UnknownLogEvent
-from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, translate, translated
+from airflow_provider_cdc.sources.mysql.event_bodies import has_checksums
 from airflow_provider_cdc.sources.mysql.failover import dump_gtids
 from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids
 from airflow_provider_cdc.sources.mysql.gtid_sources import GtidSources
@@ -192,7 +193,7 @@ class BinlogConnection:
         while True:
             n, tail, why = k.split_packets(self._buf, tail, self._have, self._table[count:], self._checksum)
             # a format description may change how the events after it end: cut there
-            formats = np.flatnonzero(self._table[count : count + n, k.EV_TYPE] == b.FORMAT_DESCRIPTION)
+            formats = np.flatnonzero(self._table[count : count + n, k.EV_TYPE] == ev.FORMAT_DESCRIPTION)
             if len(formats):
                 if formats[0] + 1 < n:
                     n, why = int(formats[0]) + 1, k.EVENTS_FULL
@@ -255,7 +256,7 @@ class BinlogConnection:
                 return
             if len(event) < k.HEADER:
                 self._fail(k.BAD_LENGTH, at)
-            if self._checksum and event[4] == b.FORMAT_DESCRIPTION and not _intact(event):
+            if self._checksum and event[4] == ev.FORMAT_DESCRIPTION and not _intact(event):
                 self._fail(k.BAD_CHECKSUM, at)
             yield event
             at += 4 + length
@@ -264,7 +265,7 @@ class BinlogConnection:
         """Whether events end in a checksum from a FORMAT_DESCRIPTION event on."""
         if len(body) < 5:
             self._fail(k.BAD_LENGTH, tail)
-        checksums = body[-1] == 1 if self._checksum else b.has_checksums(body)
+        checksums = body[-1] == 1 if self._checksum else has_checksums(body)
         self._checksum = 4 if checksums else 0
 
     def _fill(self, front: int, tail: int) -> None:

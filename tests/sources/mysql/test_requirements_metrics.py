@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import CdcError, SourceUnavailable, UnknownLogEvent
 from airflow_provider_cdc.core.metrics import RunMetrics
-from airflow_provider_cdc.sources.mysql import binlog as b
+from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql import wire
 from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot
@@ -304,7 +304,7 @@ def test_a_transaction_without_its_end_is_counted_and_an_error(db: Any, monkeypa
         for events in whole(self):
             if events is not None:
                 kinds = events.table[:, k.EV_TYPE]
-                kinds[kinds == b.XID] = b.STOP  # which means nothing
+                kinds[kinds == ev.XID] = ev.STOP  # which means nothing
             yield events
 
     with source_of(db.server) as source:

@@ -1,0 +1,67 @@
+"""What is read out of events other than rows, in plain Python: the next file, GTIDs of MariaDB, XA ids.
+
+Formats are those of "Binary Log Event" in the MySQL internals documentation and of "Replication Protocol" in MariaDB's. A body
+here is an event without its 19-byte header and without its checksum.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from airflow_provider_cdc.sources.mysql.byte_reader import ByteReader
+
+
+def parse_rotate(body: bytes) -> tuple[str, int]:
+    """Next file and the position in it."""
+    return body[8:].decode(), int.from_bytes(body[:8], "little")
+
+
+def has_checksums(body: bytes) -> bool:
+    """Whether, by a FORMAT_DESCRIPTION event (with its own checksum still on), events end in a CRC-32."""
+    return body[-5] == 1
+
+
+@dataclass(slots=True)
+class MariaDbGtid:
+    """A GTID event of MariaDB.
+
+    :param extra: the second byte of flags, 0 where the event has none
+    """
+
+    domain: int
+    sequence: int
+    flags: int
+    extra: int
+
+    STANDALONE = 1
+    GROUP_COMMIT = 2
+    DDL = 32
+    PREPARED_XA = 64
+    COMPLETED_XA = 128
+
+    EXTRA_START_ALTER = 2
+    EXTRA_COMMIT_ALTER = 4
+    EXTRA_ROLLBACK_ALTER = 8
+
+
+def parse_mariadb_gtid(body: bytes) -> MariaDbGtid:
+    """Read a GTID event of MariaDB.
+
+    :raises ValueError: the event is shorter than it says
+    """
+    c = ByteReader(body)
+    sequence, domain, flags = c.uint(8), c.uint(4), c.uint(1)
+    if flags & MariaDbGtid.GROUP_COMMIT:
+        c.take(8)
+    if flags & (MariaDbGtid.PREPARED_XA | MariaDbGtid.COMPLETED_XA):
+        c.take(4)
+        c.take(c.uint(1) + c.uint(1))
+    return MariaDbGtid(domain, sequence, flags, c.uint(1) if c.more else 0)
+
+
+def xa_id(body: bytes) -> str:
+    """The XA id of an XA_PREPARE event, as ``XA COMMIT`` spells it."""
+    format_id, global_length, branch_length = struct.unpack_from("<III", body, 1)
+    data = body[13 : 13 + global_length + branch_length]
+    return f"X'{data[:global_length].hex()}',X'{data[global_length:].hex()}',{format_id}"

@@ -1,0 +1,72 @@
+"""Events of the binary log: their codes and flags, and which of them hold no data."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from airflow_provider_cdc.core.errors import UnknownLogEvent
+
+QUERY: Final = 2
+STOP: Final = 3
+ROTATE: Final = 4
+FORMAT_DESCRIPTION: Final = 15
+XID: Final = 16
+TABLE_MAP: Final = 19
+INCIDENT: Final = 26
+HEARTBEAT: Final = 27
+ROWS_QUERY: Final = 29
+GTID: Final = 33
+ANONYMOUS_GTID: Final = 34
+PREVIOUS_GTIDS: Final = 35
+XA_PREPARE: Final = 38
+PARTIAL_UPDATE_ROWS: Final = 39
+TRANSACTION_PAYLOAD: Final = 40
+GTID_TAGGED: Final = 42
+MARIADB_ANNOTATE: Final = 160
+MARIADB_GTID: Final = 162
+MARIADB_GTID_LIST: Final = 163
+MARIADB_START_ENCRYPTION: Final = 164
+MARIADB_QUERY_COMPRESSED: Final = 165
+
+ROWS: Final = frozenset({23, 24, 25, 30, 31, 32})
+COMPRESSED_ROWS: Final = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
+"""MariaDB's compressed row events → the type they hold."""
+HARMLESS: Final = {
+    STOP: "STOP",
+    5: "INTVAR",
+    13: "RAND",
+    14: "USER_VAR",
+    HEARTBEAT: "HEARTBEAT",
+    28: "IGNORABLE",
+    PREVIOUS_GTIDS: "PREVIOUS_GTIDS",
+    36: "TRANSACTION_CONTEXT",
+    37: "VIEW_CHANGE",
+    41: "HEARTBEAT_V2",
+    161: "BINLOG_CHECKPOINT",
+    MARIADB_GTID_LIST: "GTID_LIST",
+    MARIADB_START_ENCRYPTION: "START_ENCRYPTION",
+}
+"""Events that hold no data of tables: INTVAR, RAND and USER_VAR only prepare a statement that follows."""
+FRAMES: Final = frozenset({XID, GTID, ANONYMOUS_GTID, GTID_TAGGED})
+"""Events that a transaction begins or ends with; MariaDB's own has its place among what is read."""
+IGNORABLE_FLAG: Final = 0x80
+ARTIFICIAL_FLAG: Final = 0x20
+
+NAMES: Final = {
+    1: "START_V3", QUERY: "QUERY", ROTATE: "ROTATE", 6: "LOAD", 8: "CREATE_FILE", 9: "APPEND_BLOCK", 10: "EXEC_LOAD",
+    11: "DELETE_FILE", 12: "NEW_LOAD", FORMAT_DESCRIPTION: "FORMAT_DESCRIPTION", XID: "XID", 17: "BEGIN_LOAD_QUERY",
+    18: "EXECUTE_LOAD_QUERY", TABLE_MAP: "TABLE_MAP", 20: "PRE_GA_WRITE_ROWS", 21: "PRE_GA_UPDATE_ROWS",
+    22: "PRE_GA_DELETE_ROWS", INCIDENT: "INCIDENT", PARTIAL_UPDATE_ROWS: "PARTIAL_UPDATE_ROWS",
+    TRANSACTION_PAYLOAD: "TRANSACTION_PAYLOAD", GTID_TAGGED: "GTID_TAGGED", MARIADB_QUERY_COMPRESSED: "QUERY_COMPRESSED",
+}  # fmt: skip
+
+
+def unknown_event(event_type: int, where: str, why: str = "it is not known to this release") -> UnknownLogEvent:
+    """An event that may carry data and cannot be read."""
+    return UnknownLogEvent(
+        f"The binary log holds an event of type {event_type} ({NAMES.get(event_type, 'no name')}): {why}.",
+        where=where,
+        safe="Everything before it is captured; the offset stands before its transaction.",
+        remedy="see docs/sources/mysql.md#events for what can be read; to go on past it, read the tables again with "
+        "snapshot.mode=always for one run",
+    )

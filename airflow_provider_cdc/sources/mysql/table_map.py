@@ -1,0 +1,171 @@
+"""What a TABLE_MAP event says of its table: columns, their types, and the optional metadata (``binlog_row_metadata``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from airflow_provider_cdc.sources.mysql import wire_types as w
+from airflow_provider_cdc.sources.mysql.byte_reader import ByteReader
+
+_NUMERIC = {w.T_TINY, w.T_SHORT, w.T_LONG, w.T_FLOAT, w.T_DOUBLE, w.T_LONGLONG, w.T_INT24, w.T_NEWDECIMAL}
+_ONE_META = {
+    w.T_FLOAT,
+    w.T_DOUBLE,
+    w.T_BLOB,
+    w.T_JSON,
+    w.T_GEOMETRY,
+    w.T_TIMESTAMP2,
+    w.T_DATETIME2,
+    w.T_TIME2,
+    w.T_BLOB_COMPRESSED,
+    w.T_VECTOR,
+}
+_TWO_META = {
+    w.T_VARCHAR,
+    w.T_VAR_STRING,
+    w.T_STRING,
+    w.T_NEWDECIMAL,
+    w.T_BIT,
+    w.T_ENUM,
+    w.T_SET,
+    w.T_VARCHAR_COMPRESSED,
+}
+
+
+@dataclass(slots=True)
+class Collations:
+    """Collation numbers as stored: of all columns of a kind in order, or a default and what differs from it.
+
+    The keys of ``numbers`` count columns of the kind.
+    """
+
+    default: int = 0
+    numbers: dict[int, int] = field(default_factory=dict)
+
+    def of(self, place: int) -> int:
+        return self.numbers.get(place, self.default)
+
+
+@dataclass(slots=True)
+class TableMap:
+    """What the log says of a table at this place.
+
+    :param mariadb: written by MariaDB, whose metadata counts other columns than MySQL's
+    :param types: column types, with ENUM and SET in place of the STRING that carries them
+    :param meta: type parameters as stored
+    :param names: ``None`` where the server's ``binlog_row_metadata`` was not FULL when the row was written
+    :param unsigned: per column, ``None`` where it is not known
+    :param collations: of the columns of characters, and apart from them of the ENUM and SET columns
+    :param values: members per ENUM or SET column
+    """
+
+    mariadb: bool
+    table_id: int
+    database: str
+    table: str
+    types: list[int]
+    meta: list[int]
+    nullable: list[bool]
+    names: list[str] | None = None
+    unsigned: list[bool] | None = None
+    unsigned_with_years: list[bool] | None = None
+    collations: Collations = field(default_factory=lambda: Collations())
+    member_collations: Collations = field(default_factory=lambda: Collations())
+    values: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
+    primary_key: tuple[int, ...] | None = None
+
+
+def parse_table_map(body: bytes, *, mariadb: bool) -> TableMap:
+    """Read a TABLE_MAP event.
+
+    :param mariadb: MariaDB tells whether a YEAR is unsigned, MySQL counts it among the types that have no sign
+    :raises ValueError: the event is shorter than it says
+    """
+    c = ByteReader(body)
+    table_id = c.uint(6)
+    c.take(2)
+    database = c.take(c.uint(1)).decode()
+    c.take(1)
+    table = c.take(c.lenenc()).decode()
+    c.take(1)
+    count = c.lenenc()
+    types = list(c.take(count))
+    meta_block = ByteReader(c.take(c.lenenc()))
+    meta = [_column_meta(t, meta_block) for t in types]
+    bits = c.take((count + 7) // 8)
+    nullable = [bool(bits[i >> 3] >> (i & 7) & 1) for i in range(count)]
+    for i, (t, m) in enumerate(zip(types, meta, strict=True)):
+        if t == w.T_STRING and m >> 8 in (w.T_ENUM, w.T_SET):
+            types[i] = m >> 8
+    found = TableMap(mariadb, table_id, database, table, types, meta, nullable)
+    while c.more:
+        kind = c.uint(1)
+        _optional(found, kind, c.take(c.lenenc()), _NUMERIC | {w.T_YEAR} if mariadb else _NUMERIC)
+    return found
+
+
+def _column_meta(column_type: int, c: ByteReader) -> int:
+    """Type parameters. For strings and decimals the first byte is the high one."""
+    if column_type in _ONE_META:
+        return c.uint(1)
+    if column_type in (w.T_STRING, w.T_ENUM, w.T_SET, w.T_NEWDECIMAL):
+        return int.from_bytes(c.take(2), "big")
+    return c.uint(2) if column_type in _TWO_META else 0
+
+
+def _signs(types: list[int], bits: bytes, counted: set[int]) -> list[bool]:
+    """Whether each column is unsigned, from one bit per column of the types that are counted."""
+    unsigned = [False] * len(types)
+    for n, i in enumerate(i for i, t in enumerate(types) if t in counted):
+        unsigned[i] = n >> 3 < len(bits) and bool(bits[n >> 3] & (0x80 >> (n & 7)))
+    return unsigned
+
+
+def _optional(found: TableMap, kind: int, value: bytes, signed: set[int]) -> None:
+    """One field of the optional metadata."""
+    c = ByteReader(value)
+    match kind:  # geometry types, visibility and vector dimensions are not needed to read rows
+        case 1:
+            found.unsigned = _signs(found.types, value, signed)
+            if w.T_YEAR in found.types and w.T_YEAR not in signed:
+                found.unsigned_with_years = _signs(found.types, value, signed | {w.T_YEAR})
+        case 2:
+            found.collations = _default_and_others(c)
+        case 3:
+            found.collations = _one_by_one(c)
+        case 10:
+            found.member_collations = _default_and_others(c)
+        case 11:
+            found.member_collations = _one_by_one(c)
+        case 4:
+            names = []
+            while c.more:
+                names.append(c.take(c.lenenc()).decode())
+            found.names = names
+        case 5 | 6:
+            wanted = w.T_SET if kind == 5 else w.T_ENUM
+            for i in (i for i, t in enumerate(found.types) if t == wanted):
+                count = c.lenenc()
+                found.values[i] = tuple(c.take(c.lenenc()) for _ in range(count))
+        case 8 | 9:
+            key = []
+            while c.more:
+                key.append(c.lenenc())
+                if kind == 9:
+                    c.lenenc()  # length of the part of the column that is in the key
+            found.primary_key = tuple(key)
+
+
+def _default_and_others(c: ByteReader) -> Collations:
+    found = Collations(c.lenenc())
+    while c.more:
+        place = c.lenenc()
+        found.numbers[place] = c.lenenc()
+    return found
+
+
+def _one_by_one(c: ByteReader) -> Collations:
+    found = Collations()
+    while c.more:
+        found.numbers[len(found.numbers)] = c.lenenc()
+    return found
