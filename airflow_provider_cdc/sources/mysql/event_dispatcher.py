@@ -35,12 +35,12 @@ from airflow_provider_cdc.sources.mysql.block_builder import BlockBuilder
 from airflow_provider_cdc.sources.mysql.cursor import LogCursor
 from airflow_provider_cdc.sources.mysql.event_bodies import parse_rotate
 from airflow_provider_cdc.sources.mysql.event_buffer import EventBuffer
+from airflow_provider_cdc.sources.mysql.event_table import Events
 from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.query_events import QueryEvents
 from airflow_provider_cdc.sources.mysql.schema import Found, Query
 from airflow_provider_cdc.sources.mysql.table_maps import TableMaps
-from airflow_provider_cdc.sources.mysql.wire import Events
 
 
 class ReadAgain(Exception):

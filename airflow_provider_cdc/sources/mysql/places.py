@@ -22,10 +22,11 @@ from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server
 from airflow_provider_cdc.sources.mysql.event_bodies import parse_rotate
+from airflow_provider_cdc.sources.mysql.event_table import Events
 from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.transaction_ids import add_gtid_numbers, gtid_numbers
-from airflow_provider_cdc.sources.mysql.wire import BinlogConnection, Events
+from airflow_provider_cdc.sources.mysql.wire import BinlogConnection
 
 _FORMS: Final = (
     'valid forms are {"binlog_filename": "binlog.000003", "binlog_position": 1234}, {"gtid_set": "<GTIDs>"}, and what '

@@ -30,6 +30,7 @@ from airflow_provider_cdc.sources.mysql.catalogue import Catalogue, quoted, quot
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, refusing, scalar, server_of, translated
 from airflow_provider_cdc.sources.mysql.definitions import Unlike, definitions
+from airflow_provider_cdc.sources.mysql.log_end import log_end
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.overrides import statements
 from airflow_provider_cdc.sources.mysql.phrases import closed
@@ -268,32 +269,3 @@ class MySqlSnapshot(SnapshotSession):
             connection._force_close()
         self._connections.clear()
         self._metrics.locks(False)
-
-
-def log_end(connection: Connection, server: Server) -> MySqlPosition:
-    """Where the server writes next."""
-    with connection.cursor() as cursor:
-        cursor.execute(show_log_end(server))
-        rows = cursor.fetchall()
-    gtids = str(scalar(connection, "SELECT @@gtid_binlog_pos") or "") if server.mariadb else ""
-    return end_of(rows, server, gtids)
-
-
-def show_log_end(server: Server) -> str:
-    """The statement that tells where the server writes next."""
-    return "SHOW BINARY LOG STATUS" if not server.mariadb and server.number >= (8, 2, 0) else "SHOW MASTER STATUS"
-
-
-def end_of(rows: Sequence[Sequence[object]], server: Server, gtids: str = "") -> MySqlPosition:
-    """What :func:`show_log_end` has answered.
-
-    :param gtids: with MariaDB, which does not tell them there
-    """
-    if not rows:
-        raise SourceUnavailable(
-            "The server has no binary log.", remedy="switch the binary log on: log_bin, binlog_format=ROW"
-        )
-    row = rows[0]
-    if not server.mariadb and len(row) > 4:
-        gtids = str(row[4]).replace("\n", "")
-    return MySqlPosition(str(row[0]), int(str(row[1])), gtids if server.gtids else "", server=server.identity)

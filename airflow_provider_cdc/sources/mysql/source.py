@@ -33,12 +33,13 @@ from airflow_provider_cdc.sources.mysql.event_bodies import parse_mariadb_gtid
 from airflow_provider_cdc.sources.mysql.failover import verify_beginnings, verify_gtids
 from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids
 from airflow_provider_cdc.sources.mysql.gtid_sources import GtidSources
+from airflow_provider_cdc.sources.mysql.log_end import log_end
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.named import table_of
 from airflow_provider_cdc.sources.mysql.overrides import override_findings
 from airflow_provider_cdc.sources.mysql.places import position_of, refused
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot, log_end
+from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot
 from airflow_provider_cdc.sources.mysql.stream import BinlogStream
 from airflow_provider_cdc.sources.mysql.wire import BinlogConnection
 

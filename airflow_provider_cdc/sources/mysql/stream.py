@@ -18,13 +18,14 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server
 from airflow_provider_cdc.sources.mysql.cursor import LogCursor
 from airflow_provider_cdc.sources.mysql.event_dispatcher import EventDispatcher, ReadAgain
+from airflow_provider_cdc.sources.mysql.event_table import Events
 from airflow_provider_cdc.sources.mysql.expand import expand
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.query_events import QueryEvents
 from airflow_provider_cdc.sources.mysql.schema import SchemaReader
 from airflow_provider_cdc.sources.mysql.table_maps import TableMaps
-from airflow_provider_cdc.sources.mysql.wire import BinlogConnection, Events
+from airflow_provider_cdc.sources.mysql.wire import BinlogConnection
 
 
 class BinlogStream:

@@ -16,8 +16,8 @@ from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.sources.mysql.connect import Server, scalar
+from airflow_provider_cdc.sources.mysql.log_end import end_of, show_log_end
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.snapshot import end_of, show_log_end
 
 _GTIDS = "SELECT @@GLOBAL.gtid_binlog_pos"
 _NOW = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"

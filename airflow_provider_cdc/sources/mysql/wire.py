@@ -13,7 +13,6 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,7 @@ from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, translate, translated
 from airflow_provider_cdc.sources.mysql.event_bodies import has_checksums
+from airflow_provider_cdc.sources.mysql.event_table import Events
 from airflow_provider_cdc.sources.mysql.failover import dump_gtids
 from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids
 from airflow_provider_cdc.sources.mysql.gtid_sources import GtidSources
@@ -40,27 +40,6 @@ _QUIET_BEATS = 10
 """So many missed heartbeats mean that the connection is dead."""
 _NO_REPLICA = 0
 """Number of whoever reads the log without being a replica: a server ends the older of two dumps of one number, but never this one's."""
-
-
-@dataclass(slots=True)
-class Events:
-    """Events in a buffer; valid until more is asked for.
-
-    :param table: ``int64[events, EV_FIELDS]``, see ``kernels/split.py``
-    :param full: there is no room to keep any of them
-    """
-
-    buf: npt.NDArray[np.uint8]
-    table: npt.NDArray[np.int64]
-    full: bool = False
-
-    def body(self, i: int) -> bytes:
-        """Event ``i`` without its header and checksum."""
-        start = int(self.table[i, k.EV_START])
-        return self.buf[start + k.HEADER : start + int(self.table[i, k.EV_LENGTH])].tobytes()
-
-    def __len__(self) -> int:
-        return len(self.table)
 
 
 class BinlogConnection:

@@ -20,6 +20,7 @@ from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources import load_source
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql import wire
+from airflow_provider_cdc.sources.mysql.event_table import Events
 
 
 class Present(Tables):
@@ -52,7 +53,7 @@ def main() -> None:
     whole = wire.BinlogConnection.events
     randomly = random.Random(0)
 
-    def damaged(self: wire.BinlogConnection) -> Iterator[wire.Events]:
+    def damaged(self: wire.BinlogConnection) -> Iterator[Events]:
         for events in whole(self):
             bodies = [i for i in range(len(events)) if int(events.table[i, k.EV_TYPE]) in given["types"]]
             for i in randomly.sample(bodies, min(len(bodies), randomly.choice((0, 1, 1, 3)))):

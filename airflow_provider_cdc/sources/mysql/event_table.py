@@ -1,0 +1,31 @@
+"""A set of events in a buffer, with a table of where each lies and what its header says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from airflow_provider_cdc.sources.mysql import kernels as k
+
+
+@dataclass(slots=True)
+class Events:
+    """Events in a buffer; valid until more is asked for.
+
+    :param table: ``int64[events, EV_FIELDS]``, see ``kernels/split.py``
+    :param full: there is no room to keep any of them
+    """
+
+    buf: npt.NDArray[np.uint8]
+    table: npt.NDArray[np.int64]
+    full: bool = False
+
+    def body(self, i: int) -> bytes:
+        """Event ``i`` without its header and checksum."""
+        start = int(self.table[i, k.EV_START])
+        return self.buf[start + k.HEADER : start + int(self.table[i, k.EV_LENGTH])].tobytes()
+
+    def __len__(self) -> int:
+        return len(self.table)
