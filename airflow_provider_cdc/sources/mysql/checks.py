@@ -14,8 +14,8 @@ from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig, SslMode
 from airflow_provider_cdc.sources.mysql.connect import Server, encryption, scalar
 from airflow_provider_cdc.sources.mysql.logged import Logged
+from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES
 from airflow_provider_cdc.sources.mysql.signal_checks import signal_findings
-from airflow_provider_cdc.sources.mysql.types import SYSTEM_DATABASES
 
 _REPLICATION_CLIENT = {"REPLICATION CLIENT", "BINLOG MONITOR"}
 _REPLICATION_SLAVE = {"REPLICATION SLAVE", "REPLICATION REPLICA"}

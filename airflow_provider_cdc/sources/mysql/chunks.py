@@ -26,7 +26,6 @@ from airflow_provider_cdc.core.events import READ, RowBlock
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.mysql import watermarks
-from airflow_provider_cdc.sources.mysql.catalogue import Catalogue, quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import SEVERAL, Server, batch, connect, refusing, scalar, translated
 from airflow_provider_cdc.sources.mysql.gtid import lacking
@@ -34,6 +33,7 @@ from airflow_provider_cdc.sources.mysql.keys import KeyColumn, KeyTaker, OrderCh
 from airflow_provider_cdc.sources.mysql.phrases import closed
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.resultset import BLOCK_ROWS, ResultReader
+from airflow_provider_cdc.sources.mysql.schema.catalog import Catalogue, quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.signals import SignalTable
 from airflow_provider_cdc.sources.mysql.stopping import Stopper
 

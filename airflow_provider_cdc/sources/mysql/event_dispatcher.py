@@ -27,7 +27,6 @@ from airflow_provider_cdc.core.events import (
 )
 from airflow_provider_cdc.core.schema import TableChange
 from airflow_provider_cdc.core.source import Tables
-from airflow_provider_cdc.sources.mysql import ddl
 from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql import transaction_control as control
@@ -39,7 +38,8 @@ from airflow_provider_cdc.sources.mysql.event_table import Events
 from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.query_events import QueryEvents
-from airflow_provider_cdc.sources.mysql.schema import Found, Query
+from airflow_provider_cdc.sources.mysql.schema import ddl
+from airflow_provider_cdc.sources.mysql.schema.ddl_applier import Found, Query
 from airflow_provider_cdc.sources.mysql.table_maps import TableMaps
 
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.chunks import Key
 from airflow_provider_cdc.core.schema import TableSchema
-from airflow_provider_cdc.sources.mysql.catalogue import quoted_name
-from airflow_provider_cdc.sources.mysql.types import BLOBS, INTEGERS, SPATIAL, TEXTS, ColumnType
+from airflow_provider_cdc.sources.mysql.schema.catalog import quoted_name
+from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, SPATIAL, TEXTS, ColumnType
 
 INT, NUMBER, FLOAT, TEXT, BYTES, MEMBER, PLAIN = "int", "number", "float", "text", "bytes", "member", "plain"
 _KINDS: Final = {

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.mysql import wire_types as w
-from airflow_provider_cdc.sources.mysql.catalogue import captured_column
 from airflow_provider_cdc.sources.mysql.columns import nulls
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.layout import (
@@ -23,8 +22,9 @@ from airflow_provider_cdc.sources.mysql.layout import (
     collations_of,
     string_length,
 )
+from airflow_provider_cdc.sources.mysql.schema.catalog import captured_column
+from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, SPATIAL, TEXTS, ColumnType
 from airflow_provider_cdc.sources.mysql.table_map import TableMap
-from airflow_provider_cdc.sources.mysql.types import BLOBS, SPATIAL, TEXTS, ColumnType
 
 _INTEGERS = {
     w.T_TINY: "tinyint",

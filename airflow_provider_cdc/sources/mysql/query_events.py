@@ -6,14 +6,14 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.sources.mysql import ddl
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.byte_reader import ByteReader
 from airflow_provider_cdc.sources.mysql.charsets import CODECS
 from airflow_provider_cdc.sources.mysql.connect import Server
 from airflow_provider_cdc.sources.mysql.event_bodies import MariaDbGtid
 from airflow_provider_cdc.sources.mysql.event_buffer import EventBuffer
-from airflow_provider_cdc.sources.mysql.schema import Found, Query, SchemaReader
+from airflow_provider_cdc.sources.mysql.schema import ddl
+from airflow_provider_cdc.sources.mysql.schema.ddl_applier import Found, Query, SchemaReader
 
 
 class QueryEvents:

@@ -24,7 +24,7 @@ from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.column_buffers import Buffers, Finisher, Scratch, finish
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.definitions import COM_STMT_CLOSE, COM_STMT_PREPARE, Definition, Unlike
-from airflow_provider_cdc.sources.mysql.types import BLOBS, INTEGERS, SPATIAL, ColumnType
+from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, SPATIAL, ColumnType
 
 _COM_STMT_EXECUTE = 0x17
 INTERRUPTED: Final = 1317

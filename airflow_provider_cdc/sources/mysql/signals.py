@@ -6,9 +6,9 @@ from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.core.schema import TableId
-from airflow_provider_cdc.sources.mysql.catalogue import quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import refusing
+from airflow_provider_cdc.sources.mysql.schema.catalog import quoted, quoted_name
 
 ENGINE = "SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
 _COLUMNS = """

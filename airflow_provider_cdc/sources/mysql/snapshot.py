@@ -26,7 +26,6 @@ from airflow_provider_cdc.core.overrides import LIST
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.snapshotters import lock_refused, lock_statements
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession
-from airflow_provider_cdc.sources.mysql.catalogue import Catalogue, quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, refusing, scalar, server_of, translated
 from airflow_provider_cdc.sources.mysql.definitions import Unlike, definitions
@@ -36,7 +35,8 @@ from airflow_provider_cdc.sources.mysql.overrides import statements
 from airflow_provider_cdc.sources.mysql.phrases import closed
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.resultset import ResultReader
-from airflow_provider_cdc.sources.mysql.types import INTEGERS, ColumnType
+from airflow_provider_cdc.sources.mysql.schema.catalog import Catalogue, quoted, quoted_name
+from airflow_provider_cdc.sources.mysql.schema.types import INTEGERS, ColumnType
 from airflow_provider_cdc.sources.mysql.views import open_at_one_place, open_at_rest, open_view
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,6 @@ from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import VARIED, Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.catalogue import Catalogue
 from airflow_provider_cdc.sources.mysql.checks import check, retention_seconds
 from airflow_provider_cdc.sources.mysql.chunks import open_chunks
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
@@ -35,10 +34,11 @@ from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids
 from airflow_provider_cdc.sources.mysql.gtid_sources import GtidSources
 from airflow_provider_cdc.sources.mysql.log_end import log_end
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
-from airflow_provider_cdc.sources.mysql.named import table_of
 from airflow_provider_cdc.sources.mysql.overrides import override_findings
 from airflow_provider_cdc.sources.mysql.places import position_of, refused
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
+from airflow_provider_cdc.sources.mysql.schema.catalog import Catalogue
+from airflow_provider_cdc.sources.mysql.schema.schema_signal import table_of
 from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot
 from airflow_provider_cdc.sources.mysql.stream import BinlogStream
 from airflow_provider_cdc.sources.mysql.wire import BinlogConnection

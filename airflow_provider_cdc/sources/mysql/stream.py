@@ -23,7 +23,7 @@ from airflow_provider_cdc.sources.mysql.expand import expand
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.query_events import QueryEvents
-from airflow_provider_cdc.sources.mysql.schema import SchemaReader
+from airflow_provider_cdc.sources.mysql.schema.ddl_applier import SchemaReader
 from airflow_provider_cdc.sources.mysql.table_maps import TableMaps
 from airflow_provider_cdc.sources.mysql.wire import BinlogConnection
 

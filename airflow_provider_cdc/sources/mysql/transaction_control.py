@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from airflow_provider_cdc.sources.mysql import ddl
 from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.cursor import LogCursor
 from airflow_provider_cdc.sources.mysql.event_bodies import xa_id
 from airflow_provider_cdc.sources.mysql.event_buffer import EventBuffer
+from airflow_provider_cdc.sources.mysql.schema import ddl
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from airflow_provider_cdc.changelog.debezium import _table_change
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.schema import TableChange, TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.named import table_of
+from airflow_provider_cdc.sources.mysql.schema.schema_signal import table_of
 from tests.support.mysql_chunks import source_of
 
 CONFIG = MySqlConfig.parse(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_cdc.sources.mysql.ddl import (
+from airflow_provider_cdc.sources.mysql.schema.ddl import (
     Action,
     AddColumn,
     AddKey,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from airflow_provider_cdc.sources.mysql.ddl import parse_type
+from airflow_provider_cdc.sources.mysql.schema.ddl import parse_type
 from tests.sources.mysql.ddl.applied import PRIMARY, Table
 
 PREFIXED = "p1"

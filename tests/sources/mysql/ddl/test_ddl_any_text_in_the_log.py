@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cdc.core.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.mysql.catalogue import Catalogue
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.schema.catalog import Catalogue
 from tests.support.connectors import mysql_connector
 
 TEXTS = (

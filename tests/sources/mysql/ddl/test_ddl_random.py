@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.sources.mysql.ddl import (
+from airflow_provider_cdc.sources.mysql.schema.ddl import (
     ColumnDef,
     CreateTable,
     Default,

@@ -15,7 +15,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from airflow_provider_cdc.sources.mysql.ddl import (
+from airflow_provider_cdc.sources.mysql.schema.ddl import (
     AddColumn,
     AlterTable,
     ChangeColumn,

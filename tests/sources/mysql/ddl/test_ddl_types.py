@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.sources.mysql.ddl import (
+from airflow_provider_cdc.sources.mysql.schema.ddl import (
     AddColumn,
     AlterTable,
     ColumnDef,

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
-from airflow_provider_cdc.sources.mysql.catalogue import Catalogue
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.schema.catalog import Catalogue
 from tests.sources.mysql.ddl.type_words import MARIADB, MARIADB_11_8, MYSQL, MYSQL_9, Word, words
 from tests.support.connectors import Connector, mysql_connector
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.ddl.statements import Ignored, Statement, Transaction
+from airflow_provider_cdc.sources.mysql.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.schema.ddl.statements import Ignored, Statement, Transaction
 from airflow_provider_cdc.sources.tokens import BITS, HEX, NUMBER, STRING
 
 TRANSACTION_WORDS = frozenset(("BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA"))

@@ -14,11 +14,11 @@ from typing import Literal
 
 from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
-from airflow_provider_cdc.sources.mysql import ddl
-from airflow_provider_cdc.sources.mysql.alter import Alter, charset_of
-from airflow_provider_cdc.sources.mysql.catalogue import captured_column, row_key, system_versioned
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.types import SYSTEM_DATABASES, ColumnType
+from airflow_provider_cdc.sources.mysql.schema import ddl
+from airflow_provider_cdc.sources.mysql.schema.alter_table import Alter, charset_of
+from airflow_provider_cdc.sources.mysql.schema.catalog import captured_column, row_key, system_versioned
+from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES, ColumnType
 
 log = logging.getLogger(__name__)
 

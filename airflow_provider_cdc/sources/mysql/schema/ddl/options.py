@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider_cdc.sources.mysql.ddl.charsets import charset_of
-from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import charset_of
+from airflow_provider_cdc.sources.mysql.schema.ddl.cursor import Cursor
 from airflow_provider_cdc.sources.tokens import NUMBER, QUOTED, STRING, WORD
 
 _VALUED = frozenset((

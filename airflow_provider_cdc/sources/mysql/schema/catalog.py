@@ -11,10 +11,10 @@ from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
-from airflow_provider_cdc.sources.mysql import ddl
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.converters import converted
-from airflow_provider_cdc.sources.mysql.types import BLOBS, SYSTEM_DATABASES, ColumnType, make_column
+from airflow_provider_cdc.sources.mysql.schema import ddl
+from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, SYSTEM_DATABASES, ColumnType, make_column
 
 _TABLES = """
 SELECT t.table_schema, t.table_name, t.table_collation, t.table_rows, t.table_type, t.table_comment
@@ -193,7 +193,7 @@ class Catalogue:
 
 
 def captured_column(table: TableId, name: str, type_: ColumnType, config: MySqlConfig, **rest: Any) -> Column:
-    """See :func:`~airflow_provider_cdc.sources.mysql.types.make_column`.
+    """See :func:`~airflow_provider_cdc.sources.mysql.schema.types.make_column`.
 
     :raises PrerequisiteError: the type cannot be captured
     """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from airflow_provider_cdc.sources.mysql.ddl.actions import Action, PartitionData, RenameTo
-from airflow_provider_cdc.sources.mysql.ddl.columns import ColumnDef, Name
+from airflow_provider_cdc.sources.mysql.schema.ddl.actions import Action, PartitionData, RenameTo
+from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Name
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """A column definition: name, type, and everything that may follow the type.
 
->>> from airflow_provider_cdc.sources.mysql.ddl.reader import read
+>>> from airflow_provider_cdc.sources.mysql.schema.ddl.reader import read
 >>> read("ALTER TABLE t ADD a INT UNSIGNED NOT NULL DEFAULT 7")[0].actions[0].column.default.value
 '7'
 """
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_provider_cdc.sources.mysql.ddl.columns import ColumnDef
-from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.ddl.datatypes import read_type
-from airflow_provider_cdc.sources.mysql.ddl.draft import Draft
-from airflow_provider_cdc.sources.mysql.ddl.literals import read_default
+from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef
+from airflow_provider_cdc.sources.mysql.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.schema.ddl.datatypes import read_type
+from airflow_provider_cdc.sources.mysql.schema.ddl.draft import Draft
+from airflow_provider_cdc.sources.mysql.schema.ddl.literals import read_default
 from airflow_provider_cdc.sources.tokens import NUMBER, QUOTED, STRING, WORD
 
 _SIGNED = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"))

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.mysql.ddl.actions import (
+from airflow_provider_cdc.sources.mysql.schema.ddl.actions import (
     Action,
     AddColumn,
     AddKey,
@@ -30,11 +30,11 @@ from airflow_provider_cdc.sources.mysql.ddl.actions import (
     TableCharset,
     TableComment,
 )
-from airflow_provider_cdc.sources.mysql.ddl.charsets import convert, resolve
-from airflow_provider_cdc.sources.mysql.ddl.columns import ColumnDef, Default, Name
-from airflow_provider_cdc.sources.mysql.ddl.literals import string_value, typed_default
-from airflow_provider_cdc.sources.mysql.ddl.reader import parse_type, read, sql_mode_options
-from airflow_provider_cdc.sources.mysql.ddl.statements import (
+from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import convert, resolve
+from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Default, Name
+from airflow_provider_cdc.sources.mysql.schema.ddl.literals import string_value, typed_default
+from airflow_provider_cdc.sources.mysql.schema.ddl.reader import parse_type, read, sql_mode_options
+from airflow_provider_cdc.sources.mysql.schema.ddl.statements import (
     AlterDatabase,
     AlterTable,
     CreateDatabase,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.mysql.ddl.actions import DropKey
-from airflow_provider_cdc.sources.mysql.ddl.columns import Name
-from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.ddl.keys import read_key_parts, skip_index_type
-from airflow_provider_cdc.sources.mysql.ddl.options import Options, read_charset
-from airflow_provider_cdc.sources.mysql.ddl.statements import (
+from airflow_provider_cdc.sources.mysql.schema.ddl.actions import DropKey
+from airflow_provider_cdc.sources.mysql.schema.ddl.columns import Name
+from airflow_provider_cdc.sources.mysql.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.schema.ddl.keys import read_key_parts, skip_index_type
+from airflow_provider_cdc.sources.mysql.schema.ddl.options import Options, read_charset
+from airflow_provider_cdc.sources.mysql.schema.ddl.statements import (
     AlterDatabase,
     AlterTable,
     CreateDatabase,

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
-from airflow_provider_cdc.sources.mysql import ddl
-from airflow_provider_cdc.sources.mysql.catalogue import captured_column
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.types import TEXTS, ColumnType
+from airflow_provider_cdc.sources.mysql.schema import ddl
+from airflow_provider_cdc.sources.mysql.schema.catalog import captured_column
+from airflow_provider_cdc.sources.mysql.schema.types import TEXTS, ColumnType
 
 _PART = r'(?:"[^"]+"|`[^`]+`|[^".`]+)'
 _NAME = re.compile(rf"\s*{_PART}(?:\.{_PART})?\s*")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.mysql.ddl.columns import ColumnDef, Default
-from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.ddl.tokens import Modes, tokenize
-from airflow_provider_cdc.sources.mysql.ddl.values import WIDE_CHARSETS, Literal, typed, untyped
+from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Default
+from airflow_provider_cdc.sources.mysql.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.schema.ddl.tokens import Modes, tokenize
+from airflow_provider_cdc.sources.mysql.schema.ddl.values import WIDE_CHARSETS, Literal, typed, untyped
 from airflow_provider_cdc.sources.tokens import BAD, BITS, HEX, NUMBER, QUOTED, STRING, WORD, Token
 
 _NOT_A_VALUE = frozenset((

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Protocol
 
-from airflow_provider_cdc.sources.mysql.ddl.charsets import TEXT_TYPES
-from airflow_provider_cdc.sources.mysql.ddl.columns import Default
+from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import TEXT_TYPES
+from airflow_provider_cdc.sources.mysql.schema.ddl.columns import Default
 from airflow_provider_cdc.sources.tokens import BITS, HEX
 
 WIDE_CHARSETS = frozenset(("ucs2", "utf16", "utf16le", "utf32"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_provider_cdc.sources.mysql.ddl.actions import AddKey, AddPeriod
-from airflow_provider_cdc.sources.mysql.ddl.attributes import read_column
-from airflow_provider_cdc.sources.mysql.ddl.columns import ColumnDef, Name
-from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.ddl.keys import read_key
-from airflow_provider_cdc.sources.mysql.ddl.options import QUERY_WORDS, read_table_options, skip_partitioning
-from airflow_provider_cdc.sources.mysql.ddl.statements import CreateTable
+from airflow_provider_cdc.sources.mysql.schema.ddl.actions import AddKey, AddPeriod
+from airflow_provider_cdc.sources.mysql.schema.ddl.attributes import read_column
+from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Name
+from airflow_provider_cdc.sources.mysql.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.schema.ddl.keys import read_key
+from airflow_provider_cdc.sources.mysql.schema.ddl.options import QUERY_WORDS, read_table_options, skip_partitioning
+from airflow_provider_cdc.sources.mysql.schema.ddl.statements import CreateTable
 
 
 def read_create_table(cursor: Cursor, *, or_replace: bool, temporary: bool) -> CreateTable:

@@ -9,8 +9,8 @@ import re
 from decimal import ROUND_HALF_UP, Decimal
 
 from airflow_provider_cdc.core.schema import Column
-from airflow_provider_cdc.sources.mysql import ddl
-from airflow_provider_cdc.sources.mysql.types import BLOBS, INTEGERS, TEXTS, ColumnType
+from airflow_provider_cdc.sources.mysql.schema import ddl
+from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, TEXTS, ColumnType
 
 UNICODE = {"utf8mb4", "utf8mb3", "utf8", "utf16", "utf16le", "utf32", "ucs2"}
 _TEXT_SIZES = {"char": 0, "varchar": 1, "tinytext": 2, "text": 3, "mediumtext": 4, "longtext": 5}

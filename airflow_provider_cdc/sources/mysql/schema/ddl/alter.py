@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_provider_cdc.sources.mysql.ddl.actions import (
+from airflow_provider_cdc.sources.mysql.schema.ddl.actions import (
     Action,
     AddColumn,
     AddKey,
@@ -23,13 +23,18 @@ from airflow_provider_cdc.sources.mysql.ddl.actions import (
     TableCharset,
     TableComment,
 )
-from airflow_provider_cdc.sources.mysql.ddl.attributes import read_column
-from airflow_provider_cdc.sources.mysql.ddl.create import read_elements
-from airflow_provider_cdc.sources.mysql.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.ddl.keys import read_key
-from airflow_provider_cdc.sources.mysql.ddl.literals import set_default
-from airflow_provider_cdc.sources.mysql.ddl.options import Options, read_charset, read_table_options, skip_partitioning
-from airflow_provider_cdc.sources.mysql.ddl.statements import AlterTable
+from airflow_provider_cdc.sources.mysql.schema.ddl.attributes import read_column
+from airflow_provider_cdc.sources.mysql.schema.ddl.create import read_elements
+from airflow_provider_cdc.sources.mysql.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.schema.ddl.keys import read_key
+from airflow_provider_cdc.sources.mysql.schema.ddl.literals import set_default
+from airflow_provider_cdc.sources.mysql.schema.ddl.options import (
+    Options,
+    read_charset,
+    read_table_options,
+    skip_partitioning,
+)
+from airflow_provider_cdc.sources.mysql.schema.ddl.statements import AlterTable
 
 _PARTITION_UPKEEP = ("ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR", "COALESCE", "REORGANIZE")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
-from airflow_provider_cdc.sources.mysql.ddl.charsets import TEXT_TYPES, charset_of, resolve
-from airflow_provider_cdc.sources.mysql.ddl.columns import ColumnDef, Default
-from airflow_provider_cdc.sources.mysql.ddl.values import Literal, typed
+from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import TEXT_TYPES, charset_of, resolve
+from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Default
+from airflow_provider_cdc.sources.mysql.schema.ddl.values import Literal, typed
 
 
 @dataclass(slots=True)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from airflow_provider_cdc.core.schema import Column, TableChange, TableSchema
-from airflow_provider_cdc.sources.mysql import ddl
-from airflow_provider_cdc.sources.mysql.existing import UNICODE, existing_rows, keeps_values
-from airflow_provider_cdc.sources.mysql.types import TEXTS, ColumnType
+from airflow_provider_cdc.sources.mysql.schema import ddl
+from airflow_provider_cdc.sources.mysql.schema.existing_rows import UNICODE, existing_rows, keeps_values
+from airflow_provider_cdc.sources.mysql.schema.types import TEXTS, ColumnType
 
 
 @dataclass(slots=True)

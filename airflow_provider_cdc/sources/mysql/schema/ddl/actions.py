@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from airflow_provider_cdc.sources.mysql.ddl.columns import ColumnDef, Default, Name
+from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Default, Name
 
 
 @dataclass(frozen=True, slots=True)
