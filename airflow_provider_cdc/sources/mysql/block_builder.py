@@ -11,7 +11,7 @@ import pyarrow as pa
 from airflow_provider_cdc.core.events import LeftOut, LogBlock, RowBlock
 from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.column_buffers import Scratch
+from airflow_provider_cdc.sources.mysql.columns.buffers import Scratch
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.cursor import LogCursor
 from airflow_provider_cdc.sources.mysql.event_buffer import EventBuffer

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.sources.mysql import wire_types as w
-from airflow_provider_cdc.sources.mysql.byte_reader import ByteReader
+from airflow_provider_cdc.sources.mysql.columns import wire_types as w
+from airflow_provider_cdc.sources.mysql.columns.byte_reader import ByteReader
 
 COM_STMT_PREPARE, COM_STMT_CLOSE = 0x16, 0x19
 

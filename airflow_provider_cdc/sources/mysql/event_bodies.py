@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from airflow_provider_cdc.sources.mysql.byte_reader import ByteReader
+from airflow_provider_cdc.sources.mysql.columns.byte_reader import ByteReader
 
 
 def parse_rotate(body: bytes) -> tuple[str, int]:

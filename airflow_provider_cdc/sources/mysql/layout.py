@@ -11,22 +11,22 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.core.schema import Column, TableSchema, row_struct
-from airflow_provider_cdc.sources.mysql import columns as col
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql import wire_types as w
-from airflow_provider_cdc.sources.mysql.charsets import CODECS, is_utf8
-from airflow_provider_cdc.sources.mysql.column_buffers import Buffers, Finisher, Scratch
-from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.jsonb import json_text
-from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, SPATIAL, TEXTS, ColumnType
-from airflow_provider_cdc.sources.mysql.table_map import TableMap
-from airflow_provider_cdc.sources.mysql.text import (
+from airflow_provider_cdc.sources.mysql.columns import finishers as col
+from airflow_provider_cdc.sources.mysql.columns import wire_types as w
+from airflow_provider_cdc.sources.mysql.columns.buffers import Buffers, Finisher, Scratch
+from airflow_provider_cdc.sources.mysql.columns.charsets import CODECS, is_utf8
+from airflow_provider_cdc.sources.mysql.columns.json_binary import json_text
+from airflow_provider_cdc.sources.mysql.columns.value_texts import (
     inet4_text,
     inet6_text,
     long_decimal_text,
     uncompress_column,
     uuid_text,
 )
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, SPATIAL, TEXTS, ColumnType
+from airflow_provider_cdc.sources.mysql.table_map import TableMap
 
 _INTEGER_WIDTHS = {w.T_TINY: 1, w.T_SHORT: 2, w.T_INT24: 3, w.T_LONG: 4, w.T_LONGLONG: 8}
 _STORE = {k.VAR: k.STORE_VARIABLE, k.DECIMAL_RAW: k.STORE_VARIABLE, k.DECIMAL_WIDE: k.STORE_WIDE}

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.byte_reader import ByteReader
-from airflow_provider_cdc.sources.mysql.charsets import CODECS
+from airflow_provider_cdc.sources.mysql.columns.byte_reader import ByteReader
+from airflow_provider_cdc.sources.mysql.columns.charsets import CODECS
 from airflow_provider_cdc.sources.mysql.connect import Server
 from airflow_provider_cdc.sources.mysql.event_bodies import MariaDbGtid
 from airflow_provider_cdc.sources.mysql.event_buffer import EventBuffer

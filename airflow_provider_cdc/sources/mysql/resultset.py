@@ -19,9 +19,9 @@ from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.core.schema import Column, TableSchema, row_struct
-from airflow_provider_cdc.sources.mysql import columns as col
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.column_buffers import Buffers, Finisher, Scratch, finish
+from airflow_provider_cdc.sources.mysql.columns import finishers as col
+from airflow_provider_cdc.sources.mysql.columns.buffers import Buffers, Finisher, Scratch, finish
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.definitions import COM_STMT_CLOSE, COM_STMT_PREPARE, Definition, Unlike
 from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, SPATIAL, ColumnType

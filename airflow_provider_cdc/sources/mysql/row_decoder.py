@@ -12,7 +12,7 @@ import pyarrow as pa
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceLogDamaged
 from airflow_provider_cdc.core.events import CREATE, DELETE, RowBlock
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.column_buffers import Scratch, finish
+from airflow_provider_cdc.sources.mysql.columns.buffers import Scratch, finish
 from airflow_provider_cdc.sources.mysql.event_table import Events
 from airflow_provider_cdc.sources.mysql.layout import Layout
 from airflow_provider_cdc.sources.mysql.transaction_ids import TransactionColumns

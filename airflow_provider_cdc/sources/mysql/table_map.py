@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from airflow_provider_cdc.sources.mysql import wire_types as w
-from airflow_provider_cdc.sources.mysql.byte_reader import ByteReader
+from airflow_provider_cdc.sources.mysql.columns import wire_types as w
+from airflow_provider_cdc.sources.mysql.columns.byte_reader import ByteReader
 
 _NUMERIC = {w.T_TINY, w.T_SHORT, w.T_LONG, w.T_FLOAT, w.T_DOUBLE, w.T_LONGLONG, w.T_INT24, w.T_NEWDECIMAL}
 _ONE_META = {
