@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from airflow_provider_cdc.sources.mysql import resultset, wire
+from airflow_provider_cdc.sources.mysql import resultset
+from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_server import purge_log
@@ -133,7 +134,7 @@ class MySqlAdapter(Adapter):
 
     @contextlib.contextmanager
     def small_blocks(self) -> Iterator[dict[str, Any]]:
-        with patch.object(wire, "BUFFER", 1 << 14):
+        with patch.object(binlog_connection, "BUFFER", 1 << 14):
             yield {}
 
     @contextlib.contextmanager

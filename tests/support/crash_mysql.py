@@ -6,13 +6,13 @@ from typing import Any
 
 from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.events import LogBlock
-from airflow_provider_cdc.sources.mysql import wire
+from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from tests.support import crash
 
 
 def capture(folder: str, **options: Any) -> dict[str, Any]:
     """As :func:`crash.capture`, with small blocks and a step for each block that leaves its transaction open."""
-    wire.BUFFER = 1 << 14
+    binlog_connection.BUFFER = 1 << 14
     encode = Envelope.encode
 
     def noted(self: Envelope, block: LogBlock, *args: Any, **more: Any) -> Any:

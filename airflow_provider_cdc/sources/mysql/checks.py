@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.snapshotters import never_reads
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig, SslMode
 from airflow_provider_cdc.sources.mysql.connect import Server, encryption, scalar
-from airflow_provider_cdc.sources.mysql.logged import Logged
+from airflow_provider_cdc.sources.mysql.log.binlog_filters import Logged
 from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES
 from airflow_provider_cdc.sources.mysql.signal_checks import signal_findings
 

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, scalar
-from airflow_provider_cdc.sources.mysql.logged import Logged
+from airflow_provider_cdc.sources.mysql.log.binlog_filters import Logged
 from airflow_provider_cdc.sources.mysql.schema.catalog import quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.signals import ENGINE, column_names, signal_table_sql
 

@@ -29,7 +29,7 @@ from airflow_provider_cdc.core.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, refusing, scalar, server_of, translated
 from airflow_provider_cdc.sources.mysql.definitions import Unlike, definitions
-from airflow_provider_cdc.sources.mysql.log_end import log_end
+from airflow_provider_cdc.sources.mysql.log.log_end import log_end
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.overrides import statements
 from airflow_provider_cdc.sources.mysql.phrases import closed

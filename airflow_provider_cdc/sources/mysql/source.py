@@ -21,27 +21,27 @@ from airflow_provider_cdc.core.metrics import Value
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import VARIED, Finding, SnapshotSession, Source, Tables
-from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.checks import check, retention_seconds
 from airflow_provider_cdc.sources.mysql.chunks import open_chunks
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, server_of, translated
 from airflow_provider_cdc.sources.mysql.ended import position_lost
-from airflow_provider_cdc.sources.mysql.event_bodies import parse_mariadb_gtid
-from airflow_provider_cdc.sources.mysql.failover import verify_beginnings, verify_gtids
 from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids
-from airflow_provider_cdc.sources.mysql.gtid_sources import GtidSources
-from airflow_provider_cdc.sources.mysql.log_end import log_end
+from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
+from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
+from airflow_provider_cdc.sources.mysql.log.events.event_bodies import parse_mariadb_gtid
+from airflow_provider_cdc.sources.mysql.log.failover import verify_beginnings, verify_gtids
+from airflow_provider_cdc.sources.mysql.log.gtid_sources import GtidSources
+from airflow_provider_cdc.sources.mysql.log.log_end import log_end
+from airflow_provider_cdc.sources.mysql.log.position_lookup import position_of, refused
+from airflow_provider_cdc.sources.mysql.log.stream import BinlogStream
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.overrides import override_findings
-from airflow_provider_cdc.sources.mysql.places import position_of, refused
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalogue
 from airflow_provider_cdc.sources.mysql.schema.schema_signal import table_of
 from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot
-from airflow_provider_cdc.sources.mysql.stream import BinlogStream
-from airflow_provider_cdc.sources.mysql.wire import BinlogConnection
 
 _T = TypeVar("_T")
 _WARN_AT = 0.5

@@ -16,7 +16,7 @@ from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.sources.mysql.connect import Server, scalar
-from airflow_provider_cdc.sources.mysql.log_end import end_of, show_log_end
+from airflow_provider_cdc.sources.mysql.log.log_end import end_of, show_log_end
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
 _GTIDS = "SELECT @@GLOBAL.gtid_binlog_pos"

@@ -19,8 +19,8 @@ from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources import load_source
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql import wire
-from airflow_provider_cdc.sources.mysql.event_table import Events
+from airflow_provider_cdc.sources.mysql.log import binlog_connection
+from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
 
 
 class Present(Tables):
@@ -50,10 +50,10 @@ def main() -> None:
     cls = load_source(given["kind"])
     config = cls.Config.parse(given["properties"])
     outcomes: Counter[str] = Counter()
-    whole = wire.BinlogConnection.events
+    whole = binlog_connection.BinlogConnection.events
     randomly = random.Random(0)
 
-    def damaged(self: wire.BinlogConnection) -> Iterator[Events]:
+    def damaged(self: binlog_connection.BinlogConnection) -> Iterator[Events]:
         for events in whole(self):
             bodies = [i for i in range(len(events)) if int(events.table[i, k.EV_TYPE]) in given["types"]]
             for i in randomly.sample(bodies, min(len(bodies), randomly.choice((0, 1, 1, 3)))):
@@ -66,7 +66,7 @@ def main() -> None:
     with cls(config) as source:  # type: ignore[call-arg]
         present, filters = source.discover(), Filters(config)
         start, end = source.oldest_position(), source.current_position()
-        wire.BinlogConnection.events = damaged  # type: ignore[method-assign]
+        binlog_connection.BinlogConnection.events = damaged  # type: ignore[method-assign]
         until = float("inf")
         for seed in range(given["rounds"]):
             if seed == 1:  # the first round compiles the kernels

@@ -12,9 +12,9 @@ import pytest
 
 from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.sources.mysql import connect as connecting
-from airflow_provider_cdc.sources.mysql import wire
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import connect
+from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from tests.support.connectors import mysql_connector
 from tests.support.workload import source_rows
 
@@ -48,7 +48,7 @@ def test_initial_statements_run_on_every_connection_but_that_of_the_log(
         return call
 
     monkeypatch.setattr(connecting, "_open", watched(connecting._open, made))
-    monkeypatch.setattr(wire, "connect", watched(connect, logs))
+    monkeypatch.setattr(binlog_connection, "connect", watched(connect, logs))
     grant = f"INSERT ON {database.name}.opened"
     database.sql(f"GRANT {grant} TO 'cdc'@'%'")
     statement = f"SET @first = 'a;;b'; INSERT INTO {database.name}.opened VALUES (CONNECTION_ID(), @first)"

@@ -20,8 +20,8 @@ from airflow_provider_cdc.core.errors import (
 )
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.connect import connect, server_of, translate
+from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.wire import BinlogConnection
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_server import new_log_file
 from tests.support.workload import source_rows

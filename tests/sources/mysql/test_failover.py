@@ -12,7 +12,7 @@ from airflow_provider_cdc.core import chunking
 from airflow_provider_cdc.core.errors import PositionLost
 from airflow_provider_cdc.core.gap import find_gap
 from airflow_provider_cdc.runtime import open_source
-from airflow_provider_cdc.sources.mysql import failover
+from airflow_provider_cdc.sources.mysql.log import failover
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
 from tests.support.asked import answered, fate, snapshot
 from tests.support.connectors import mysql_connector

@@ -10,8 +10,8 @@ from unittest.mock import patch
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
-from airflow_provider_cdc.sources.mysql import failover, wire
-from airflow_provider_cdc.sources.mysql.gtid_sources import GtidSources
+from airflow_provider_cdc.sources.mysql.log import binlog_connection, failover
+from airflow_provider_cdc.sources.mysql.log.gtid_sources import GtidSources
 from tests.support.asked import answered, fate, snapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_server import applied, purge_log, reset_log
@@ -59,7 +59,7 @@ def test_rows_of_a_source_that_does_not_count_are_left_out_and_its_ddl_is_not(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, how: str
 ) -> None:
     replica = Replica(request, kind, 71)
-    with replica.server, patch.object(wire, "BUFFER", 1 << 14):
+    with replica.server, patch.object(binlog_connection, "BUFFER", 1 << 14):
         replica.insert("b", 4, 6)
         connector = _connector(replica, tmp_path, **_without_b(kind, how))
         connector.capture()

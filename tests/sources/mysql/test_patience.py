@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.core.events import Heartbeat, LogBlock
 from airflow_provider_cdc.core.schema import TableId
-from airflow_provider_cdc.sources.mysql import wire
+from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from tests.support.mysql_chunks import Fixed, source_of
 from tests.support.mysql_server import new_log_file
 
@@ -89,7 +89,7 @@ def test_impatience_neither_delays_nor_splits_what_comes(db: Any) -> None:
 
 
 def test_a_server_that_falls_silent_is_noticed_while_waiting(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "_QUIET_BEATS", 0.5)  # the server beats once a second
+    monkeypatch.setattr(binlog_connection, "_QUIET_BEATS", 0.5)  # the server beats once a second
     began = time.monotonic()
     with pytest.raises(SourceUnavailable, match="not even a heartbeat"):
         _beats(db, 30, 0.01, poll_interval_ms=500)

@@ -14,9 +14,9 @@ import pytest
 
 from airflow_provider_cdc.core.errors import CdcError, SourceUnavailable, UnknownLogEvent
 from airflow_provider_cdc.core.metrics import RunMetrics
-from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql import wire
+from airflow_provider_cdc.sources.mysql.log import binlog_connection
+from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
 from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot
 from tests.support.asked import fate, send, snapshot
 from tests.support.connectors import Connector, mysql_connector
@@ -235,7 +235,7 @@ def captured_sources(connector: Connector) -> list[dict[str, Any]]:
 def test_transactions_are_counted_as_they_end(
     db: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "BUFFER", 1 << 14)
+    monkeypatch.setattr(binlog_connection, "BUFFER", 1 << 14)
     db.sql("CREATE TABLE large (id INT PRIMARY KEY, v VARCHAR(99))")
     with db.server.database("else") as other:
         other.sql("CREATE TABLE o (id INT PRIMARY KEY)")
@@ -298,7 +298,7 @@ def test_a_lost_connection_is_counted(db: Any) -> None:
 
 
 def test_a_transaction_without_its_end_is_counted_and_an_error(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = wire.BinlogConnection.events
+    whole = binlog_connection.BinlogConnection.events
 
     def without_ends(self: Any) -> Iterator[Any]:
         for events in whole(self):
@@ -310,11 +310,11 @@ def test_a_transaction_without_its_end_is_counted_and_an_error(db: Any, monkeypa
     with source_of(db.server) as source:
         tables, start = source.discover(), source.current_position()
         db.sql("INSERT INTO u VALUES (5)", "INSERT INTO u VALUES (6)")
-        monkeypatch.setattr(wire.BinlogConnection, "events", without_ends)
+        monkeypatch.setattr(binlog_connection.BinlogConnection, "events", without_ends)
         with pytest.raises(UnknownLogEvent):
             logged(source, start, tables)
         assert source.metrics()["NumberOfNotWellFormedTransactions"] == 1
-        monkeypatch.setattr(wire.BinlogConnection, "events", whole)
+        monkeypatch.setattr(binlog_connection.BinlogConnection, "events", whole)
         assert len(logged(source, start, tables)) == 2
         found = source.metrics()
     assert (found["NumberOfNotWellFormedTransactions"], found["NumberOfCommittedTransactions"]) == (1, 2)

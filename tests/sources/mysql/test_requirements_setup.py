@@ -15,8 +15,8 @@ from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.checks import _settings
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, scalar, server_of, translated
+from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.wire import BinlogConnection
 from tests.support.asked import fate, snapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_server import purge_log

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.event_table import Events
 from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids
+from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
+from airflow_provider_cdc.sources.mysql.log.transaction_ids import gtid_numbers, source_of
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
-from airflow_provider_cdc.sources.mysql.transaction_ids import gtid_numbers, source_of
 from tests.support.asked import fate, snapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_chunks import source_of as source_on

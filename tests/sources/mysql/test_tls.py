@@ -12,8 +12,8 @@ from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import connect, encryption, server_of
+from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.wire import BinlogConnection
 from tests.support import tls
 from tests.support.connectors import mysql_connector
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import UnknownLogEvent
-from airflow_provider_cdc.sources.mysql import wire
+from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.workload import Writer, source_rows
 
@@ -41,7 +41,7 @@ def _tables(db: Any) -> None:
 @pytest.fixture
 def small_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transaction of a few hundred rows is a large one."""
-    monkeypatch.setattr(wire, "BUFFER", 1 << 14)
+    monkeypatch.setattr(binlog_connection, "BUFFER", 1 << 14)
 
 
 def _connector(db: Any, folder: Path, **properties: Any) -> Connector:

@@ -19,15 +19,15 @@ import numpy.typing as npt
 import pymysql
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged, SourceUnavailable, UnknownLogEvent
-from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, translate, translated
-from airflow_provider_cdc.sources.mysql.event_bodies import has_checksums
-from airflow_provider_cdc.sources.mysql.event_table import Events
-from airflow_provider_cdc.sources.mysql.failover import dump_gtids
 from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids
-from airflow_provider_cdc.sources.mysql.gtid_sources import GtidSources
+from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
+from airflow_provider_cdc.sources.mysql.log.events.event_bodies import has_checksums
+from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
+from airflow_provider_cdc.sources.mysql.log.failover import dump_gtids
+from airflow_provider_cdc.sources.mysql.log.gtid_sources import GtidSources
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
 BUFFER = 4 << 20

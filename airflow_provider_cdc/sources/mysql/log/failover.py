@@ -22,7 +22,7 @@ from pymysql.connections import Connection
 from airflow_provider_cdc.core.errors import PositionLost
 from airflow_provider_cdc.sources.mysql.connect import Server
 from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids
-from airflow_provider_cdc.sources.mysql.gtid_sources import GtidSources
+from airflow_provider_cdc.sources.mysql.log.gtid_sources import GtidSources
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
 PATIENCE_S = 10.0

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.events import Transactions
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.event_table import Events
 from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids
+from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
 
 Int64s = npt.NDArray[np.int64]
 

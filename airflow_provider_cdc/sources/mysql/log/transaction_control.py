@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.cursor import LogCursor
-from airflow_provider_cdc.sources.mysql.event_bodies import xa_id
-from airflow_provider_cdc.sources.mysql.event_buffer import EventBuffer
+from airflow_provider_cdc.sources.mysql.log.cursor import LogCursor
+from airflow_provider_cdc.sources.mysql.log.event_buffer import EventBuffer
+from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
+from airflow_provider_cdc.sources.mysql.log.events.event_bodies import xa_id
 from airflow_provider_cdc.sources.mysql.schema import ddl
 
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from airflow_provider_cdc.sources.mysql.connect import Server
 from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids, parse_gtids
+from airflow_provider_cdc.sources.mysql.log.transaction_ids import add_gtid_numbers
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
-from airflow_provider_cdc.sources.mysql.transaction_ids import add_gtid_numbers
 
 Int64s = npt.NDArray[np.int64]
 

@@ -25,8 +25,8 @@ from airflow_provider_cdc.sources.mysql.columns.value_texts import (
     uuid_text,
 )
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.log.rows.table_map import TableMap
 from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, SPATIAL, TEXTS, ColumnType
-from airflow_provider_cdc.sources.mysql.table_map import TableMap
 
 _INTEGER_WIDTHS = {w.T_TINY: 1, w.T_SHORT: 2, w.T_INT24: 3, w.T_LONG: 4, w.T_LONGLONG: 8}
 _STORE = {k.VAR: k.STORE_VARIABLE, k.DECIMAL_RAW: k.STORE_VARIABLE, k.DECIMAL_WIDE: k.STORE_WIDE}

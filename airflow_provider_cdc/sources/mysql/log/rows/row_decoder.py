@@ -13,9 +13,9 @@ from airflow_provider_cdc.core.errors import PrerequisiteError, SourceLogDamaged
 from airflow_provider_cdc.core.events import CREATE, DELETE, RowBlock
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.columns.buffers import Scratch, finish
-from airflow_provider_cdc.sources.mysql.event_table import Events
-from airflow_provider_cdc.sources.mysql.layout import Layout
-from airflow_provider_cdc.sources.mysql.transaction_ids import TransactionColumns
+from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
+from airflow_provider_cdc.sources.mysql.log.rows.layout import Layout
+from airflow_provider_cdc.sources.mysql.log.transaction_ids import TransactionColumns
 
 BLOCK_ROWS = 65_536
 _FIXED_BYTES = 16 << 20

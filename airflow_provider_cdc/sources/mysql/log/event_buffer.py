@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.cursor import LogCursor, OpenTransaction
-from airflow_provider_cdc.sources.mysql.event_bodies import MariaDbGtid, parse_mariadb_gtid
-from airflow_provider_cdc.sources.mysql.event_table import Events
-from airflow_provider_cdc.sources.mysql.row_decoder import Routed
-from airflow_provider_cdc.sources.mysql.table_maps import TableMaps
-from airflow_provider_cdc.sources.mysql.transaction_ids import gtid_numbers, transaction_columns
+from airflow_provider_cdc.sources.mysql.log.cursor import LogCursor, OpenTransaction
+from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
+from airflow_provider_cdc.sources.mysql.log.events.event_bodies import MariaDbGtid, parse_mariadb_gtid
+from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
+from airflow_provider_cdc.sources.mysql.log.rows.row_decoder import Routed
+from airflow_provider_cdc.sources.mysql.log.rows.table_maps import TableMaps
+from airflow_provider_cdc.sources.mysql.log.transaction_ids import gtid_numbers, transaction_columns
 
 Int64s = npt.NDArray[np.int64]
 

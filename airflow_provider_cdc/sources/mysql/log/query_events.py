@@ -10,8 +10,8 @@ from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.columns.byte_reader import ByteReader
 from airflow_provider_cdc.sources.mysql.columns.charsets import CODECS
 from airflow_provider_cdc.sources.mysql.connect import Server
-from airflow_provider_cdc.sources.mysql.event_bodies import MariaDbGtid
-from airflow_provider_cdc.sources.mysql.event_buffer import EventBuffer
+from airflow_provider_cdc.sources.mysql.log.event_buffer import EventBuffer
+from airflow_provider_cdc.sources.mysql.log.events.event_bodies import MariaDbGtid
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.ddl_applier import Found, Query, SchemaReader
 

@@ -9,16 +9,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.events import LeftOut, LogBlock, RowBlock
-from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.columns.buffers import Scratch
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.cursor import LogCursor
-from airflow_provider_cdc.sources.mysql.event_buffer import EventBuffer
-from airflow_provider_cdc.sources.mysql.gtid_sources import GtidSources
-from airflow_provider_cdc.sources.mysql.row_decoder import decode
-from airflow_provider_cdc.sources.mysql.table_maps import TableMaps
-from airflow_provider_cdc.sources.mysql.transaction_ids import transaction_columns
+from airflow_provider_cdc.sources.mysql.log.cursor import LogCursor
+from airflow_provider_cdc.sources.mysql.log.event_buffer import EventBuffer
+from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
+from airflow_provider_cdc.sources.mysql.log.gtid_sources import GtidSources
+from airflow_provider_cdc.sources.mysql.log.rows.row_decoder import decode
+from airflow_provider_cdc.sources.mysql.log.rows.table_maps import TableMaps
+from airflow_provider_cdc.sources.mysql.log.transaction_ids import transaction_columns
 
 
 class BlockBuilder:

@@ -17,16 +17,16 @@ import pymysql
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
-from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server
-from airflow_provider_cdc.sources.mysql.event_bodies import parse_rotate
-from airflow_provider_cdc.sources.mysql.event_table import Events
 from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids
+from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
+from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
+from airflow_provider_cdc.sources.mysql.log.events.event_bodies import parse_rotate
+from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
+from airflow_provider_cdc.sources.mysql.log.transaction_ids import add_gtid_numbers, gtid_numbers
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.transaction_ids import add_gtid_numbers, gtid_numbers
-from airflow_provider_cdc.sources.mysql.wire import BinlogConnection
 
 _FORMS: Final = (
     'valid forms are {"binlog_filename": "binlog.000003", "binlog_position": 1234}, {"gtid_set": "<GTIDs>"}, and what '

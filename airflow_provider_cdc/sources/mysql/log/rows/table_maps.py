@@ -14,10 +14,10 @@ from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.layout import UNNAMED, Layout, Mismatch, build_layout
-from airflow_provider_cdc.sources.mysql.mapped import counting_layout, mapped_structure
+from airflow_provider_cdc.sources.mysql.log.rows.layout import UNNAMED, Layout, Mismatch, build_layout
+from airflow_provider_cdc.sources.mysql.log.rows.row_metadata import counting_layout, mapped_structure
+from airflow_provider_cdc.sources.mysql.log.rows.table_map import TableMap, parse_table_map
 from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES
-from airflow_provider_cdc.sources.mysql.table_map import TableMap, parse_table_map
 
 log = logging.getLogger(__name__)
 

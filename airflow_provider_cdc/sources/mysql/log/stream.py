@@ -13,19 +13,19 @@ from airflow_provider_cdc.core.errors import SourceLogDamaged, SourceUnavailable
 from airflow_provider_cdc.core.events import Heartbeat, LogBlock, LogItem, Rollback
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
-from airflow_provider_cdc.sources.mysql.block_builder import BlockBuilder
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server
-from airflow_provider_cdc.sources.mysql.cursor import LogCursor
-from airflow_provider_cdc.sources.mysql.event_dispatcher import EventDispatcher, ReadAgain
-from airflow_provider_cdc.sources.mysql.event_table import Events
-from airflow_provider_cdc.sources.mysql.expand import expand
+from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
+from airflow_provider_cdc.sources.mysql.log.block_builder import BlockBuilder
+from airflow_provider_cdc.sources.mysql.log.cursor import LogCursor
+from airflow_provider_cdc.sources.mysql.log.event_dispatcher import EventDispatcher, ReadAgain
+from airflow_provider_cdc.sources.mysql.log.events.decompress import expand
+from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
+from airflow_provider_cdc.sources.mysql.log.query_events import QueryEvents
+from airflow_provider_cdc.sources.mysql.log.rows.table_maps import TableMaps
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.query_events import QueryEvents
 from airflow_provider_cdc.sources.mysql.schema.ddl_applier import SchemaReader
-from airflow_provider_cdc.sources.mysql.table_maps import TableMaps
-from airflow_provider_cdc.sources.mysql.wire import BinlogConnection
 
 
 class BinlogStream:

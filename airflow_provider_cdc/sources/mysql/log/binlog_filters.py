@@ -9,7 +9,7 @@ import pymysql
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.sources.mysql.connect import Server
-from airflow_provider_cdc.sources.mysql.log_end import show_log_end
+from airflow_provider_cdc.sources.mysql.log.log_end import show_log_end
 
 _NO_RIGHT: Final = 1227
 

@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.columns import wire_types as w
 from airflow_provider_cdc.sources.mysql.columns.finishers import nulls
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.layout import (
+from airflow_provider_cdc.sources.mysql.log.rows.layout import (
     UNNAMED,
     Layout,
     Mismatch,
@@ -22,9 +22,9 @@ from airflow_provider_cdc.sources.mysql.layout import (
     collations_of,
     string_length,
 )
+from airflow_provider_cdc.sources.mysql.log.rows.table_map import TableMap
 from airflow_provider_cdc.sources.mysql.schema.catalog import captured_column
 from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, SPATIAL, TEXTS, ColumnType
-from airflow_provider_cdc.sources.mysql.table_map import TableMap
 
 _INTEGERS = {
     w.T_TINY: "tinyint",

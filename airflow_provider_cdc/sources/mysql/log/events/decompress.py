@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.columns.byte_reader import ByteReader
-from airflow_provider_cdc.sources.mysql.event_table import Events
+from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
+from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
 
 _COMPRESSED = np.array([ev.TRANSACTION_PAYLOAD, ev.MARIADB_QUERY_COMPRESSED, *ev.COMPRESSED_ROWS])
 _PIECE = 32 << 20

@@ -27,20 +27,20 @@ from airflow_provider_cdc.core.events import (
 )
 from airflow_provider_cdc.core.schema import TableChange
 from airflow_provider_cdc.core.source import Tables
-from airflow_provider_cdc.sources.mysql import event_types as ev
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql import transaction_control as control
-from airflow_provider_cdc.sources.mysql.block_builder import BlockBuilder
-from airflow_provider_cdc.sources.mysql.cursor import LogCursor
-from airflow_provider_cdc.sources.mysql.event_bodies import parse_rotate
-from airflow_provider_cdc.sources.mysql.event_buffer import EventBuffer
-from airflow_provider_cdc.sources.mysql.event_table import Events
 from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids
+from airflow_provider_cdc.sources.mysql.log import transaction_control as control
+from airflow_provider_cdc.sources.mysql.log.block_builder import BlockBuilder
+from airflow_provider_cdc.sources.mysql.log.cursor import LogCursor
+from airflow_provider_cdc.sources.mysql.log.event_buffer import EventBuffer
+from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
+from airflow_provider_cdc.sources.mysql.log.events.event_bodies import parse_rotate
+from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
+from airflow_provider_cdc.sources.mysql.log.query_events import QueryEvents
+from airflow_provider_cdc.sources.mysql.log.rows.table_maps import TableMaps
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
-from airflow_provider_cdc.sources.mysql.query_events import QueryEvents
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.ddl_applier import Found, Query
-from airflow_provider_cdc.sources.mysql.table_maps import TableMaps
 
 
 class ReadAgain(Exception):
