@@ -102,8 +102,8 @@ def watch_capture(stages: Stages, kind: str) -> None:
 
 def _watch_mysql(stages: Stages) -> None:
     from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
-    from airflow_provider_cdc.sources.mysql.resultset import ResultReader, _Packets
-    from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot
+    from airflow_provider_cdc.sources.mysql.snapshot.result_reader import ResultReader, _Packets
+    from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
 
     for owner in (BinlogConnection, _Packets):
         stages.function(owner, "_receive", "socket")

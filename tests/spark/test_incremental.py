@@ -42,7 +42,9 @@ FORMS: dict[str, dict[str, Any]] = {
 def forks() -> Iterator[Forks]:
     """Runs captures of MariaDB and MySQL in processes of their own."""
     with Forks(
-        "tests.support.crash", "airflow_provider_cdc.sources.mysql.source", "airflow_provider_cdc.sources.mysql.chunks"
+        "tests.support.crash",
+        "airflow_provider_cdc.sources.mysql.source",
+        "airflow_provider_cdc.sources.mysql.snapshot.chunk_reader",
     ) as forks:
         yield forks
 

@@ -15,7 +15,7 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, scalar
 from airflow_provider_cdc.sources.mysql.log.binlog_filters import Logged
 from airflow_provider_cdc.sources.mysql.schema.catalog import quoted, quoted_name
-from airflow_provider_cdc.sources.mysql.signals import ENGINE, column_names, signal_table_sql
+from airflow_provider_cdc.sources.mysql.snapshot.signal_table import ENGINE, column_names, signal_table_sql
 
 _TEXTS: Final = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
 _NEEDED: Final = (("the ids of watermarks", 42), ("the types of signals", 32))

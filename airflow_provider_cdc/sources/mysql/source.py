@@ -23,7 +23,6 @@ from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import VARIED, Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.checks import check, retention_seconds
-from airflow_provider_cdc.sources.mysql.chunks import open_chunks
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, server_of, translated
 from airflow_provider_cdc.sources.mysql.ended import position_lost
@@ -37,11 +36,12 @@ from airflow_provider_cdc.sources.mysql.log.log_end import log_end
 from airflow_provider_cdc.sources.mysql.log.position_lookup import position_of, refused
 from airflow_provider_cdc.sources.mysql.log.stream import BinlogStream
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
-from airflow_provider_cdc.sources.mysql.overrides import override_findings
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalogue
 from airflow_provider_cdc.sources.mysql.schema.schema_signal import table_of
-from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot
+from airflow_provider_cdc.sources.mysql.snapshot.chunk_reader import open_chunks
+from airflow_provider_cdc.sources.mysql.snapshot.select_overrides import override_findings
+from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
 
 _T = TypeVar("_T")
 _WARN_AT = 0.5

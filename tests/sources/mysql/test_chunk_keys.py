@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from airflow_provider_cdc.core.chunks import ChunkReader, Key, KeyRange
 from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.core.schema import TableId
-from airflow_provider_cdc.sources.mysql.chunks import open_chunks
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import connect, server_of
+from airflow_provider_cdc.sources.mysql.snapshot.chunk_reader import open_chunks
 
 LETTERS = st.sampled_from(
     ["a", "A", "á", "b", "B", "ß", "ss", "z", "Z", " ", "_", "\t", "'", "\\", "é", "e", "0", "9", "\x01"]

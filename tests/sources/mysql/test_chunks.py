@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.chunks import ChunkReader, KeyRange, StructureCha
 from airflow_provider_cdc.core.errors import QueryRefused, SourceBusy, SourceUnavailable
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.sources.mysql.connect import connect
-from airflow_provider_cdc.sources.mysql.stopping import Stopper
+from airflow_provider_cdc.sources.mysql.snapshot.statement_stopper import Stopper
 from tests.support.mysql_chunks import reader_of, rows_of, source_of, whole
 from tests.support.patience import LONGEST_S
 

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import connect
-from airflow_provider_cdc.sources.mysql.phrases import closed
+from airflow_provider_cdc.sources.mysql.snapshot.sql_fragments import closed
 
 OPENINGS = ("/*!", "/*!40000 ", "/*!50000 ", "/*!50701 ", "/*!99999 ", "/*!100000 ", "/*!999999 ", "/*!9999999 ", "/*M! ", "/*M!100000 ",
             "/*M!999999 ", "/*+ ", "/* ")  # fmt: skip

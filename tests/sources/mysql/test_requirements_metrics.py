@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.metrics import RunMetrics
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
-from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot
+from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
 from tests.support.asked import fate, send, snapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_chunks import Fixed, logged, source_of

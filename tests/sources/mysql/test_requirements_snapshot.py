@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.runtime import open_source
-from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot
+from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.rendered import captured, of_table

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, Sou
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.snapshot import MySqlSnapshot
+from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.own_snapshots import own_snapshots
 from tests.support.rendered import Record, captured

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import SourceUnavailable
-from airflow_provider_cdc.sources.mysql import views
+from airflow_provider_cdc.sources.mysql.snapshot import consistent_views
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.workload import source_rows
 
@@ -81,7 +81,7 @@ def test_a_snapshot_beside_writers_loses_nothing_and_repeats_nothing(db: Any, ma
 def test_what_is_committed_while_views_are_opened_is_not_lost(
     db: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened, left = views.open_view, [5]
+    opened, left = consistent_views.open_view, [5]
 
     def disturbed(connection: Any) -> None:
         opened(connection)
@@ -89,7 +89,7 @@ def test_what_is_committed_while_views_are_opened_is_not_lost(
         if left[0] >= 0:
             db.sql("INSERT INTO t (v) VALUES (4)", "INSERT INTO bare VALUES (4)")
 
-    monkeypatch.setattr(views, "open_view", disturbed)
+    monkeypatch.setattr(consistent_views, "open_view", disturbed)
     connector = made()
     connector.capture()
     connector.capture()
@@ -118,7 +118,7 @@ def test_where_mysql_has_no_moment_of_rest_the_snapshot_says_what_to_do(
     connector = made(snapshot_lock_timeout_ms=500)
     if db.server.kind == "mariadb":
         pytest.skip("a view of MariaDB knows its place")
-    monkeypatch.setattr(views, "SETTLE_S", 0.5)  # writers may have to wait for this machine
+    monkeypatch.setattr(consistent_views, "SETTLE_S", 0.5)  # writers may have to wait for this machine
     with Writer(db), pytest.raises(SourceUnavailable, match="no moment of rest within") as raised:
         connector.capture()
     assert "snapshot.locking.mode=minimal" in str(raised.value)
@@ -132,7 +132,7 @@ def test_where_views_of_mariadb_never_have_one_place_a_single_one_has_to_do(
 ) -> None:
     if db.server.kind != "mariadb":
         pytest.skip("views of MySQL have no place")
-    monkeypatch.setattr(views, "_TRIES", 0)
+    monkeypatch.setattr(consistent_views, "_TRIES", 0)
     connector = made()
     with Writer(db):
         connector.capture()

@@ -25,17 +25,17 @@ from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceUnava
 from airflow_provider_cdc.core.events import READ, RowBlock
 from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.mysql import watermarks
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import SEVERAL, Server, batch, connect, refusing, scalar, translated
 from airflow_provider_cdc.sources.mysql.gtid import lacking
-from airflow_provider_cdc.sources.mysql.keys import KeyColumn, KeyTaker, OrderChanged, behind, upto
-from airflow_provider_cdc.sources.mysql.phrases import closed
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.resultset import BLOCK_ROWS, ResultReader
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalogue, quoted, quoted_name
-from airflow_provider_cdc.sources.mysql.signals import SignalTable
-from airflow_provider_cdc.sources.mysql.stopping import Stopper
+from airflow_provider_cdc.sources.mysql.snapshot import watermarks
+from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import KeyColumn, KeyTaker, OrderChanged, behind, upto
+from airflow_provider_cdc.sources.mysql.snapshot.result_reader import BLOCK_ROWS, ResultReader
+from airflow_provider_cdc.sources.mysql.snapshot.signal_table import SignalTable
+from airflow_provider_cdc.sources.mysql.snapshot.sql_fragments import closed
+from airflow_provider_cdc.sources.mysql.snapshot.statement_stopper import Stopper
 
 _GONE: Final = {1051, 1146, 1412, 1684}
 """Errors of a table that is not there, or not as it was when the transaction began."""
@@ -151,7 +151,7 @@ class MySqlChunks(ChunkReader):
     @contextlib.contextmanager
     def _locked(self, table: TableId, questions: list[str]) -> Iterator[list[Rows]]:
         """A transaction in which the structure of a table stays as it is; whoever asks for it ends it. Gives answers to what is
-        asked before it and in it, see :class:`~airflow_provider_cdc.sources.mysql.watermarks.Watermarks`.
+        asked before it and in it, see :class:`~airflow_provider_cdc.sources.mysql.snapshot.watermarks.Watermarks`.
 
         :raises StructureChanged: the table is not there, or was changed since the transaction began
         """

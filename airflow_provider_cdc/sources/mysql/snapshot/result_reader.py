@@ -23,8 +23,13 @@ from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.columns import finishers as col
 from airflow_provider_cdc.sources.mysql.columns.buffers import Buffers, Finisher, Scratch, finish
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.definitions import COM_STMT_CLOSE, COM_STMT_PREPARE, Definition, Unlike
 from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, SPATIAL, ColumnType
+from airflow_provider_cdc.sources.mysql.snapshot.result_columns import (
+    COM_STMT_CLOSE,
+    COM_STMT_PREPARE,
+    Definition,
+    Unlike,
+)
 
 _COM_STMT_EXECUTE = 0x17
 INTERRUPTED: Final = 1317

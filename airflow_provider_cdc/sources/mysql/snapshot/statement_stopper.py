@@ -10,7 +10,7 @@ from pymysql.connections import Connection
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import connect, scalar
-from airflow_provider_cdc.sources.mysql.resultset import INTERRUPTED
+from airflow_provider_cdc.sources.mysql.snapshot.result_reader import INTERRUPTED
 
 log = logging.getLogger(__name__)
 

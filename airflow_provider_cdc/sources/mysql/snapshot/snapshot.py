@@ -28,16 +28,16 @@ from airflow_provider_cdc.core.snapshotters import lock_refused, lock_statements
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, refusing, scalar, server_of, translated
-from airflow_provider_cdc.sources.mysql.definitions import Unlike, definitions
 from airflow_provider_cdc.sources.mysql.log.log_end import log_end
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
-from airflow_provider_cdc.sources.mysql.overrides import statements
-from airflow_provider_cdc.sources.mysql.phrases import closed
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.resultset import ResultReader
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalogue, quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.schema.types import INTEGERS, ColumnType
-from airflow_provider_cdc.sources.mysql.views import open_at_one_place, open_at_rest, open_view
+from airflow_provider_cdc.sources.mysql.snapshot.consistent_views import open_at_one_place, open_at_rest, open_view
+from airflow_provider_cdc.sources.mysql.snapshot.result_columns import Unlike, definitions
+from airflow_provider_cdc.sources.mysql.snapshot.result_reader import ResultReader
+from airflow_provider_cdc.sources.mysql.snapshot.select_overrides import statements
+from airflow_provider_cdc.sources.mysql.snapshot.sql_fragments import closed
 
 log = logging.getLogger(__name__)
 
