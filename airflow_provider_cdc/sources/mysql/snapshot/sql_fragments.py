@@ -7,7 +7,7 @@ from pymysql.connections import Connection
 from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, refusing
-from airflow_provider_cdc.sources.mysql.schema.ddl.tokens import Modes, tokenize
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.tokens import Modes, tokenize
 from airflow_provider_cdc.sources.tokens import BAD
 
 

@@ -4,9 +4,8 @@
     >>> [(c.name, c.type) for c in create.columns], create.primary_key
     ([('id', 'int'), ('tag', 'enum')], ('id',))
 
-:func:`read` is the door; what it returns is in :mod:`.statements`, :mod:`.actions` and :mod:`.columns`. The grammar
-    is in
-:mod:`.create`, :mod:`.alter`, :mod:`.others`, :mod:`.attributes`, :mod:`.datatypes`, :mod:`.keys` and :mod:`.options`.
+:func:`read` is the door; what it returns is in :mod:`.statements`, :mod:`.actions` and :mod:`.columns`. The grammar, over
+tokens, is in :mod:`.grammar`. Nothing of this source is imported here but DDL itself.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.actions import (
 )
 from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import convert, resolve
 from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Default, Name
-from airflow_provider_cdc.sources.mysql.schema.ddl.literals import string_value, typed_default
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.literals import string_value, typed_default
 from airflow_provider_cdc.sources.mysql.schema.ddl.reader import parse_type, read, sql_mode_options
 from airflow_provider_cdc.sources.mysql.schema.ddl.statements import (
     AlterDatabase,

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.alter import read_alter_table
-from airflow_provider_cdc.sources.mysql.schema.ddl.attributes import read_attributes
 from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef
-from airflow_provider_cdc.sources.mysql.schema.ddl.create import read_create_table
-from airflow_provider_cdc.sources.mysql.schema.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.schema.ddl.datatypes import read_type
-from airflow_provider_cdc.sources.mysql.schema.ddl.draft import Draft
-from airflow_provider_cdc.sources.mysql.schema.ddl.kinds import dml_kind, ignored_kind
-from airflow_provider_cdc.sources.mysql.schema.ddl.others import (
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.alter import read_alter_table
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.attributes import read_attributes
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.create import read_create_table
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.datatypes import read_type
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.draft import Draft
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.kinds import dml_kind, ignored_kind
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.others import (
     read_alter_database,
     read_create_database,
     read_create_index,
@@ -31,9 +31,9 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.others import (
     read_rename_table,
     read_truncate,
 )
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.tokens import Modes, statement_end, tokenize
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.transactions import TRANSACTION_WORDS, read_transaction
 from airflow_provider_cdc.sources.mysql.schema.ddl.statements import Dml, Ignored, Statement, Unknown
-from airflow_provider_cdc.sources.mysql.schema.ddl.tokens import Modes, statement_end, tokenize
-from airflow_provider_cdc.sources.mysql.schema.ddl.transactions import TRANSACTION_WORDS, read_transaction
 from airflow_provider_cdc.sources.tokens import END, NotUnderstood
 
 _HEAD = 48

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import charset_of
-from airflow_provider_cdc.sources.mysql.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.tokens import NUMBER, QUOTED, STRING, WORD
 
 _VALUED = frozenset((

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.actions import AddKey, AddPeriod
-from airflow_provider_cdc.sources.mysql.schema.ddl.attributes import read_column
 from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Name
-from airflow_provider_cdc.sources.mysql.schema.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.schema.ddl.keys import read_key
-from airflow_provider_cdc.sources.mysql.schema.ddl.options import QUERY_WORDS, read_table_options, skip_partitioning
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.attributes import read_column
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.keys import read_key
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.options import (
+    QUERY_WORDS,
+    read_table_options,
+    skip_partitioning,
+)
 from airflow_provider_cdc.sources.mysql.schema.ddl.statements import CreateTable
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.actions import DropKey
 from airflow_provider_cdc.sources.mysql.schema.ddl.columns import Name
-from airflow_provider_cdc.sources.mysql.schema.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.schema.ddl.keys import read_key_parts, skip_index_type
-from airflow_provider_cdc.sources.mysql.schema.ddl.options import Options, read_charset
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.keys import read_key_parts, skip_index_type
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.options import Options, read_charset
 from airflow_provider_cdc.sources.mysql.schema.ddl.statements import (
     AlterDatabase,
     AlterTable,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.columns import Name
-from airflow_provider_cdc.sources.mysql.schema.ddl.tokens import Modes
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.tokens import Modes
 from airflow_provider_cdc.sources.tokens import BAD, NUMBER, QUOTED, STRING, WORD, Token, TokenCursor
 
 

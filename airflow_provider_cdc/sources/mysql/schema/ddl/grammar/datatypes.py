@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import sized
-from airflow_provider_cdc.sources.mysql.schema.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.schema.ddl.draft import Draft
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.draft import Draft
 from airflow_provider_cdc.sources.mysql.schema.ddl.values import literal_bytes
 from airflow_provider_cdc.sources.tokens import BITS, HEX, STRING, WORD
 

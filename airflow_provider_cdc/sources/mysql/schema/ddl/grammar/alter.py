@@ -23,12 +23,12 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.actions import (
     TableCharset,
     TableComment,
 )
-from airflow_provider_cdc.sources.mysql.schema.ddl.attributes import read_column
-from airflow_provider_cdc.sources.mysql.schema.ddl.create import read_elements
-from airflow_provider_cdc.sources.mysql.schema.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.schema.ddl.keys import read_key
-from airflow_provider_cdc.sources.mysql.schema.ddl.literals import set_default
-from airflow_provider_cdc.sources.mysql.schema.ddl.options import (
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.attributes import read_column
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.create import read_elements
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.keys import read_key
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.literals import set_default
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.options import (
     Options,
     read_charset,
     read_table_options,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.mysql.schema.ddl.statements import Ignored, Statement, Transaction
 from airflow_provider_cdc.sources.tokens import BITS, HEX, NUMBER, STRING
 

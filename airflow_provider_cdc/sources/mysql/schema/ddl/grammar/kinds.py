@@ -5,7 +5,7 @@ The lists are closed. What is on none of them is not understood.
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.tokens import BAD
 
 _DML = frozenset((

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Default
-from airflow_provider_cdc.sources.mysql.schema.ddl.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.schema.ddl.tokens import Modes, tokenize
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.tokens import Modes, tokenize
 from airflow_provider_cdc.sources.mysql.schema.ddl.values import WIDE_CHARSETS, Literal, typed, untyped
 from airflow_provider_cdc.sources.tokens import BAD, BITS, HEX, NUMBER, QUOTED, STRING, WORD, Token
 
