@@ -21,7 +21,7 @@ from airflow_provider_cdc.core.errors import (
     SourceUnavailable,
 )
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig, SslMode
-from airflow_provider_cdc.sources.mysql.ended import ended
+from airflow_provider_cdc.sources.mysql.dump_errors import ended
 
 ENCRYPTED: Final = frozenset({SslMode.REQUIRED, SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY})
 """Modes in which no connection may be in plain text."""

@@ -25,7 +25,7 @@ from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.checks import check, retention_seconds
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, server_of, translated
-from airflow_provider_cdc.sources.mysql.ended import position_lost
+from airflow_provider_cdc.sources.mysql.dump_errors import position_lost
 from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids
 from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
