@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.snapshotters import never_reads
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig, SslMode
 from airflow_provider_cdc.sources.mysql.connect import Server, encryption, scalar
-from airflow_provider_cdc.sources.mysql.log.binlog_filters import Logged
+from airflow_provider_cdc.sources.mysql.log.binlog_filters import BinlogFilters
 from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES
 from airflow_provider_cdc.sources.mysql.signal_checks import signal_findings
 
@@ -133,7 +133,7 @@ def _replica(connection: Connection, server: Server) -> list[Finding]:
 
 def _logged(connection: Connection, server: Server, config: MySqlConfig, signals: TableId | None) -> list[Finding]:
     """Captured tables whose changes never come to the log: a stream of them would be empty, and nobody would know why."""
-    logged, filters = Logged.of(connection, server), Filters(config)
+    logged, filters = BinlogFilters.of(connection, server), Filters(config)
     if not logged.only and not logged.but:
         return []
     with connection.cursor() as cursor:

@@ -204,10 +204,10 @@ class MySqlConfig(ConnectorConfig):
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
         "database.ssl.keystore*": "Java key stores cannot be read here: give PEM files in database.ssl.cert and database.ssl.key",
         "database.ssl.truststore*": "Java key stores cannot be read here: give a PEM file in database.ssl.ca",
-        "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the catalogue is read instead",
+        "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the catalog is read instead",
         "event.processing.failure.handling.mode": "an event that cannot be read is always an error",
         "event.converting.failure.handling.mode": "a value that cannot be read is always an error",
-        "inconsistent.schema.handling.mode": "rows of an unknown table are looked up in the catalogue, or an error",
+        "inconsistent.schema.handling.mode": "rows of an unknown table are looked up in the catalog, or an error",
         "custom.*": "not built yet",
         "driver.*": "there is no JDBC driver to pass properties to",
         "streaming.delay.ms": "the snapshot's offset is durable before streaming begins",

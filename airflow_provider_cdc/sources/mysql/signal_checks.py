@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, scalar
-from airflow_provider_cdc.sources.mysql.log.binlog_filters import Logged
+from airflow_provider_cdc.sources.mysql.log.binlog_filters import BinlogFilters
 from airflow_provider_cdc.sources.mysql.schema.catalog import quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.snapshot.signal_table import ENGINE, column_names, signal_table_sql
 
@@ -76,7 +76,7 @@ def _columns(connection: Connection, table: TableId) -> Iterator[Finding]:
 
 def _logged(connection: Connection, server: Server, table: TableId) -> Iterator[Finding]:
     """Whether the server logs what is written to the table's database."""
-    logged = Logged.of(connection, server)
+    logged = BinlogFilters.of(connection, server)
     if (setting := logged.left_out_by(table.namespace)) is not None:
         yield _advice(
             f"The server does not log the database of the signal table {table} ({setting}): neither signals nor watermarks come back "

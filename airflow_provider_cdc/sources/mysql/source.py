@@ -37,9 +37,9 @@ from airflow_provider_cdc.sources.mysql.log.position_lookup import position_of, 
 from airflow_provider_cdc.sources.mysql.log.stream import BinlogStream
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.schema.catalog import Catalogue
+from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
 from airflow_provider_cdc.sources.mysql.schema.schema_signal import table_of
-from airflow_provider_cdc.sources.mysql.snapshot.chunk_reader import open_chunks
+from airflow_provider_cdc.sources.mysql.snapshot.chunk_reader import open_chunk_reader
 from airflow_provider_cdc.sources.mysql.snapshot.select_overrides import override_findings
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
 
@@ -73,10 +73,10 @@ class MySqlSource(Source):
             signals, wrong = None, [Finding(e.what, "write it as <database>.<table>", fatal=False)]
         with translated(self._config):
             found = [*check(self._connected(), self.server, self._config, signals), *wrong]
-        return found + override_findings(self._config, lambda tables: self._catalogued(lambda c: c.tables(tables)))
+        return found + override_findings(self._config, lambda tables: self._ask_catalog(lambda c: c.tables(tables)))
 
     def discover(self) -> dict[TableId, TableSchema]:
-        return self._catalogued(lambda c: c.tables(needed=Filters(self._config).table))
+        return self._ask_catalog(lambda c: c.tables(needed=Filters(self._config).table))
 
     def current_position(self) -> MySqlPosition:
         with translated(self._config):
@@ -186,7 +186,7 @@ class MySqlSource(Source):
         return MySqlSnapshot(self._config, tables, readers, self._file_created, selects, self._metrics)
 
     def chunks(self, *, signals: TableId | None) -> ChunkReader:
-        return open_chunks(self._config, self.server, signals)
+        return open_chunk_reader(self._config, self.server, signals)
 
     def stream(
         self,
@@ -198,7 +198,7 @@ class MySqlSource(Source):
     ) -> Iterator[LogItem]:
         assert isinstance(start, MySqlPosition)
         assert until is None or isinstance(until, MySqlPosition)
-        charsets = self._catalogued(lambda c: c.charsets())
+        charsets = self._ask_catalog(lambda c: c.charsets())
         stream = BinlogStream(
             self._config, self.server, start, until, tables, self._present, self._database_charset, charsets,
             patience=patience, metrics=self._metrics,
@@ -210,10 +210,10 @@ class MySqlSource(Source):
         self._metrics.stands_at(stream.position)
 
     def _present(self, table: TableId) -> TableSchema | None:
-        return self._catalogued(lambda c: c.table(table))
+        return self._ask_catalog(lambda c: c.table(table))
 
     def _database_charset(self, database: str) -> str | None:
-        return self._catalogued(lambda c: c.database_charset(database))
+        return self._ask_catalog(lambda c: c.database_charset(database))
 
     def execute(self, statement: str) -> None:
         with translated(self._config, statement):
@@ -265,16 +265,16 @@ class MySqlSource(Source):
             self._connection = connect(self._config)
         return self._connection
 
-    def _catalogued(self, question: Callable[[Catalogue], _T]) -> _T:
-        """Ask the catalogue; an idle connection may have been closed by the server, so once more on a new one."""
+    def _ask_catalog(self, question: Callable[[Catalog], _T]) -> _T:
+        """Ask the catalog; an idle connection may have been closed by the server, so once more on a new one."""
         mariadb = self.server.mariadb
         try:
-            return question(Catalogue(self._connected(), self._config, mariadb=mariadb))
+            return question(Catalog(self._connected(), self._config, mariadb=mariadb))
         except pymysql.err.OperationalError:
             self._metrics.disconnected()
             self.close()
             with translated(self._config):
-                return question(Catalogue(self._connected(), self._config, mariadb=mariadb))
+                return question(Catalog(self._connected(), self._config, mariadb=mariadb))
 
     def _file_created(self, file: str) -> int:
         """When a log file was begun, by the header of its first event; 0 when the server will not say."""

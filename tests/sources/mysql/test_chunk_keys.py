@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import connect, server_of
-from airflow_provider_cdc.sources.mysql.snapshot.chunk_reader import open_chunks
+from airflow_provider_cdc.sources.mysql.snapshot.chunk_reader import open_chunk_reader
 
 LETTERS = st.sampled_from(
     ["a", "A", "á", "b", "B", "ß", "ss", "z", "Z", " ", "_", "\t", "'", "\\", "é", "e", "0", "9", "\x01"]
@@ -120,7 +120,7 @@ class Place:
                 }
             )  # fmt: skip
             with connect(config) as connection:
-                self.readers.append(open_chunks(config, server_of(connection), None))
+                self.readers.append(open_chunk_reader(config, server_of(connection), None))
 
     def sql(self, statement: str, *arguments: Any) -> tuple[tuple[Any, ...], ...]:
         with self.connection.cursor() as cursor:

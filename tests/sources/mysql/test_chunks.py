@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.chunks import ChunkReader, KeyRange, StructureCha
 from airflow_provider_cdc.core.errors import QueryRefused, SourceBusy, SourceUnavailable
 from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.sources.mysql.connect import connect
-from airflow_provider_cdc.sources.mysql.snapshot.statement_stopper import Stopper
+from airflow_provider_cdc.sources.mysql.snapshot.statement_stopper import StatementStopper
 from tests.support.mysql_chunks import reader_of, rows_of, source_of, whole
 from tests.support.patience import LONGEST_S
 
@@ -97,13 +97,13 @@ def test_a_chunk_ends_by_its_bytes_and_the_next_goes_on_behind_it(
     reader: ChunkReader, wide: TableId, monkeypatch: pytest.MonkeyPatch, stoppable: bool
 ) -> None:
     asked: list[bool] = []
-    stop = Stopper.stop
+    stop = StatementStopper.stop
 
-    def watched(self: Stopper, sql: str) -> bool:
+    def watched(self: StatementStopper, sql: str) -> bool:
         asked.append(stop(self, sql) if stoppable else False)
         return asked[-1]
 
-    monkeypatch.setattr(Stopper, "stop", watched)
+    monkeypatch.setattr(StatementStopper, "stop", watched)
     ids: list[int] = []
     rows, chunk, last = _range(reader, wide), None, None
     while chunk is None or not chunk.complete:
@@ -134,7 +134,7 @@ def test_a_row_that_is_larger_than_a_chunk_may_be_is_a_chunk(db: Any, reader: Ch
 def test_another_connection_s_statement_is_not_ended(db: Any) -> None:
     """As behind a proxy, where the number belongs to somebody else."""
     with source_of(db.server) as source, connect(source._config) as one:
-        assert Stopper(source._config, one).stop("SELECT 1") is False
+        assert StatementStopper(source._config, one).stop("SELECT 1") is False
 
 
 def test_the_last_key_is_that_of_the_rows_that_fulfil_the_condition(db: Any, reader: ChunkReader) -> None:
@@ -171,7 +171,7 @@ def test_a_chunk_costs_the_same_wherever_it_lies(db: Any, reader: ChunkReader) -
         while True:
             before = _touched(reader)
             chunk = reader.read(KeyRange(schema, order, after, upto), 2000)
-            assert _touched(reader) - before < 2200  # the catalogue's rows are among them
+            assert _touched(reader) - before < 2200  # the catalog's rows are among them
             seen += len(chunk)
             if chunk.last is None:
                 break

@@ -107,7 +107,7 @@ def test_sql_mode_of_the_session_decides_how_a_statement_reads(database: Any, tm
     connector.capture()
     _equal(database.server, connector, database.name, "t")
     assert connector.rows(f"{database.name}.t")[0]["b c"] == "x\\"
-    # the same structure as the catalogue has it
+    # the same structure as the catalog has it
     present = connector.discovered(f"{database.name}.t")
     assert present.same_structure(_schema(connector, "t"))
 

@@ -1,4 +1,4 @@
-"""Rows whose structure neither the DDL nor the catalogue tells any more: the log has it, or they are told and left out."""
+"""Rows whose structure neither the DDL nor the catalog tells any more: the log has it, or they are told and left out."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import connect
-from airflow_provider_cdc.sources.mysql.snapshot.sql_fragments import closed
+from airflow_provider_cdc.sources.mysql.snapshot.sql_fragments import checked_fragment
 
 OPENINGS = ("/*!", "/*!40000 ", "/*!50000 ", "/*!50701 ", "/*!99999 ", "/*!100000 ", "/*!999999 ", "/*!9999999 ", "/*M! ", "/*M!100000 ",
             "/*M!999999 ", "/*+ ", "/* ")  # fmt: skip
@@ -62,7 +62,9 @@ def test_no_condition_reaches_beyond_what_is_around_it(table: Any) -> None:
     for shape, a, b in product(SHAPES, OPENINGS, OPENINGS):
         condition, tried = shape.format(a=a, b=b), tried + 1
         try:
-            closed(connection, config, condition, within=f"SELECT 1 FROM {name} WHERE {{}}", where="t", remedy="")
+            checked_fragment(
+                connection, config, condition, within=f"SELECT 1 FROM {name} WHERE {{}}", where="t", remedy=""
+            )
         except QueryRefused:
             continue
         accepted += 1
@@ -74,5 +76,7 @@ def test_no_condition_reaches_beyond_what_is_around_it(table: Any) -> None:
 @pytest.mark.parametrize("condition", HONEST)
 def test_comments_of_other_versions_are_read_as_the_server_reads_them(table: Any, condition: str) -> None:
     config, connection, name = table
-    assert closed(connection, config, condition, within=f"SELECT 1 FROM {name} WHERE {{}}", where="t", remedy="")
+    assert checked_fragment(
+        connection, config, condition, within=f"SELECT 1 FROM {name} WHERE {{}}", where="t", remedy=""
+    )
     assert _rows(connection, name, condition) in ([0, 1, 2], [1, 2], [1])

@@ -287,7 +287,7 @@ def test_a_lost_connection_is_counted(db: Any) -> None:
         start = source.current_position()
         assert source.metrics()["NumberOfDisconnects"] == 0
         db.server.sql(f"KILL {source._connected().thread_id()}")
-        assert source.discover().keys() == tables.keys(), "the catalogue is asked on a new connection"
+        assert source.discover().keys() == tables.keys(), "the catalog is asked on a new connection"
         assert source.metrics()["NumberOfDisconnects"] == 1
         with pytest.raises(SourceUnavailable):  # noqa: PT012
             for _ in source.stream(start, Fixed(tables), until=None):

@@ -155,7 +155,7 @@ def test_tables_are_read_in_the_order_of_their_sizes_where_that_is_asked_for(
         ("column.mask.hash.v2.SHA-256.with.salt.CzQM", "d.t.c", "the salt"),
         ("event.converting.failure.handling.mode", "warn", "always an error"),
         ("event.processing.failure.handling.mode", "warn", "always an error"),
-        ("inconsistent.schema.handling.mode", "warn", "looked up in the catalogue"),
+        ("inconsistent.schema.handling.mode", "warn", "looked up in the catalog"),
         ("streaming.delay.ms", 5, "durable before streaming begins"),
         ("topic.naming.strategy", "a.b.C", "Java classes cannot be loaded"),
         ("transforms", "route", "belong to Kafka Connect"),

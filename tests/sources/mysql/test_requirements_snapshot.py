@@ -214,13 +214,13 @@ def test_system_tables_are_never_captured(db: Any, made: Callable[..., Connector
 
 
 def test_rows_are_read_under_the_structure_of_their_place(db: Any, made: Callable[..., Connector]) -> None:
-    """No structure in between is the one that the catalogue has by now."""
+    """No structure in between is the one that the catalog has by now."""
     connector = made()
     captured(connector)
     db.sql("INSERT INTO t VALUES (3, 3)", "ALTER TABLE t ADD a SMALLINT FIRST", "INSERT INTO t VALUES (4, 4, 4)")
     db.sql("ALTER TABLE t DROP v, ADD b VARCHAR(9)", "INSERT INTO t VALUES (5, 5, 'five')")
     assert len(captured(connector)) == 5
-    # a restart knows the structure from the history: the catalogue's is another one again
+    # a restart knows the structure from the history: the catalog's is another one again
     db.sql("INSERT INTO t VALUES (6, 6, 'six')", "ALTER TABLE t DROP a", "UPDATE t SET b = 'x' WHERE id = 6")
     found = [r["value"] for r in of_table(captured(connector), "t")]
     assert [(v["before"], v["after"]) for v in found] == [

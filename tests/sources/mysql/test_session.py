@@ -148,7 +148,7 @@ def test_windows_by_deletion_need_no_key_of_the_signal_table(hostile: Hostile, t
     assert connector.rows("hostile.t") == source_rows(hostile.server, "hostile", "t")
 
 
-def test_the_catalogue_is_whole(hostile: Hostile) -> None:
+def test_the_catalog_is_whole(hostile: Hostile) -> None:
     for i in range(12):
         hostile.sql(
             f"CREATE TABLE `odd name {i}` (a INT, b DECIMAL(9,2) DEFAULT 1.5, c VARCHAR(9) DEFAULT '', PRIMARY KEY (a, b))"

@@ -15,7 +15,7 @@ _NO_RIGHT: Final = 1227
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
+class BinlogFilters:
     """Which databases are logged.
 
     :param only: no other ones are; empty = all but those left out

@@ -12,7 +12,7 @@ from airflow_provider_cdc.sources.mysql.log.cursor import LogCursor, OpenTransac
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
 from airflow_provider_cdc.sources.mysql.log.events.event_bodies import MariaDbGtid, parse_mariadb_gtid
 from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
-from airflow_provider_cdc.sources.mysql.log.rows.row_decoder import Routed
+from airflow_provider_cdc.sources.mysql.log.rows.row_decoder import RoutedEvents
 from airflow_provider_cdc.sources.mysql.log.rows.table_maps import TableMaps
 from airflow_provider_cdc.sources.mysql.log.transaction_ids import gtid_numbers, transaction_columns
 
@@ -36,7 +36,7 @@ class EventBuffer:
         n = len(events)
         self.transactions = np.full((n + 1, k.TX_FIELDS), -1, np.int64)
         ends = _ends(events, cursor.end)
-        self.routed = Routed(events, np.full(n, k.NOT_ROWS, np.int32), np.zeros(n, np.int32), ends, cursor.file)
+        self.routed = RoutedEvents(events, np.full(n, k.NOT_ROWS, np.int32), np.zeros(n, np.int32), ends, cursor.file)
         self.lo = self.first = 0
         self._state = np.zeros(k.STATE, np.int64)
         self._rolled_back: set[int] = set()

@@ -40,7 +40,7 @@ from airflow_provider_cdc.sources.mysql.log.query_events import QueryEvents
 from airflow_provider_cdc.sources.mysql.log.rows.table_maps import TableMaps
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.schema import ddl
-from airflow_provider_cdc.sources.mysql.schema.ddl_applier import Found, Query
+from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlEffect, Query
 
 
 class ReadAgain(Exception):
@@ -241,7 +241,7 @@ class EventDispatcher:
             yield from self._complete(buffer)
 
     def _schema_change(
-        self, i: int, query: Query, change: Found, buffer: EventBuffer, *, closes: bool
+        self, i: int, query: Query, change: DdlEffect, buffer: EventBuffer, *, closes: bool
     ) -> Iterator[LogItem]:
         """DDL.
 

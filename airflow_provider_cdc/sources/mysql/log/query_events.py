@@ -13,7 +13,7 @@ from airflow_provider_cdc.sources.mysql.connect import Server
 from airflow_provider_cdc.sources.mysql.log.event_buffer import EventBuffer
 from airflow_provider_cdc.sources.mysql.log.events.event_bodies import MariaDbGtid
 from airflow_provider_cdc.sources.mysql.schema import ddl
-from airflow_provider_cdc.sources.mysql.schema.ddl_applier import Found, Query, SchemaReader
+from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlApplier, DdlEffect, Query
 
 
 class QueryEvents:
@@ -22,8 +22,8 @@ class QueryEvents:
     :param charsets: collation number → character set
     """
 
-    def __init__(self, server: Server, reader: SchemaReader, charsets: Mapping[int, str]) -> None:
-        self._server, self._reader, self._charsets = server, reader, charsets
+    def __init__(self, server: Server, applier: DdlApplier, charsets: Mapping[int, str]) -> None:
+        self._server, self._applier, self._charsets = server, applier, charsets
 
     def query(self, i: int, buffer: EventBuffer) -> Query:
         """The QUERY event ``i``."""
@@ -43,7 +43,7 @@ class QueryEvents:
         begun = int(buffer.transactions[buffer.tx, k.TX_THREAD]) >= 0
         return not begun and not query.sql.rstrip().upper().endswith("START TRANSACTION")
 
-    def change(self, statement: ddl.Statement, query: Query, i: int, buffer: EventBuffer) -> Found | None:
+    def change(self, statement: ddl.Statement, query: Query, i: int, buffer: EventBuffer) -> DdlEffect | None:
         """What a statement does to captured tables; ``None`` when it does not concern any.
 
         :raises PrerequisiteError: rows were changed by a statement that is not logged as rows
@@ -56,7 +56,7 @@ class QueryEvents:
         if query.error:
             why = f"it ended with error {query.error} on the server, after it had changed something"
             statement = ddl.Unknown(query.sql, ddl.tables_of(statement), why)
-        return self._reader.read(statement, query, buffer.where(i))
+        return self._applier.read(statement, query, buffer.where(i))
 
     def _codec(self, collation: int) -> str:
         """Python codec of a collation number's character set; of a set without one the ASCII part is read."""
@@ -73,7 +73,7 @@ class QueryEvents:
 
     def _refuse_rows(self, query: Query, kind: str, where: str) -> None:
         """Changes logged as statements cannot be captured: an error if they may concern captured tables."""
-        if self._reader.concerns(query):
+        if self._applier.concerns(query):
             raise PrerequisiteError(
                 f"The binary log holds a statement ({kind}) instead of rows: a session, or the server, had binlog_format set to "
                 "STATEMENT or MIXED.",
@@ -109,7 +109,7 @@ def _session(status: bytes) -> tuple[int, int | None]:
                 c.take(4)
             case 1:
                 sql_mode = c.uint(8)
-            case 6:  # catalogue
+            case 6:  # catalog
                 c.take(c.uint(1))
             case 4:
                 return sql_mode, c.uint(2)

@@ -25,14 +25,14 @@ from airflow_provider_cdc.sources.mysql.log.query_events import QueryEvents
 from airflow_provider_cdc.sources.mysql.log.rows.table_maps import TableMaps
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.schema.ddl_applier import SchemaReader
+from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlApplier
 
 
 class BinlogStream:
     """One pass over the log. Use :meth:`items` once.
 
     :param until: where to end; ``None`` = never
-    :param catalogue: reads a table's present structure
+    :param catalog: reads a table's present structure
     :param database_charset: reads a database's default character set
     :param charsets: collation number → character set
     :param patience: see :meth:`airflow_provider_cdc.core.source.Source.stream`
@@ -47,7 +47,7 @@ class BinlogStream:
         start: MySqlPosition,
         until: MySqlPosition | None,
         tables: Tables,
-        catalogue: Callable[[TableId], TableSchema | None],
+        catalog: Callable[[TableId], TableSchema | None],
         database_charset: Callable[[str], str | None],
         charsets: Mapping[int, str],
         *,
@@ -58,13 +58,13 @@ class BinlogStream:
         self._config, self._server, self._tables, self._single = config, server, tables, single
         self._metrics = metrics or LogMetrics()
         self._patience = patience or (lambda: config.poll_interval_ms / 1000)
-        self._structures = (catalogue, database_charset, charsets)
+        self._structures = (catalog, database_charset, charsets)
         self._cursor = LogCursor(server, start, until)
-        maps = TableMaps(config, tables, catalogue, charsets, mariadb=server.mariadb)
+        maps = TableMaps(config, tables, catalog, charsets, mariadb=server.mariadb)
         shows_lengths = server.mariadb or server.number < (8, 0, 19)
-        reader = SchemaReader(config, tables, catalogue, database_charset, shows_lengths=shows_lengths)
+        applier = DdlApplier(config, tables, catalog, database_charset, shows_lengths=shows_lengths)
         self._dispatcher = EventDispatcher(
-            self._cursor, tables, maps, BlockBuilder(config, maps), QueryEvents(server, reader, charsets), self._metrics,
+            self._cursor, tables, maps, BlockBuilder(config, maps), QueryEvents(server, applier, charsets), self._metrics,
             prepared_rows=self._prepared_rows, single=single,
         )  # fmt: skip
 

@@ -33,7 +33,7 @@ WHERE s.non_unique = 0 AND {where}
 ORDER BY s.table_schema, s.table_name, s.index_name, s.seq_in_index"""
 
 
-class Catalogue:
+class Catalog:
     """Reads structures over one connection."""
 
     def __init__(self, connection: Connection, config: MySqlConfig, *, mariadb: bool) -> None:

@@ -1,6 +1,6 @@
 """What a DDL statement in the log does to the captured tables.
 
-The reader in ``ddl`` says what a statement is; here it meets the structures in force. Where it does not suffice, the catalogue
+The reader in ``ddl`` says what a statement is; here it meets the structures in force. Where it does not suffice, the catalog
 is read, which may already be ahead of the log: the row metadata in the log has the last word (:mod:`.table_maps`).
 """
 
@@ -43,10 +43,10 @@ class Query:
 
 
 @dataclass(slots=True)
-class Found:
+class DdlEffect:
     """What a statement means for captured tables.
 
-    :param untold: tables that are there now, with a structure that neither the statement nor the catalogue tells any more: the log
+    :param untold: tables that are there now, with a structure that neither the statement nor the catalog tells any more: the log
         has it with their first row
     """
 
@@ -55,10 +55,10 @@ class Found:
     untold: list[TableId] = field(default_factory=list)
 
 
-class SchemaReader:
+class DdlApplier:
     """Applies DDL statements to the structures in force.
 
-    :param catalogue: reads a table's present structure, ``None`` when it does not exist
+    :param catalog: reads a table's present structure, ``None`` when it does not exist
     :param database_charset: default character set of a database
     """
 
@@ -66,44 +66,44 @@ class SchemaReader:
         self,
         config: MySqlConfig,
         tables: Tables,
-        catalogue: Callable[[TableId], TableSchema | None],
+        catalog: Callable[[TableId], TableSchema | None],
         database_charset: Callable[[str], str | None],
         *,
         shows_lengths: bool = True,
     ) -> None:
         """
-        :param shows_lengths: whether the catalogue tells the length of TINYINT(1) UNSIGNED; what it does not tell does not count
+        :param shows_lengths: whether the catalog tells the length of TINYINT(1) UNSIGNED; what it does not tell does not count
         """
-        self._config, self._tables, self._catalogue, self._charset = config, tables, catalogue, database_charset
+        self._config, self._tables, self._catalog, self._charset = config, tables, catalog, database_charset
         self._shows_lengths = shows_lengths
 
-    def read(self, statement: ddl.Statement, query: Query, where: str) -> Found | None:
+    def read(self, statement: ddl.Statement, query: Query, where: str) -> DdlEffect | None:
         """What the statement changes; ``None`` when it does not concern captured tables."""
-        found = Found()
+        effect = DdlEffect()
         match statement:
             case ddl.CreateTable():
-                self._create(statement, query, where, found)
+                self._create(statement, query, where, effect)
             case ddl.AlterTable():
-                self._alter(statement, query, where, found)
+                self._alter(statement, query, where, effect)
             case ddl.DropTable(temporary=False):
                 for name in statement.tables:
-                    self._drop(self._id(name, query), found)
+                    self._drop(self._id(name, query), effect)
             case ddl.RenameTable():
-                self._rename(statement.pairs, query, found)
+                self._rename(statement.pairs, query, effect)
             case ddl.TruncateTable():
                 table = self._id(statement.table, query)
                 if self._captured(table):
-                    found.truncated.append(table)
+                    effect.truncated.append(table)
             case ddl.DropDatabase():
                 for table in [t for t in self._tables.known() if t.namespace == statement.name]:
-                    self._drop(table, found)
+                    self._drop(table, effect)
             case ddl.CreateIndex(unique=True) | ddl.DropIndex():
-                self._keys_changed(self._id(statement.table, query), found)
+                self._keys_changed(self._id(statement.table, query), effect)
             case ddl.Unknown():
-                self._unknown(statement, query, where, found)
+                self._unknown(statement, query, where, effect)
             case _:
                 pass
-        return found if found.changes or found.truncated or found.untold else None
+        return effect if effect.changes or effect.truncated or effect.untold else None
 
     def concerns(self, query: Query) -> bool:
         """Whether a statement that changes rows may change rows of captured tables: their names appear in it."""
@@ -125,7 +125,7 @@ class SchemaReader:
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
-    def _create(self, s: ddl.CreateTable, query: Query, where: str, found: Found) -> None:
+    def _create(self, s: ddl.CreateTable, query: Query, where: str, effect: DdlEffect) -> None:
         table = self._id(s.table, query)
         known = self._tables.get(table)
         if s.temporary or not self._captured(table) or (s.if_not_exists and not s.or_replace and known is not None):
@@ -134,16 +134,16 @@ class SchemaReader:
             raise system_versioned(table, where)
         if s.like is not None:
             other = self._id(s.like, query)
-            like = self._tables.get(other) or self._catalogue(other)
-            schema = like.model_copy(update={"id": table}) if like is not None else self._catalogue(table)
+            like = self._tables.get(other) or self._catalog(other)
+            schema = like.model_copy(update={"id": table}) if like is not None else self._catalog(table)
         elif s.select or not s.columns:
-            schema = self._catalogue(table)
+            schema = self._catalog(table)
         else:
             schema = self._created(table, s)
         if schema is not None:
-            found.changes.append(TableChange(type="CREATE", id=table, table=schema))
+            effect.changes.append(TableChange(type="CREATE", id=table, table=schema))
         else:
-            found.untold.append(table)
+            effect.untold.append(table)
 
     def _created(self, table: TableId, s: ddl.CreateTable) -> TableSchema:
         charset = charset_of(s.charset, s.collation) or self._charset(table.namespace)
@@ -159,11 +159,11 @@ class SchemaReader:
             id=table, columns=columns, key=row_key(candidates, columns), charset=charset, comment=comment
         )
 
-    def _drop(self, table: TableId, found: Found) -> None:
+    def _drop(self, table: TableId, effect: DdlEffect) -> None:
         if self._captured(table) and self._tables.get(table) is not None:
-            found.changes.append(TableChange(type="DROP", id=table))
+            effect.changes.append(TableChange(type="DROP", id=table))
 
-    def _rename(self, pairs: tuple[tuple[ddl.Name, ddl.Name], ...], query: Query, found: Found) -> None:
+    def _rename(self, pairs: tuple[tuple[ddl.Name, ddl.Name], ...], query: Query, effect: DdlEffect) -> None:
         """One after the other: names may rotate through a third one."""
         moved: dict[TableId, tuple[TableId, TableSchema | None]] = {}
         for old_name, new_name in pairs:
@@ -172,44 +172,44 @@ class SchemaReader:
             moved[new] = origin, schema
         for new, (origin, schema) in moved.items():
             if self._captured(new):
-                # of a table that was not captured under its old name, nothing is known but what the catalogue says
-                present = schema.model_copy(update={"id": new}) if schema is not None else self._catalogue(new)
+                # of a table that was not captured under its old name, nothing is known but what the catalog says
+                present = schema.model_copy(update={"id": new}) if schema is not None else self._catalog(new)
                 if present is not None:
-                    found.changes.append(
+                    effect.changes.append(
                         TableChange(type="ALTER", id=new, previous_id=origin, table=present, exact=False)
                     )
                 else:
-                    found.untold.append(new)
+                    effect.untold.append(new)
         for new, (origin, _) in moved.items():
             if origin not in moved and not self._captured(new):
-                self._drop(origin, found)
+                self._drop(origin, effect)
 
-    def _keys_changed(self, table: TableId, found: Found) -> None:
-        """The row key may be another one now. Which keys there were is not kept: the catalogue is asked."""
+    def _keys_changed(self, table: TableId, effect: DdlEffect) -> None:
+        """The row key may be another one now. Which keys there were is not kept: the catalog is asked."""
         known = self._tables.get(table)
         if known is None or not self._captured(table):
             return
-        present = self._catalogue(table)
+        present = self._catalog(table)
         if present is not None and present.names == known.names and present.key != known.key:
             schema = known.model_copy(update={"key": present.key})
-            found.changes.append(TableChange(type="ALTER", id=table, table=schema))
+            effect.changes.append(TableChange(type="ALTER", id=table, table=schema))
 
-    def _unknown(self, s: ddl.Unknown, query: Query, where: str, found: Found) -> None:
-        """A statement that is not understood: the catalogue says what has become of the tables, and they are read again. A table that
+    def _unknown(self, s: ddl.Unknown, query: Query, where: str, effect: DdlEffect) -> None:
+        """A statement that is not understood: the catalog says what has become of the tables, and they are read again. A table that
         it does not have may have gone with this statement or with a later one: it is kept until it is read, or the log says more."""
         named = [self._id(n, query) for n in s.tables]
         tables = [t for t in named or self._tables.known() if self._captured(t)]
         for table in tables:
-            present, known = self._catalogue(table), self._tables.get(table)
+            present, known = self._catalog(table), self._tables.get(table)
             if present is None:
-                self._inexact(table, found)
+                self._inexact(table, effect)
             elif named or known is None or not known.same_structure(present):
                 kind: Literal["CREATE", "ALTER"] = "CREATE" if known is None else "ALTER"
-                found.changes.append(TableChange(type=kind, id=table, table=present, exact=False))
+                effect.changes.append(TableChange(type=kind, id=table, table=present, exact=False))
         if tables:
             names = ", ".join(map(str, tables)) if named else "any captured table"
             log.warning(
-                "A statement at %s is not understood (%s); the catalogue was read for %s: %s",
+                "A statement at %s is not understood (%s); the catalog was read for %s: %s",
                 where,
                 s.reason,
                 names,
@@ -218,25 +218,25 @@ class SchemaReader:
 
     # -- ALTER TABLE --------------------------------------------------------------------------------------------------
 
-    def _alter(self, s: ddl.AlterTable, query: Query, where: str, found: Found) -> None:
+    def _alter(self, s: ddl.AlterTable, query: Query, where: str, effect: DdlEffect) -> None:
         table = self._id(s.table, query)
         renamed = next((a.table for a in s.actions if isinstance(a, ddl.RenameTo)), None)
         new = self._id(renamed, query) if renamed is not None else table
         if renamed is not None and new != table:
-            self._rename(((s.table, renamed),), query, found)
-            self._altered_too(table, s, query, found)
+            self._rename(((s.table, renamed),), query, effect)
+            self._altered_too(table, s, query, effect)
             return
         for action in s.actions:
             if isinstance(action, ddl.PartitionData):
                 # the other table of an exchange has new rows as well
                 for other in (self._id(n, query) for n in action.tables):
-                    self._inexact(other, found)
+                    self._inexact(other, effect)
         known = self._tables.get(table)
         if known is None or not self._captured(table):
             return
         if any(isinstance(a, ddl.SystemVersioning) for a in s.actions):
             raise system_versioned(table, where)
-        found.changes.append(self._altered(known, s, query, table))
+        effect.changes.append(self._altered(known, s, query, table))
 
     def _altered(self, known: TableSchema, s: ddl.AlterTable, query: Query, now: TableId) -> TableChange:
         """What the actions do to a table, but for its name.
@@ -253,27 +253,27 @@ class SchemaReader:
         ).apply()
         change = altered.change
         if altered.keys_unknown and change.table is not None:
-            present = self._catalogue(now)
+            present = self._catalog(now)
             if present is not None and present.names == change.table.names:
                 change = change.model_copy(update={"table": change.table.model_copy(update={"key": present.key})})
         return change
 
-    def _altered_too(self, table: TableId, s: ddl.AlterTable, query: Query, found: Found) -> None:
+    def _altered_too(self, table: TableId, s: ddl.AlterTable, query: Query, effect: DdlEffect) -> None:
         """A statement that gives a table another name may change its columns as well."""
         known = self._tables.get(table)
-        for i, change in enumerate(found.changes):
+        for i, change in enumerate(effect.changes):
             if known is not None and change.previous_id == table and change.table is not None:
                 altered = self._altered(known, s, query, change.id)
                 assert altered.table is not None
                 update = {
                     "table": altered.table.model_copy(update={"id": change.id}), "renamed": altered.renamed, "added": altered.added
                 }  # fmt: skip
-                found.changes[i] = change.model_copy(update=update)
+                effect.changes[i] = change.model_copy(update=update)
 
-    def _inexact(self, table: TableId, found: Found) -> None:
+    def _inexact(self, table: TableId, effect: DdlEffect) -> None:
         known = self._tables.get(table)
         if known is not None and self._captured(table):
-            found.changes.append(TableChange(type="ALTER", id=table, table=known, exact=False))
+            effect.changes.append(TableChange(type="ALTER", id=table, table=known, exact=False))
 
     def _column(self, table: TableId, c: ddl.ColumnDef, charset: str | None, *, not_null: bool = False) -> Column:
         c = ddl.resolve(c, charset)

@@ -107,7 +107,7 @@ def make_column(
             jdbc_type=_JDBC.get(type_.base, 1111),
             type_name=type_name,
             type_expression=type_name,
-            # of members that are bytes, MySQL's catalogue says nothing and MariaDB's that they are binary
+            # of members that are bytes, MySQL's catalog says nothing and MariaDB's that they are binary
             charset=type_.charset if type_.base in TEXTS | {"enum", "set"} and type_.charset != "binary" else None,
             length=_MEMBERS_LENGTH[type_.base](type_.values) if type_.base in _MEMBERS_LENGTH else type_.length,
             scale=type_.scale,

@@ -29,13 +29,13 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import SEVERAL, Server, batch, connect, refusing, scalar, translated
 from airflow_provider_cdc.sources.mysql.gtid import lacking
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.schema.catalog import Catalogue, quoted, quoted_name
-from airflow_provider_cdc.sources.mysql.snapshot import watermarks
+from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog, quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import KeyColumn, KeyTaker, OrderChanged, behind, upto
 from airflow_provider_cdc.sources.mysql.snapshot.result_reader import BLOCK_ROWS, ResultReader
 from airflow_provider_cdc.sources.mysql.snapshot.signal_table import SignalTable
-from airflow_provider_cdc.sources.mysql.snapshot.sql_fragments import closed
-from airflow_provider_cdc.sources.mysql.snapshot.statement_stopper import Stopper
+from airflow_provider_cdc.sources.mysql.snapshot.sql_fragments import checked_fragment
+from airflow_provider_cdc.sources.mysql.snapshot.statement_stopper import StatementStopper
+from airflow_provider_cdc.sources.mysql.snapshot.watermarks import Marks, Watermarks, watermarks_for
 
 _GONE: Final = {1051, 1146, 1412, 1684}
 """Errors of a table that is not there, or not as it was when the transaction began."""
@@ -53,15 +53,15 @@ Rows = tuple[tuple[Any, ...], ...]
 Fingerprint = Rows
 
 
-def open_chunks(config: MySqlConfig, server: Server, signals: TableId | None) -> ChunkReader:
+def open_chunk_reader(config: MySqlConfig, server: Server, signals: TableId | None) -> ChunkReader:
     """See :meth:`airflow_provider_cdc.core.source.Source.chunks`."""
     connection = connect(config, **SEVERAL)
     try:
         with translated(config):
             _settle(connection)
-            marks = watermarks.of(connection, server, written=signals is not None)
+            marks = watermarks_for(connection, server, written=signals is not None)
             table = SignalTable(connection, config, signals) if signals is not None else None
-        return MySqlChunks(connection, config, server, marks, table)
+        return MySqlChunkReader(connection, config, server, marks, table)
     except BaseException:
         connection._force_close()
         raise
@@ -108,7 +108,7 @@ class _Ordered:
             self.fits = None if 2 * self.fits >= limit else 2 * self.fits
 
 
-class MySqlChunks(ChunkReader):
+class MySqlChunkReader(ChunkReader):
     """:param signals: the signal table, for written watermarks"""
 
     def __init__(
@@ -116,12 +116,12 @@ class MySqlChunks(ChunkReader):
         connection: Connection,
         config: MySqlConfig,
         server: Server,
-        marks: watermarks.Watermarks,
+        marks: Watermarks,
         signals: SignalTable | None,
     ) -> None:
         self._connection, self._config, self._marks, self._signals = connection, config, marks, signals
-        self._catalogue = Catalogue(connection, config, mariadb=server.mariadb)
-        self._stopper = Stopper(config, connection)
+        self._catalog = Catalog(connection, config, mariadb=server.mariadb)
+        self._stopper = StatementStopper(config, connection)
         self._tables: dict[TableId, _Known] = {}
         self._checked: set[str] = set()
         self._closed = False
@@ -138,7 +138,7 @@ class MySqlChunks(ChunkReader):
         questions = [self._of(_FINGERPRINT, table), self._of(_ENGINE, table)]
         try:
             with self._locked(table, questions) as (*_, fingerprint, engine):
-                schema = self._catalogue.table(table)
+                schema = self._catalog.table(table)
                 self._connection.commit()
         except StructureChanged:
             return None
@@ -275,7 +275,7 @@ class MySqlChunks(ChunkReader):
             ) from None
         if rows.condition:
             if rows.condition not in self._checked:
-                closed(
+                checked_fragment(
                     self._connection, self._config, rows.condition, within=f"SELECT 1 FROM {quoted(rows.table.id)} WHERE {{}}",
                     where=f"{rows.table.id}: {rows.condition}", remedy=_REMEDY,
                 )  # fmt: skip
@@ -297,7 +297,7 @@ class MySqlChunks(ChunkReader):
                 self._stopper.settle()
         return images, more
 
-    def _blocks(self, schema: TableSchema, images: list[pa.StructArray], marks: watermarks.Marks) -> list[RowBlock]:
+    def _blocks(self, schema: TableSchema, images: list[pa.StructArray], marks: Marks) -> list[RowBlock]:
         blocks, first, width = [], 0, len(schema.columns)
         for image in images:
             n = len(image)

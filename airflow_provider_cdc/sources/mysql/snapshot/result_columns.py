@@ -15,7 +15,7 @@ COM_STMT_PREPARE, COM_STMT_CLOSE = 0x16, 0x19
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class ResultColumn:
     """What the server says of a column of a result.
 
     :param charset: number of a collation; 63 for bytes and numbers
@@ -29,13 +29,13 @@ class Definition:
     decimals: int
 
     @classmethod
-    def parse(cls, packet: bytes) -> Definition:
+    def parse(cls, packet: bytes) -> ResultColumn:
         c = ByteReader(packet)
-        parts = [c.take(c.lenenc()) for _ in range(6)]  # catalogue, database, table, its own name; name, its own name
+        parts = [c.take(c.lenenc()) for _ in range(6)]  # catalog, database, table, its own name; name, its own name
         c.lenenc()
         return cls(parts[4].decode("utf-8", "replace"), *struct.unpack_from("<HIBHB", c.rest()))
 
-    def like(self, other: Definition) -> bool:
+    def like(self, other: ResultColumn) -> bool:
         """Whether values of the two come in the same form."""
         return self._form() == other._form()
 
@@ -64,19 +64,19 @@ _TYPE_NAMES: Final = {
 }  # fmt: skip
 
 
-class Unlike(Exception):
+class UnexpectedColumn(Exception):
     """A column of a result is not defined as it was expected."""
 
-    def __init__(self, found: Definition, expected: Definition) -> None:
+    def __init__(self, found: ResultColumn, expected: ResultColumn) -> None:
         self.found, self.expected = found, expected
         super().__init__(f"{found} in place of {expected}")
 
 
-def definitions(connection: Connection, sql: str) -> list[Definition]:
+def result_columns(connection: Connection, sql: str) -> list[ResultColumn]:
     """How the columns of a query are defined; it is prepared and not run."""
     c: Any = connection
     c._execute_command(COM_STMT_PREPARE, sql)
     statement, ncols, nparams = struct.unpack_from("<IHH", c._read_packet()._data, 1)
     packets = [c._read_packet()._data for count in (nparams, ncols) for _ in range(count + (1 if count else 0))]
     connection._sock.sendall(struct.pack("<I", 5)[:3] + b"\0" + struct.pack("<BI", COM_STMT_CLOSE, statement))
-    return [Definition.parse(packet) for packet in packets[-ncols - 1 : -1]]
+    return [ResultColumn.parse(packet) for packet in packets[-ncols - 1 : -1]]

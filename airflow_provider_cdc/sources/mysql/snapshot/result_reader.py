@@ -27,8 +27,8 @@ from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, SPA
 from airflow_provider_cdc.sources.mysql.snapshot.result_columns import (
     COM_STMT_CLOSE,
     COM_STMT_PREPARE,
-    Definition,
-    Unlike,
+    ResultColumn,
+    UnexpectedColumn,
 )
 
 _COM_STMT_EXECUTE = 0x17
@@ -69,13 +69,13 @@ class ResultReader:
         self._rows = min(BLOCK_ROWS, max((8 << 20) // (8 * len(rows)), 1024))
 
     def read(
-        self, connection: Connection, sql: str, like: Sequence[Definition] | None = None
+        self, connection: Connection, sql: str, like: Sequence[ResultColumn] | None = None
     ) -> Iterator[pa.StructArray]:
         """Struct arrays of up to :data:`BLOCK_ROWS` rows.
 
         :param like: how the columns have to be defined
         :raises SourceUnavailable: the connection was lost
-        :raises Unlike: a column is defined otherwise; the connection is of no use any more
+        :raises UnexpectedColumn: a column is defined otherwise; the connection is of no use any more
         """
         statement = self._execute(connection, sql)
         try:
@@ -110,13 +110,13 @@ class ResultReader:
                 self._command(connection, struct.pack("<BI", COM_STMT_CLOSE, statement))
         return images, more
 
-    def _answer(self, packets: _Packets, like: Sequence[Definition] | None) -> Iterator[pa.StructArray]:
+    def _answer(self, packets: _Packets, like: Sequence[ResultColumn] | None) -> Iterator[pa.StructArray]:
         scratch = self._scratch
         packets.skip()  # the number of columns
         for i in range(len(self._stores)):
             definition = packets.skip()
-            if like is not None and not (found := Definition.parse(definition)).like(like[i]):
-                raise Unlike(found, like[i])
+            if like is not None and not (found := ResultColumn.parse(definition)).like(like[i]):
+                raise UnexpectedColumn(found, like[i])
         packets.skip()  # the end of the definitions
         why = k.NEED_MORE
         while why != k.LAST_ROW:

@@ -31,13 +31,13 @@ from airflow_provider_cdc.sources.mysql.connect import Server, connect, refusing
 from airflow_provider_cdc.sources.mysql.log.log_end import log_end
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.schema.catalog import Catalogue, quoted, quoted_name
+from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog, quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.schema.types import INTEGERS, ColumnType
 from airflow_provider_cdc.sources.mysql.snapshot.consistent_views import open_at_one_place, open_at_rest, open_view
-from airflow_provider_cdc.sources.mysql.snapshot.result_columns import Unlike, definitions
+from airflow_provider_cdc.sources.mysql.snapshot.result_columns import UnexpectedColumn, result_columns
 from airflow_provider_cdc.sources.mysql.snapshot.result_reader import ResultReader
 from airflow_provider_cdc.sources.mysql.snapshot.select_overrides import statements
-from airflow_provider_cdc.sources.mysql.snapshot.sql_fragments import closed
+from airflow_provider_cdc.sources.mysql.snapshot.sql_fragments import checked_fragment
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class MySqlSnapshot(SnapshotSession):
     def _open(self, tables: list[TableId], readers: int) -> None:
         lock, connections = self._connect(), [self._connect() for _ in range(readers)]
         server, mode = server_of(lock), self._config.snapshot_locking_mode
-        catalogue = Catalogue(lock, self._config, mariadb=server.mariadb)
+        catalog = Catalog(lock, self._config, mariadb=server.mariadb)
         locked = mode is not LockingMode.NONE
         if mode is LockingMode.CUSTOM:
             locked = self._lock_otherwise(lock, tables)
@@ -88,8 +88,8 @@ class MySqlSnapshot(SnapshotSession):
         began = time.monotonic()
         position = self._view(connections, lock, server, locked=locked)
         self.ts_us = int(scalar(lock, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"))
-        self.schemas = catalogue.tables(tables)
-        self.ddl = {t: catalogue.create_statement(t) for t in self.schemas}
+        self.schemas = catalog.tables(tables)
+        self.ddl = {t: catalog.create_statement(t) for t in self.schemas}
         if mode is LockingMode.MINIMAL:
             with lock.cursor() as cursor:
                 cursor.execute("UNLOCK TABLES")
@@ -100,7 +100,7 @@ class MySqlSnapshot(SnapshotSession):
             "server_id": 0, "gtid": None, "file": self.position.file, "pos": self.position.pos, "row": 0, "thread": None,
             "query": None,
         }  # fmt: skip
-        self._rows = catalogue.rows(self.schemas)
+        self._rows = catalog.rows(self.schemas)
         if mode is LockingMode.CUSTOM:
             lock.close()  # whatever was locked, and however
             self._metrics.locks(False)
@@ -227,15 +227,15 @@ class MySqlSnapshot(SnapshotSession):
         again = "run the capture again" if schema.id in self._configured else "send the signal again"
         remedy = f"correct {which}, which has to give the table's own columns as they are; then {again}"
         with refusing(self._config, f"{schema.id}: {select}", remedy):
-            statement = closed(
+            statement = checked_fragment(
                 connection, self._config, select, within="{}", where=f"{schema.id}: {select}", remedy=remedy
             )
-            like = definitions(connection, f"SELECT {columns} FROM {quoted(schema.id)}")
+            like = result_columns(connection, f"SELECT {columns} FROM {quoted(schema.id)}")
             sql = f"SELECT {columns} FROM ({statement}\n) AS `selected`"
             try:
                 for images in ResultReader(schema, self._config).read(connection, sql, like):
                     yield self._block(schema, images)
-            except Unlike as e:
+            except UnexpectedColumn as e:
                 connection._force_close()
                 raise QueryRefused(
                     f"The SELECT gives another column than the table has: {e}.",

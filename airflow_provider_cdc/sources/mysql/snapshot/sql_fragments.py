@@ -11,7 +11,9 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.tokens import Modes, 
 from airflow_provider_cdc.sources.tokens import BAD
 
 
-def closed(connection: Connection, config: MySqlConfig, sql: str, *, within: str, where: str, remedy: str) -> str:
+def checked_fragment(
+    connection: Connection, config: MySqlConfig, sql: str, *, within: str, where: str, remedy: str
+) -> str:
     """The piece without a semicolon at its end, if it stands by itself: one that closes a parenthesis which it has not opened
     would change the meaning of what is around it.
 

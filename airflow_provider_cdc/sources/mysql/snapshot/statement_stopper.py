@@ -15,7 +15,7 @@ from airflow_provider_cdc.sources.mysql.snapshot.result_reader import INTERRUPTE
 log = logging.getLogger(__name__)
 
 
-class Stopper:
+class StatementStopper:
     """Ends statements of one connection, over another one.
 
     :param connection: whose statements they are

@@ -79,7 +79,7 @@ class Watermarks(abc.ABC):
         """:raises PrerequisiteError: the watermarks would not tell what a chunk holds"""
 
 
-class Written(Watermarks):
+class WrittenWatermarks(Watermarks):
     """Rows of the signal table."""
 
     def __init__(self, connection: Connection, server: Server) -> None:
@@ -99,7 +99,7 @@ class Written(Watermarks):
             )
 
 
-class SnapshotPlace(Watermarks):
+class ViewWatermarks(Watermarks):
     """MariaDB: the place of a consistent view."""
 
     before = (_NOW, _GTIDS)
@@ -120,7 +120,7 @@ class SnapshotPlace(Watermarks):
         return Marks(high, int(found[0][0][0]), low, high)
 
 
-class ExecutedGtids(Watermarks):
+class GtidWatermarks(Watermarks):
     """MySQL: GTIDs before, the end of the log after."""
 
     before = (_NOW, "SELECT @@GLOBAL.gtid_executed")
@@ -168,18 +168,18 @@ def _verify_gtids(connection: Connection) -> None:
         )
 
 
-def of(connection: Connection, server: Server, *, written: bool) -> Watermarks:
+def watermarks_for(connection: Connection, server: Server, *, written: bool) -> Watermarks:
     """The watermarks that this server can give.
 
     :raises PrerequisiteError: it can give none; the error says how it would
     """
     marks: Watermarks
     if written:
-        marks = Written(connection, server)
+        marks = WrittenWatermarks(connection, server)
     elif server.mariadb:
-        marks = SnapshotPlace(connection, server)
+        marks = ViewWatermarks(connection, server)
     else:
-        marks = ExecutedGtids(connection, server)
+        marks = GtidWatermarks(connection, server)
     with connection.cursor() as cursor:
         cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {marks.isolation}")
     return marks

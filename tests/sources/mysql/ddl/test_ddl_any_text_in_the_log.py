@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.schema.catalog import Catalogue
+from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
 from tests.support.connectors import mysql_connector
 
 TEXTS = (
@@ -63,7 +63,7 @@ class Case:
 
 
 @pytest.mark.parametrize("kind", ["mariadb", pytest.param("mysql97", marks=pytest.mark.mysql)])
-def test_any_text_is_what_the_catalogue_says(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_any_text_is_what_the_catalog_says(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     server = request.getfixturevalue(kind)
     source, database = ("mariadb" if kind == "mariadb" else "mysql"), "any_text"
     server.sql(f"DROP DATABASE IF EXISTS {database}", f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
@@ -76,12 +76,12 @@ def test_any_text_is_what_the_catalogue_says(kind: str, request: pytest.FixtureR
     config = MySqlConfig.parse({**connector.properties, **connector.secrets, "topic.prefix": "x"})
     expected: dict[str, TableSchema | None] = {}
     with server.connect(database=database) as connection, connection.cursor() as cursor:
-        catalogue = Catalogue(connection, config, mariadb=source == "mariadb")
+        catalog = Catalog(connection, config, mariadb=source == "mariadb")
         for case in cases:
             cursor.execute("SET sql_mode = %s", (f"STRICT_ALL_TABLES,{case.mode}",))
             for statement in case.statements():
                 cursor.execute(statement)
-            expected[case.table] = catalogue.table(TableId(namespace=database, name=case.table))
+            expected[case.table] = catalog.table(TableId(namespace=database, name=case.table))
             for statement in case.afterwards():
                 cursor.execute(statement)
     connector.capture()

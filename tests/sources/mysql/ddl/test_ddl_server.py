@@ -78,7 +78,7 @@ def same_charset(one: str | None, other: str | None) -> bool:
 
 
 def compare(server: Server, table: Table, name: str, history: list[str]) -> None:
-    """Every fact that the reader derived is the catalogue's."""
+    """Every fact that the reader derived is the catalog's."""
     context = ";\n".join(history)
     found = server.columns(name)
     assert [c.name for c in table.columns] == [f["column_name"] for f in found], context

@@ -216,7 +216,7 @@ def test_type(text: str, type_: str, fields: dict[str, Any]) -> None:
         ("decimal(10,2) unsigned", ColumnDef("", "decimal", 10, 2, unsigned=True)),
     ],
 )
-def test_column_type_of_the_catalogue(text: str, expected: ColumnDef) -> None:
+def test_column_type_of_the_catalog(text: str, expected: ColumnDef) -> None:
     assert parse_type(text) == expected
 
 

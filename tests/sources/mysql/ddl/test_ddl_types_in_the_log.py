@@ -1,6 +1,6 @@
 """Every type word in CREATE, ADD, MODIFY and CHANGE, each followed by another change of the table before the run comes.
 
-The catalogue is ahead of the log then, so nothing but the text of the statement tells what the rows look like.
+The catalog is ahead of the log then, so nothing but the text of the statement tells what the rows look like.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.schema.catalog import Catalogue
+from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
 from tests.sources.mysql.ddl.type_words import MARIADB, MARIADB_11_8, MYSQL, MYSQL_9, Word, words
 from tests.support.connectors import Connector, mysql_connector
 
@@ -38,7 +38,7 @@ class Case:
     shape: str
     columns: dict[str, Word]
     expected: TableSchema | None = None
-    """Its structure as the catalogue had it before the last change."""
+    """Its structure as the catalog had it before the last change."""
 
     @property
     def like(self) -> Word:
@@ -106,13 +106,13 @@ def server(request: pytest.FixtureRequest, mariadb: Any) -> Any:
 def _write(server: Any, connector: Connector, database: str, all_cases: list[Case]) -> None:
     config = MySqlConfig.parse({**connector.properties, **connector.secrets, "topic.prefix": "x"})
     with server.connect(database=database) as connection, connection.cursor() as cursor:
-        catalogue = Catalogue(connection, config, mariadb=connector.source == "mariadb")
+        catalog = Catalog(connection, config, mariadb=connector.source == "mariadb")
         for case in all_cases:
             mode = case.like.mode
             cursor.execute("SET sql_mode = %s", ("" if mode == "-STRICT" else f"{STRICT},{mode}",))
             for statement in case.statements():
                 cursor.execute(statement)
-            case.expected = catalogue.table(TableId(namespace=database, name=case.table))
+            case.expected = catalog.table(TableId(namespace=database, name=case.table))
             for statement in case.inserts():
                 cursor.execute(statement)
             cursor.execute(f"ALTER TABLE {case.table} ADD after_that INT FIRST")
@@ -120,7 +120,7 @@ def _write(server: Any, connector: Connector, database: str, all_cases: list[Cas
 
 
 def _differences(connector: Connector, database: str, all_cases: list[Case]) -> list[str]:
-    """Where the structures that the text of the statements gave are not those of the catalogue."""
+    """Where the structures that the text of the statements gave are not those of the catalog."""
     told: dict[str, list[TableSchema]] = {}
     for manifest in connector.changelog.manifests(connector.name):
         for record in manifest.schema_changes:
@@ -149,7 +149,7 @@ def _columns_that_differ(case: Case, expected: TableSchema, schema: TableSchema)
 
 
 def _facts(column: Column) -> dict[str, Any]:
-    """What must be equal: not how the catalogue shows a number's width, a function's name and the character set utf8."""
+    """What must be equal: not how the catalog shows a number's width, a function's name and the character set utf8."""
     declared = column.declared.model_dump()
     base = declared["type_name"].split()[0]
     if base.endswith("INT") or base == "YEAR":
@@ -160,7 +160,7 @@ def _facts(column: Column) -> dict[str, Any]:
     return column.model_dump(exclude={"declared"}) | declared
 
 
-def test_every_type_word_is_what_the_catalogue_says(server: Any, tmp_path: Path) -> None:
+def test_every_type_word_is_what_the_catalog_says(server: Any, tmp_path: Path) -> None:
     kind, running = server
     database = "type_words"
     running.sql(f"DROP DATABASE IF EXISTS {database}", f"CREATE DATABASE {database} CHARACTER SET utf8mb4")

@@ -243,7 +243,7 @@ def _codec(collation: int, declared: ColumnType, where: str, charsets: Mapping[i
 def _members(m: TableMap, i: int, declared: ColumnType, codec: str) -> tuple[str, ...]:
     """Members of an ENUM or SET: those in the log, which are the ones the rows were written with.
 
-    Bytes (``CHARACTER SET binary``) are shown as the UTF-8 that they were written in, as the catalogue does.
+    Bytes (``CHARACTER SET binary``) are shown as the UTF-8 that they were written in, as the catalog does.
     """
     if i not in m.values:
         return declared.values

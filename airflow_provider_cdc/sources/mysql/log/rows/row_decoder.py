@@ -29,7 +29,7 @@ Queries = tuple[list[str], Int32s]
 
 
 @dataclass(slots=True)
-class Routed:
+class RoutedEvents:
     """Events with what the ``route`` kernel found out.
 
     :param layout_of: per event, number of its layout, ``NOT_WANTED`` or ``NOT_ROWS``
@@ -45,7 +45,7 @@ class Routed:
 
 
 def decode(
-    routed: Routed,
+    routed: RoutedEvents,
     layouts: list[Layout],
     lo: int,
     hi: int,
@@ -74,7 +74,7 @@ def decode(
 
 
 def _rows_of(
-    routed: Routed,
+    routed: RoutedEvents,
     layout: Layout,
     picked: Int64s,
     first: int,
@@ -140,7 +140,7 @@ def _rows_of(
 
 
 def _source(
-    routed: Routed,
+    routed: RoutedEvents,
     block: RowBlock,
     event_of: Int32s,
     row_in: Int32s,
@@ -173,7 +173,7 @@ def _are_gtids(ids: pa.StringArray) -> bool:
     return len(ids) > 0 and not ids[0].as_py().startswith("file=")
 
 
-def _unreadable(routed: Routed, layout: Layout, status: int, resume: Int64s) -> Exception:
+def _unreadable(routed: RoutedEvents, layout: Layout, status: int, resume: Int64s) -> Exception:
     event = int(resume[1])
     where = f"{layout.schema.id}, {routed.file}:{int(routed.ends[event] - routed.events.table[event, k.EV_SIZE])}"
     if status == k.BAD_IMAGE:

@@ -1,4 +1,4 @@
-"""A table's structure as the row metadata of the log tells it, where neither the DDL nor the catalogue does any more.
+"""A table's structure as the row metadata of the log tells it, where neither the DDL nor the catalog does any more.
 
 The log names a row's columns and tells their types, signs, character sets and members, and the primary key (``binlog_row_metadata=FULL``).
 It does not tell defaults and display widths, which are taken from structures that are known if their columns are alike, nor

@@ -26,10 +26,10 @@ class TableMaps:
     """The table maps seen so far, as the ``route`` kernel looks them up.
 
     A map that is new, or not the same as before, is put together with the table's schema. If the two do not fit, the
-    catalogue is asked; if that does not fit either, the map itself tells the structure; and if that leaves something open, reading
+    catalog is asked; if that does not fit either, the map itself tells the structure; and if that leaves something open, reading
     stops: rows are never decoded under a guess.
 
-    :param catalogue: reads a table's present structure from the server
+    :param catalog: reads a table's present structure from the server
     :param charsets: collation number → character set
     """
 
@@ -37,12 +37,12 @@ class TableMaps:
         self,
         config: MySqlConfig,
         tables: Tables,
-        catalogue: Callable[[TableId], TableSchema | None],
+        catalog: Callable[[TableId], TableSchema | None],
         charsets: Mapping[int, str],
         *,
         mariadb: bool,
     ) -> None:
-        self._config, self._tables, self._catalogue, self._charsets = config, tables, catalogue, charsets
+        self._config, self._tables, self._catalog, self._charsets = config, tables, catalog, charsets
         self._mariadb = mariadb
         self.layouts: list[Layout] = []
         self.left_out: list[tuple[TableSchema, str]] = []
@@ -81,7 +81,7 @@ class TableMaps:
     def learn(self, body: bytes, where: str) -> TableSchema | None:
         """Take in a new table map.
 
-        :return: the table's structure as the catalogue or the map has it, if the known one did not fit; the caller has it applied
+        :return: the table's structure as the catalog or the map has it, if the known one did not fit; the caller has it applied
             and calls again
         :raises SchemaConflict: neither fits, and the map leaves something open
         """
@@ -133,13 +133,13 @@ class TableMaps:
                 return self._with_logged_key(table_map, schema) or layout
             except Mismatch as e:
                 problem = str(e)
-        present = self._catalogue(table)
+        present = self._catalog(table)
         if present is not None:
             try:
                 self._build(table_map, present)
                 return present
             except Mismatch as e:
-                problem += f"; against the catalogue: {e}"
+                problem += f"; against the catalog: {e}"
         try:
             known = [other for other in (schema, present) if other is not None]
             logged = mapped_structure(table_map, table, known, self._config, self._charsets)

@@ -113,7 +113,7 @@ def convert(column: ColumnDef, charset: str, collation: str | None = None) -> Co
     """A resolved column after ``ALTER TABLE … CONVERT TO CHARACTER SET``.
 
     TEXT types grow so that as many characters fit as before; bytes stay bytes. MariaDB makes question marks of the
-    members of an ENUM or SET that are not ASCII, so for such a column the catalogue has to be read.
+    members of an ENUM or SET that are not ASCII, so for such a column the catalog has to be read.
 
         >>> convert(ColumnDef("a", "text", charset="latin1"), "utf8mb4").type
         'mediumtext'

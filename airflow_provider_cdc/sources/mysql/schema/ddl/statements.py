@@ -160,7 +160,7 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Not understood for sure: the catalogue has to be read.
+    """Not understood for sure: the catalog has to be read.
 
     :param tables: the tables concerned as far as they were recognised; empty: any table may be
     """
