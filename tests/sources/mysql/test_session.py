@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.schema import TableId
-from tests.sources.mysql.test_chunk_keys import chunked
+from tests.sources.mysql.snapshot.test_chunk_keys import chunked
 from tests.support.asked import fate, send
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_chunks import reader_of, source_of

@@ -29,8 +29,8 @@ from airflow_provider_cdc.sources.mysql.schema.ddl import (
     read,
     typed_default,
 )
-from tests.sources.mysql.ddl.applied import PRIMARY, Table
-from tests.sources.mysql.ddl.generated import PREFIXED, TYPES, Statements
+from tests.sources.mysql.schema.ddl.applied import PRIMARY, Table
+from tests.sources.mysql.schema.ddl.generated import PREFIXED, TYPES, Statements
 
 
 @dataclass

@@ -17,7 +17,7 @@ from tests.support.connectors import Connector, mysql_connector
 from tests.support.workload import Writer
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[2]
+ROOT = HERE.parents[3]
 
 _CAPTURE = """
 import json, sys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from airflow_provider_cdc.sources.mysql.schema.ddl import parse_type
-from tests.sources.mysql.ddl.applied import PRIMARY, Table
+from tests.sources.mysql.schema.ddl.applied import PRIMARY, Table
 
 PREFIXED = "p1"
 """Name of the keys that are over a prefix of a column."""

@@ -15,7 +15,7 @@ import pytest
 from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
-from tests.sources.mysql.ddl.type_words import MARIADB, MARIADB_11_8, MYSQL, MYSQL_9, Word, words
+from tests.sources.mysql.schema.ddl.type_words import MARIADB, MARIADB_11_8, MYSQL, MYSQL_9, Word, words
 from tests.support.connectors import Connector, mysql_connector
 
 COLUMNS = 12

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.sources.mysql.test_kernels import events_of
+from tests.sources.mysql.kernels.test_kernels import events_of
 from tests.support.connectors import mysql_connector
 from tests.support.second_opinion import DeleteRowsEvent, WriteRowsEvent, row_events
 from tests.support.workload import Writer
