@@ -107,9 +107,12 @@ class EventDispatcher:
 
     # -- transactions -------------------------------------------------------------------------------------------------
 
-    def _complete(self, buffer: EventBuffer) -> Iterator[LogItem]:
-        """The complete transactions that were not handed on yet, up to ``until``: one block, but for another server's log."""
-        while (done := self._count_complete(buffer)) > buffer.first:
+    def _complete(self, buffer: EventBuffer) -> Generator[LogItem, None, bool]:
+        """The complete transactions that were not handed on yet, up to ``until``: one block, but for another server's log.
+
+        :return: whether ``until`` is reached, so that nothing more is to be handed on
+        """
+        while not self.cursor.reached and (done := self._count_complete(buffer)) > buffer.first:
             last = int(buffer.transactions[done - 1, k.TX_END])
             block = self._blocks.build(buffer, self.cursor, last + 1, done)
             count, rolled_back = buffer.count(done)
@@ -118,8 +121,9 @@ class EventDispatcher:
             self._metrics.ended(count, rolled_back, large=large, last=id_)
             self._came(buffer, last)
             yield replace(block, position=self.cursor.position)
-            if self._single or self.cursor.reached:
-                return
+            if self._single:
+                break
+        return self.cursor.reached
 
     def _count_complete(self, buffer: EventBuffer) -> int:
         """Number of the transactions that may be handed on at once, and of those that were."""
@@ -161,9 +165,8 @@ class EventDispatcher:
 
     def _new_map(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
         schema = self._maps.learn(buffer.events.body(i), buffer.where(i))
-        if schema is None:
+        if schema is None or (yield from self._complete(buffer)):
             return
-        yield from self._complete(buffer)
         known = self._tables.get(schema.id)
         change = TableChange(type="CREATE" if known is None else "ALTER", id=schema.id, table=schema, exact=False)
         source = buffer.source(i, self.cursor)
@@ -201,7 +204,8 @@ class EventDispatcher:
     # -- files --------------------------------------------------------------------------------------------------------
 
     def _rotate(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
-        yield from self._complete(buffer)
+        if (yield from self._complete(buffer)):
+            return
         name, pos = parse_rotate(buffer.events.body(i))
         self.cursor.begin_file(name, pos)
         buffer.begin_file(i, name)
@@ -213,8 +217,7 @@ class EventDispatcher:
             self.cursor.executed_before_file(gtids.decode(buffer.events.body(i)))
 
     def _heartbeat(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
-        if not buffer.open:
-            yield from self._complete(buffer)
+        if not buffer.open and not (yield from self._complete(buffer)):
             self.cursor.heartbeat(buffer.end(i))
             yield Heartbeat(self.cursor.position)
 
@@ -248,7 +251,8 @@ class EventDispatcher:
         :param closes: the transaction is this statement: it is handed on as what it is, not as an empty block
         """
         cursor = self.cursor
-        yield from self._complete(buffer)
+        if (yield from self._complete(buffer)):
+            return
         if closes:
             buffer.close(i)
             self._commit(buffer, i, buffer.tx + 1)
@@ -299,7 +303,8 @@ class EventDispatcher:
             buffer.close(i)
             return
         xid = control.xid_of(i, buffer)
-        yield from self._complete(buffer)
+        if (yield from self._complete(buffer)):
+            return
         buffer.mark_apart()
         start = control.start_of_open(buffer, self.cursor)
         yield from self._void(i, buffer)
@@ -310,7 +315,8 @@ class EventDispatcher:
         if not end.commit:
             buffer.mark_rolled_back()
         start = None if self._single else control.start_of_prepared(end, i, buffer, cursor)
-        yield from self._complete(buffer)
+        if (yield from self._complete(buffer)):
+            return
         if start is not None:
             gtid = buffer.source(i, cursor)["gtid"]
             for block in self._prepared_rows(start):
