@@ -29,11 +29,11 @@ _DENIED = {1044, 1045, 1142, 1143, 1227, 1370, 1698, 3118, 3159}
 _DUMP_ENDED = 1236
 _SAME_REPLICA = 4052
 _SAME_REPLICA_TEXT = "with the same server_"
-"""MySQL has one number for everything that ends a dump: only the text tells this, and all that is in ``ended.py``."""
+"""MySQL has one number for everything that ends a dump: only the text distinguishes this, and everything in ``dump_errors``."""
 SEVERAL = {"client_flag": CLIENT.MULTI_STATEMENTS}
 """Options of a connection for :func:`batch`."""
 _PASSING = {1040, 1053, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1226, 1317, 1927, 1969, 3024, 4031}
-"""Errors of the server that say nothing about the statement: it is shutting down, is too busy, was told to stop."""
+"""Errors of the server that say nothing about the statement: it is shutting down, is too busy, was asked to stop."""
 _BUSY = {1205, 1213, 1317, 1969, 3024}
 """Those of them by which the connection is unharmed: a lock was not got, or somebody has ended the statement."""
 _UNKNOWN_DATABASE = 1049

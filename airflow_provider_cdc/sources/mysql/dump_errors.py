@@ -1,6 +1,6 @@
 """Why a server has ended the reading of its log.
 
-Servers have one number for all of it (1236, ``ER_MASTER_FATAL_ERROR_READING_BINLOG``), so that only the text tells a position that is
+Servers have one number for all of it (1236, ``ER_MASTER_FATAL_ERROR_READING_BINLOG``), so that only the text distinguishes a position that is
 lost from a log that is damaged, an event that is larger than the server sends, or a server without memory. It matters: of a lost
 position tables are read again (``position.lost.mode``), which of all others would mend nothing, in each run anew.
 
@@ -157,7 +157,7 @@ def ended(message: str, where: str) -> CdcError:
     >>> type(ended("log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source", "binlog.000003:4")).__name__
     'PrerequisiteError'
     """
-    why = message.partition("; the first event ")[0]  # what follows tells places in the log
+    why = message.partition("; the first event ")[0]  # what follows are positions in the log
     for texts, meaning in _MEANINGS:
         if texts.search(why):
             return meaning.error(message, where)

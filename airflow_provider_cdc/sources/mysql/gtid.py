@@ -190,6 +190,6 @@ def lacking(there: str, wanted: str) -> str:
 
 
 def parse_gtids(text: str) -> Gtids:
-    """Either form; they are told apart by their look."""
+    """Reads either form; MariaDB's has three numbers."""
     first = next(iter(filter(None, text.split(","))), "")
     return MySqlGtids.parse(text) if ":" in first else MariaDbGtids.parse(text)

@@ -1,4 +1,4 @@
-"""What a reader of the binary log tells of itself, under the names of the documents (Debezium MySQL connector, "Monitoring").
+"""Metrics of the reader of the binary log, under the documented names (Debezium MySQL connector, "Monitoring").
 
 Whoever does the work counts, once for each block of transactions; :meth:`MySqlSource.metrics` shows it. A lost connection to the log
 and a transaction without its frame are counted and end the run with an error, so that the result of a run that ends well has them

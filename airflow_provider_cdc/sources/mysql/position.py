@@ -1,4 +1,4 @@
-"""A place in the binary log: file and offset on one server, and the transactions up to there for any server."""
+"""A position in the binary log: file and offset on one server, and the GTIDs executed up to there for any server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class MySqlPosition:
 
     :param file: empty where only the GTIDs are known, which compares by those
     :param gtids: everything executed up to here, empty where the server has no GTIDs
-    :param created: when the file was begun, seconds since the epoch: tells a log from another one of the same name; 0 = unknown
+    :param created: when the file was begun, seconds since the epoch: distinguishes a log from another one of the same name; 0 = unknown
     :param server: ``server_uuid`` or, with MariaDB, ``server_id``
     :param prepared: XA transactions that are prepared and neither committed nor rolled back: id → where they begin
     """
@@ -39,17 +39,17 @@ class MySqlPosition:
         if not (self.file and other.file):
             return not other.gtids or (bool(self.gtids) and _covers(self.gtids, other.gtids))
         if self.same_log(other):
-            return self._place() >= other._place()
+            return self._coordinates() >= other._coordinates()
         if self.gtids and other.gtids:
             return _covers(self.gtids, other.gtids)
-        # a place that names no server is taken for one of the other's
-        return not (self.server and other.server) and self._place() >= other._place()
+        # a position without a server is taken for one of the other's
+        return not (self.server and other.server) and self._coordinates() >= other._coordinates()
 
     def same_log(self, other: MySqlPosition) -> bool:
         """Whether files and offsets of the two can be compared."""
         return self.server == other.server
 
-    def _place(self) -> tuple[int, int]:
+    def _coordinates(self) -> tuple[int, int]:
         return file_number(self.file), self.pos
 
     def __str__(self) -> str:

@@ -106,7 +106,7 @@ class MySqlSource(Source):
             raise position_lost(f"the server has purged {position.file}; {kept}", str(position))
         if position.gtids and self.server.gtids:
             self._verify_gtids(position)
-        # what is left, only the server can tell: it does when it is asked for the log
+        # only the server knows the rest: it answers when it is asked for the log
         self._probe(position)
 
     def _verify_gtids(self, position: MySqlPosition) -> None:

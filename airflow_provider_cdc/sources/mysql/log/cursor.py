@@ -74,7 +74,7 @@ class LogCursor:
         return self.until is not None and self.open.id is None and self.position.reached(self.until)
 
     def is_past(self, pos: int) -> bool:
-        """Whether a place of the present file is at or after ``until``."""
+        """Whether a position in the present file is at or after ``until``."""
         if self.until is None or not self.until.same_log(self.position):
             return False
         return (file_number(self.file), pos) >= (file_number(self.until.file), self.until.pos)
@@ -85,7 +85,7 @@ class LogCursor:
         return self.server.gtids and not str(self.gtids)
 
     def count_within(self, ends: Int64s) -> int:
-        """How many of the next transactions, which end at these places, may be committed at once."""
+        """How many of the next transactions, which end at these positions, may be committed at once."""
         if self.until is None or not len(ends):
             return len(ends)
         if not self.until.same_log(self.position):
@@ -100,7 +100,7 @@ class LogCursor:
         """Stand behind complete transactions; none is open then.
 
         :param end: log position after the last of them
-        :param executed: their GTIDs, as the ``read_gtids`` kernel tells them
+        :param executed: their GTIDs, as the ``read_gtids`` kernel gives them
         """
         if executed is not None:
             add_gtid_numbers(self.gtids, executed)
@@ -144,11 +144,11 @@ class LogCursor:
             self.position = replace(self.position, gtids=gtids)
 
     def begin_file(self, name: str, pos: int) -> None:
-        """The log goes on at a place in a file, a new one or the present one."""
+        """The log goes on at this position of a file, a new one or the present one."""
         until = self.until
         if until is not None and until.same_log(self.position) and until.file == self.file != name:
             self.position = replace(self.position, file=self.file, pos=max(until.pos, self.position.pos))
-        # asked by GTID, the server begins at the head of a file; asked by place, it says that place
+        # asked by GTID, the server begins at the head of a file; asked by position, it repeats that position
         self.end = pos
         if name != self.file:
             self.file, self.created = name, 0

@@ -93,13 +93,13 @@ class EventBuffer:
         """Log position after an event."""
         return int(self.routed.ends[i])
 
-    def place(self, i: int) -> int:
+    def start(self, i: int) -> int:
         """Log position at which an event begins."""
         return int(self.routed.ends[i] - self.events.table[i, k.EV_SIZE])
 
     def where(self, i: int) -> str:
-        """That position, for people."""
-        return f"{self.routed.file}:{self.place(i)}"
+        """That position as text, for errors and logs."""
+        return f"{self.routed.file}:{self.start(i)}"
 
     def server_id(self, i: int) -> int:
         """The server that has written an event at first."""
@@ -111,8 +111,8 @@ class EventBuffer:
         self.routed.ends[i + 1 :] = self.events.table[i + 1 :, k.EV_END]
 
     def is_past(self, i: int, cursor: LogCursor) -> bool:
-        """Whether an event begins at or after the place where the stream is to end."""
-        return not self.flags(i) & ev.ARTIFICIAL_FLAG and cursor.is_past(self.place(i))
+        """Whether an event begins at or after ``until``."""
+        return not self.flags(i) & ev.ARTIFICIAL_FLAG and cursor.is_past(self.start(i))
 
     # -- transactions -------------------------------------------------------------------------------------------------
 
@@ -248,13 +248,13 @@ class EventBuffer:
             )
             gtid = columns.transactions.id[0].as_py()
         return {
-            "server_id": self.server_id(i), "gtid": gtid, "file": self.routed.file, "pos": self.place(i), "row": 0, "thread": None,
+            "server_id": self.server_id(i), "gtid": gtid, "file": self.routed.file, "pos": self.start(i), "row": 0, "thread": None,
             "query": None,
         }  # fmt: skip
 
 
 def _ends(events: Events, end: int) -> Int64s:
-    """64-bit log positions after each event: the log has the low 32 bits only, and artificial events have no place.
+    """64-bit log positions after each event: the log has the low 32 bits only, and artificial events have no position.
 
     :param end: the position at which the first one begins
     """

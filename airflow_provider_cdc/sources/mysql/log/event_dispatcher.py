@@ -159,7 +159,7 @@ class EventDispatcher:
 
     def _came(self, buffer: EventBuffer, i: int) -> None:
         """Event ``i`` is the last one that was made use of."""
-        self._metrics.came(buffer.server_id(i), self.cursor.file, buffer.place(i))
+        self._metrics.came(buffer.server_id(i), self.cursor.file, buffer.start(i))
 
     # -- one event that the kernel leaves to plain Python ------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class EventDispatcher:
         kind = buffer.kind(i)
         if kind in ev.ROWS:
             if buffer.open and self._maps.known(int.from_bytes(buffer.events.body(i)[:6], "little")):
-                return  # its table map had lost its place to another one; now it has it back
+                return  # another table map had taken the slot of this table's; now it is back
             self._metrics.malformed()
             raise ev.unknown_event(kind, buffer.where(i), "rows without a table map, or outside of a transaction")
         if kind == ev.QUERY:

@@ -6,7 +6,7 @@ tables for ever. So both are compared whenever a run begins, and whenever somebo
 
 * MySQL knows sets: what is captured has to be executed, and what was purged has to be captured.
 * MariaDB knows the last transaction of each domain and server. A position names the last one of each domain: that one has to be in
-  the server's log, or where its log begins. Whether what comes after it was purged, the server tells when it is asked for its log.
+  the server's log, or where its log begins. The server itself answers whether what comes after it was purged, when it is asked for its log.
 
 Sources that do not count (``gtid.source.includes``, ``gtid.source.excludes``) are compared with nothing.
 """

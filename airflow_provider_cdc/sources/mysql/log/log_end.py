@@ -21,14 +21,14 @@ def log_end(connection: Connection, server: Server) -> MySqlPosition:
 
 
 def show_log_end(server: Server) -> str:
-    """The statement that tells where the server writes next."""
+    """The statement that asks where the server writes next."""
     return "SHOW BINARY LOG STATUS" if not server.mariadb and server.number >= (8, 2, 0) else "SHOW MASTER STATUS"
 
 
 def end_of(rows: Sequence[Sequence[object]], server: Server, gtids: str = "") -> MySqlPosition:
     """What :func:`show_log_end` has answered.
 
-    :param gtids: with MariaDB, which does not tell them there
+    :param gtids: with MariaDB, which does not give them there
     """
     if not rows:
         raise SourceUnavailable(

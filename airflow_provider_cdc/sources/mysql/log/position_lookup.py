@@ -1,6 +1,6 @@
-"""Places in the log that people name: a file and an offset in it, or a set of GTIDs.
+"""Finding the position that a person names: a file and an offset in it, or a set of GTIDs.
 
-``set-binlog-position`` (Debezium MySQL connector, "Set binlog position"). A place by file and offset becomes a whole position: the
+``set-binlog-position`` (Debezium MySQL connector, "Set binlog position"). A file and an offset become a whole position: the
 file is read up to there, for the GTIDs before it, and to see that it lies between two transactions.
 """
 
@@ -44,7 +44,7 @@ def position_of(
 ) -> MySqlPosition | None:
     """The position that a signal's data names; ``None`` where they have none of its forms.
 
-    :raises ConfigError: there is no such place
+    :raises ConfigError: there is no such position
     """
     names = set(data)
     if "gtid_set" in names:
@@ -135,7 +135,7 @@ def _by_file(file: str, pos: int, config: MySqlConfig, server: Server, connectio
 
 @dataclass(slots=True)
 class _Search:
-    """Reads a file from its head to a place in it."""
+    """Reads a file from its head to a position in it."""
 
     config: MySqlConfig
     server: Server
@@ -170,7 +170,7 @@ class _Search:
         return MySqlPosition(self.file, self.pos, gtids, self.created, self.server.identity)
 
     def _take(self, events: Events) -> bool:
-        """Whether the place is reached."""
+        """Whether the position is reached."""
         begins: list[int] = []
         for i, row in enumerate(events.table):
             kind, size, flags = int(row[k.EV_TYPE]), int(row[k.EV_SIZE]), int(row[k.EV_FLAGS])
@@ -182,7 +182,7 @@ class _Search:
                 return True
             if flags & ev.ARTIFICIAL_FLAG or not row[k.EV_END]:
                 continue
-            start = self._place(int(row[k.EV_END])) - size
+            start = self._full_position(int(row[k.EV_END])) - size
             if kind in _HEAD:
                 self.heads.add(start)
                 self.end = start + size
@@ -202,13 +202,13 @@ class _Search:
         self._count(events, begins)
         return False
 
-    def _place(self, end: int) -> int:
-        """64 bits of a place of which the log has the low 32."""
+    def _full_position(self, end: int) -> int:
+        """All 64 bits of a position of which the log has the low 32."""
         high = self.end & ~0xFFFFFFFF
         return high + end + (1 << 32 if high + end < self.end else 0)
 
-    def _is_boundary(self, place: int) -> None:
-        if place != self.pos and self.pos not in self.heads:
+    def _is_boundary(self, pos: int) -> None:
+        if pos != self.pos and self.pos not in self.heads:
             raise _wrong(
                 f"{self.file}:{self.pos} is not between two transactions; the one it lies in begins at {self.begun}"
             )
@@ -218,5 +218,5 @@ class _Search:
 
 
 def refused(e: PositionLost) -> ConfigError:
-    """A named place from which the log cannot be read."""
+    """The error for a named position from which the log cannot be read."""
     return _wrong(f"{e.what} ({e.where})" if e.where else e.what)

@@ -123,9 +123,9 @@ class BinlogStream:
                 remedy="run the capture again; if the error stays, read the tables again with snapshot.mode=always for one run",
             ) from e
 
-    def _prepared_rows(self, place: dict[str, Any]) -> Iterator[LogBlock]:
+    def _prepared_rows(self, begin: dict[str, Any]) -> Iterator[LogBlock]:
         """The rows of a prepared XA transaction, from where it stands in the log."""
-        start = MySqlPosition(str(place["file"]), int(str(place["pos"])), server=self._server.identity)
+        start = MySqlPosition(str(begin["file"]), int(str(begin["pos"])), server=self._server.identity)
         stream = BinlogStream(self._config, self._server, start, None, self._tables, *self._structures, single=True)
         for item in stream.items():
             if isinstance(item, LogBlock):

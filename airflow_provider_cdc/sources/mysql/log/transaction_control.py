@@ -103,7 +103,7 @@ def xid_of(i: int, buffer: EventBuffer) -> str:
 def start_of_open(buffer: EventBuffer, cursor: LogCursor) -> dict[str, Any]:
     """Where the rows of the open transaction begin, as a position keeps it."""
     first = int(buffer.transactions[buffer.tx, k.TX_FIRST])
-    pos = buffer.place(first) if first >= 0 else cursor.position.pos
+    pos = buffer.start(first) if first >= 0 else cursor.position.pos
     return {"file": cursor.file, "pos": pos, "server": cursor.server.identity}
 
 

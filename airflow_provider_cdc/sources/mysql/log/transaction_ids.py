@@ -82,7 +82,7 @@ def source_of(high: int, low: int, *tag: int) -> str:
 
 
 def add_gtid_numbers(gtids: Gtids, numbers: Int64s) -> None:
-    """Add transactions, as the ``read_gtids`` kernel tells them, to a set."""
+    """Add transactions, as the ``read_gtids`` kernel gives them, to a set."""
     numbers = numbers[numbers[:, k.GTID_NUMBER] >= 0]
     if isinstance(gtids, MariaDbGtids):
         for domain in np.unique(numbers[:, 0]):

@@ -104,14 +104,14 @@ class Alter:
                     continue
                 taken.add(action.column.name.lower())
                 new = self.make(action.column, self.charset, False)
-                self._place(_Placed(new, None), action)
+                self._insert(_Placed(new, None), action)
             elif isinstance(action, ddl.ChangeColumn) and (action.first or action.after is not None):
                 moved = next((p for p in self.columns if p.before and p.origin == action.old.lower()), None)
                 if moved is not None:
                     self.columns.remove(moved)
-                    self._place(moved, action)
+                    self._insert(moved, action)
 
-    def _place(self, item: _Placed, action: ddl.AddColumn | ddl.ChangeColumn) -> None:
+    def _insert(self, item: _Placed, action: ddl.AddColumn | ddl.ChangeColumn) -> None:
         at = 0 if action.first else len(self.columns)
         if action.after is not None:
             names = [p.column.name.lower() for p in self.columns]

@@ -215,7 +215,7 @@ def _not_captured(table: TableId, column: str, type_: str) -> PrerequisiteError:
 def system_versioned(table: TableId, where: str = "") -> PrerequisiteError:
     """What to say of a table with MariaDB's system versioning.
 
-    :param where: place in the log of the statement that says so
+    :param where: position of the statement that says so
     """
     return PrerequisiteError(
         f"Table {table} is system-versioned, which cannot be captured: the log has its old rows among the present ones, and a "
@@ -232,13 +232,13 @@ def row_key(candidates: list[tuple[bool, tuple[str, ...]]], columns: Iterable[Co
 
     :param candidates: (is it the primary key, its columns); a list in any order gives the same key
     """
-    place = {c.name: i for i, c in enumerate(columns)}
+    number = {c.name: i for i, c in enumerate(columns)}
     nullable = {c.name for c in columns if c.nullable}
     for primary, names in candidates:
         if primary:
             return names
-    usable = [names for _, names in candidates if not nullable & set(names) and set(names) <= set(place)]
-    return min(usable, key=lambda names: (len(names), [place[n] for n in names]), default=())
+    usable = [names for _, names in candidates if not nullable & set(names) and set(names) <= set(number)]
+    return min(usable, key=lambda names: (len(names), [number[n] for n in names]), default=())
 
 
 def quoted(table: TableId) -> str:

@@ -46,7 +46,7 @@ class Query:
 class DdlEffect:
     """What a statement means for captured tables.
 
-    :param untold: tables that are there now, with a structure that neither the statement nor the catalog tells any more: the log
+    :param untold: tables that are there now, whose structure neither the statement nor the catalog has any more: the log
         has it with their first row
     """
 
@@ -72,7 +72,7 @@ class DdlApplier:
         shows_lengths: bool = True,
     ) -> None:
         """
-        :param shows_lengths: whether the catalog tells the length of TINYINT(1) UNSIGNED; what it does not tell does not count
+        :param shows_lengths: whether the catalog shows the length of TINYINT(1) UNSIGNED; a length that it hides does not count
         """
         self._config, self._tables, self._catalog, self._charset = config, tables, catalog, database_charset
         self._shows_lengths = shows_lengths
@@ -291,7 +291,7 @@ class DdlApplier:
 
 
 def _bits(default: ddl.Default, type_: str) -> ddl.Default:
-    """A default as schema changes tell it: that of a BIT as its bits, as servers print it."""
+    """A default as schema changes show it: that of a BIT as its bits, as servers print it."""
     if type_ != "bit" or default.value is None or default.is_expression:
         return default
     return ddl.Default(f"{int(default.value):b}")

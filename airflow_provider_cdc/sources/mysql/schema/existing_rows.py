@@ -18,7 +18,7 @@ _BLOB_SIZES = {"varbinary": 1, "tinyblob": 2, "blob": 3, "mediumblob": 4, "longb
 
 
 def existing_rows(column: Column) -> ddl.Default | None:
-    """The value that rows which are already there get in a new column; ``None`` when it cannot be told from the statement.
+    """The value that rows which are already there get in a new column; ``None`` when the statement does not say it.
 
     >>> existing_rows(Column(name="n", type="int32"))
     Default(value=None, is_expression=False)

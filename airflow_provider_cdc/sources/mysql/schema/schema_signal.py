@@ -58,7 +58,7 @@ def _structure(table: TableId, given: Any, config: MySqlConfig) -> TableSchema:
     key = given.get("primaryKeyColumnNames") or []
     if not isinstance(key, list):
         raise _wrong(f'"primaryKeyColumnNames" of {table} is {key!r}, not a list')
-    made = tuple(_column(table, c, charset, key, config) for c in sorted(columns, key=_place))
+    made = tuple(_column(table, c, charset, key, config) for c in sorted(columns, key=_position))
     names = [column.name for column in made]
     if len({name.lower() for name in names}) < len(names):
         raise _wrong(f"{table} has two columns of the same name")
@@ -67,9 +67,9 @@ def _structure(table: TableId, given: Any, config: MySqlConfig) -> TableSchema:
     return TableSchema(id=table, columns=made, key=tuple(key), charset=charset)
 
 
-def _place(column: Any) -> int:
-    place = column.get("position") if isinstance(column, Mapping) else None
-    return place if isinstance(place, int) else 0
+def _position(column: Any) -> int:
+    position = column.get("position") if isinstance(column, Mapping) else None
+    return position if isinstance(position, int) else 0
 
 
 def _column(table: TableId, given: Any, charset: str | None, key: list[Any], config: MySqlConfig) -> Column:

@@ -1,4 +1,4 @@
-"""Keys as places in the order of a table: out of a row, into JSON, into SQL.
+"""Keys as positions in the order of a table: out of a row, into JSON, into SQL.
 
 A table is cut where one key ends and the next begins, so a key has to come back to the database as the very value that it was
 there: a text in the bytes of its own character set, a float with all of its bits, an ENUM as the number that it is ordered by.
@@ -51,7 +51,7 @@ class KeyColumn:
     :param members: of an ENUM or SET
     :param bits: the members are bits of a SET's number
     :param by_image: whether the row image has the exact value
-    :param place: number of the column in the row image
+    :param number: number of the column in the row image
     """
 
     name: str
@@ -62,12 +62,12 @@ class KeyColumn:
     members: tuple[str, ...]
     bits: bool
     by_image: bool
-    place: int
+    number: int
 
     @classmethod
     def of(cls, schema: TableSchema, name: str, charset: str, collation: str) -> KeyColumn | None:
         """``None`` where rows cannot be put in order by such a column."""
-        column, place = schema.column(name), schema.names.index(name)
+        column, number = schema.column(name), schema.names.index(name)
         type_ = ColumnType.of(column)
         kind = _KINDS.get(type_.base)
         if kind is None or type_.base in SPATIAL:
@@ -79,7 +79,7 @@ class KeyColumn:
             BYTES: column.type == "binary",
         }
         return cls(
-            name, kind, column.nullable, charset, collation, type_.values, type_.base == "set", exact.get(kind, False), place
+            name, kind, column.nullable, charset, collation, type_.values, type_.base == "set", exact.get(kind, False), number
         )  # fmt: skip
 
     # -- out of a row ----------------------------------------------------------------------------------------------------
@@ -209,12 +209,12 @@ class KeyTaker:
     def __init__(self, schema: TableSchema, columns: Sequence[KeyColumn]) -> None:
         self.columns = columns
         self.extras = [c.expression for c in columns if not c.by_image]
-        places = iter(range(len(schema.columns), len(schema.columns) + len(self.extras)))
-        self._places = [c.place if c.by_image else next(places) for c in columns]
+        numbers = iter(range(len(schema.columns), len(schema.columns) + len(self.extras)))
+        self._numbers = [c.number if c.by_image else next(numbers) for c in columns]
 
     def last(self, images: Sequence[pa.StructArray]) -> Key | None:
         """The key of the last row, if there is one."""
         if not images:
             return None
-        places = zip(self.columns, self._places, strict=True)
-        return [column.value(images[-1].field(place)[-1]) for column, place in places]
+        pairs = zip(self.columns, self._numbers, strict=True)
+        return [column.value(images[-1].field(number)[-1]) for column, number in pairs]

@@ -59,9 +59,9 @@ def open_chunk_reader(config: MySqlConfig, server: Server, signals: TableId | No
     try:
         with translated(config):
             _settle(connection)
-            marks = watermarks_for(connection, server, written=signals is not None)
+            watermarks = watermarks_for(connection, server, written=signals is not None)
             table = SignalTable(connection, config, signals) if signals is not None else None
-        return MySqlChunkReader(connection, config, server, marks, table)
+        return MySqlChunkReader(connection, config, server, watermarks, table)
     except BaseException:
         connection._force_close()
         raise
@@ -116,10 +116,10 @@ class MySqlChunkReader(ChunkReader):
         connection: Connection,
         config: MySqlConfig,
         server: Server,
-        marks: Watermarks,
+        watermarks: Watermarks,
         signals: SignalTable | None,
     ) -> None:
-        self._connection, self._config, self._marks, self._signals = connection, config, marks, signals
+        self._connection, self._config, self._watermarks, self._signals = connection, config, watermarks, signals
         self._catalog = Catalog(connection, config, mariadb=server.mariadb)
         self._stopper = StatementStopper(config, connection)
         self._tables: dict[TableId, _Known] = {}
@@ -158,7 +158,7 @@ class MySqlChunkReader(ChunkReader):
         lock = f"SELECT 1 FROM {quoted(table)} LIMIT 0"
         try:
             try:
-                found = batch(self._connection, [*self._marks.before, self._marks.begin, lock, *questions])
+                found = batch(self._connection, [*self._watermarks.before, self._watermarks.begin, lock, *questions])
             except pymysql.err.Error as e:
                 if e.args and e.args[0] in _GONE:
                     raise StructureChanged(str(e)) from e
@@ -202,13 +202,13 @@ class MySqlChunkReader(ChunkReader):
         with self._working(str(table)):
             known = self._known(rows)
             how = self._ordered(known, rows.order)
-            with self._locked(table, [*self._marks.inside, self._of(_FINGERPRINT, table)]) as found:
+            with self._locked(table, [*self._watermarks.inside, self._of(_FINGERPRINT, table)]) as found:
                 self._confirm(known, found[-1])
                 began = time.monotonic()
                 images, complete = self._several(how, rows, limit, limit * queries, max_bytes)
                 reading_s = time.monotonic() - began
-                after = batch(self._connection, ["COMMIT", *self._marks.after])
-            marks = self._marks.tell(found, after[1:], transactional=known.transactional)
+                after = batch(self._connection, ["COMMIT", *self._watermarks.after])
+            marks = self._watermarks.marks(found, after[1:], transactional=known.transactional)
         blocks = self._blocks(rows.table, images, marks)
         return ChunkRows(blocks, how.taker.last(images), marks.low, marks.high, complete, reading_s)
 
@@ -312,7 +312,7 @@ class MySqlChunkReader(ChunkReader):
                     order=np.arange(first, first + n),
                     transaction=None,
                     ts_us=np.full(n, marks.ts_us, np.int64),
-                    source=_source(marks.place, n),
+                    source=_source(marks.position, n),
                 )
             )
             first += n
@@ -324,7 +324,7 @@ class MySqlChunkReader(ChunkReader):
         assert self._signals is not None, "opened for read watermarks"
         with self._working(str(self._signals.id)):
             self._signals.write(id_, type_, data)
-            self._marks.verify(self._connection)
+            self._watermarks.verify(self._connection)
 
     def remove(self, id_: str) -> None:
         assert self._signals is not None, "opened for read watermarks"
@@ -338,7 +338,7 @@ class MySqlChunkReader(ChunkReader):
 
     def end_of_log(self) -> MySqlPosition:
         with self._working("the end of the log"):
-            return self._marks.end(batch(self._connection, self._marks.log_end))
+            return self._watermarks.end(batch(self._connection, self._watermarks.log_end))
 
     # -- the connection -----------------------------------------------------------------------------------------------
 
@@ -363,10 +363,10 @@ class MySqlChunkReader(ChunkReader):
         self._connection._force_close()
 
 
-def _source(place: MySqlPosition, n: int) -> dict[str, pa.Array]:
+def _source(position: MySqlPosition, n: int) -> dict[str, pa.Array]:
     return {
         "server_id": pa.array(np.zeros(n, np.int64)),
-        "file": pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([place.file])),
-        "pos": pa.array(np.full(n, place.pos, np.int64)),
+        "file": pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([position.file])),
+        "pos": pa.array(np.full(n, position.pos, np.int64)),
         "row": pa.array(np.zeros(n, np.int32)),
     }

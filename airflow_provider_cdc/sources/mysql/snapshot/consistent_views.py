@@ -1,7 +1,7 @@
-"""Consistent views without a lock that keeps writers out: all at one place of the log, which is known.
+"""Consistent views at one known position of the log, without a lock that keeps writers out.
 
-* MariaDB: a consistent view knows its exact place, so that views are opened until all of them have the same.
-* MySQL: nothing tells the place of a view. What helps is that nothing was written for a moment: what is in the log by then is visible,
+* MariaDB: a consistent view knows its exact position: views are opened until all of them have the same.
+* MySQL: a view does not know its position. A moment without writes helps: what is in the log by then is visible,
   and when the log has not grown until the views are open, they hold just that.
 """
 
@@ -34,17 +34,17 @@ def open_view(connection: Connection) -> None:
         cursor.execute(OPEN)
 
 
-def open_at_one_place(connections: list[Connection], server: Server) -> MySqlPosition:
-    """MariaDB: open views at one place of the log; where that cannot be had for all, only the first one.
+def open_at_one_position(connections: list[Connection], server: Server) -> MySqlPosition:
+    """MariaDB: open views at one position of the log; if that is not possible for all, only the first one.
 
     :param connections: those without a view are closed and taken out
-    :return: the place
+    :return: the position
     """
     for _ in range(_TRIES):
         for connection in connections:
             open_view(connection)
-        places = {_place(connection) for connection in connections}
-        if len(places) == 1:
+        positions = {_position(connection) for connection in connections}
+        if len(positions) == 1:
             break
     else:
         log.info(
@@ -54,8 +54,8 @@ def open_at_one_place(connections: list[Connection], server: Server) -> MySqlPos
             connection.close()
         del connections[1:]
         open_view(connections[0])
-        places = {_place(connections[0])}
-    file, pos = places.pop()
+        positions = {_position(connections[0])}
+    file, pos = positions.pop()
     gtids = str(scalar(connections[0], f"SELECT BINLOG_GTID_POS('{file}', {pos})") or "")
     return MySqlPosition(file, pos, gtids if server.gtids else "", server=server.identity)
 
@@ -65,7 +65,7 @@ def open_at_rest(connections: list[Connection], end: Callable[[], MySqlPosition]
 
     :param end: gives where the server writes next
     :param patience_s: how long to wait for such a moment
-    :return: the place
+    :return: the position
     :raises SourceUnavailable: there was none
     """
     until = time.monotonic() + patience_s
@@ -89,7 +89,7 @@ def open_at_rest(connections: list[Connection], end: Callable[[], MySqlPosition]
             )
 
 
-def _place(connection: Connection) -> tuple[str, int]:
+def _position(connection: Connection) -> tuple[str, int]:
     with connection.cursor() as cursor:
         cursor.execute("SHOW SESSION STATUS LIKE 'binlog_snapshot_%'")
         status = {str(name).lower(): str(value) for name, value in cursor.fetchall()}

@@ -11,7 +11,7 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 
 
 def statements(config: MySqlConfig) -> dict[TableId, str]:
-    """Table → its SELECT. Names are compared as they are, upper and lower case told apart."""
+    """Table → its SELECT. Names are compared with regard to upper and lower case."""
     named = ((name_parts(name), sql) for name, sql in config.snapshot_select_statement_overrides.items())
     return {TableId(namespace=database, name=table): sql for (database, table), sql in named}
 

@@ -33,7 +33,7 @@ from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog, quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.schema.types import INTEGERS, ColumnType
-from airflow_provider_cdc.sources.mysql.snapshot.consistent_views import open_at_one_place, open_at_rest, open_view
+from airflow_provider_cdc.sources.mysql.snapshot.consistent_views import open_at_one_position, open_at_rest, open_view
 from airflow_provider_cdc.sources.mysql.snapshot.result_columns import UnexpectedColumn, result_columns
 from airflow_provider_cdc.sources.mysql.snapshot.result_reader import ResultReader
 from airflow_provider_cdc.sources.mysql.snapshot.select_overrides import statements
@@ -109,12 +109,12 @@ class MySqlSnapshot(SnapshotSession):
             self._idle.put(connection)
 
     def _view(self, connections: list[Connection], lock: Connection, server: Server, *, locked: bool) -> MySqlPosition:
-        """Open the readers' views, all at one place of the log.
+        """Open the readers' views, all at one position of the log.
 
         :param locked: nobody else writes to the tables
         """
         if server.mariadb and self._config.snapshot_locking_mode in (LockingMode.NONE, LockingMode.CUSTOM):
-            return open_at_one_place(connections, server)
+            return open_at_one_position(connections, server)
         if not locked:
             return open_at_rest(
                 connections, lambda: log_end(lock, server), self._config.snapshot_lock_timeout_ms / 1000

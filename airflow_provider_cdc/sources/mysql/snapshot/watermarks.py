@@ -1,7 +1,7 @@
-"""What is known of the log around the reading of a chunk, in each of the ways there are to know it.
+"""The watermarks of a chunk: what is known of the log before and after its rows are read, in three ways.
 
 * Written watermarks: rows of the signal table. Transactions have to become visible in the order of the log.
-* Read ones, MariaDB: a consistent view knows its exact place in the log, without any lock.
+* Read ones, MariaDB: a consistent view knows its exact position, without any lock.
 * Read ones, MySQL: a transaction whose GTID is executed is visible; one that is visible is in the log.
 """
 
@@ -28,13 +28,14 @@ Rows = tuple[tuple[Any, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """
-    :param place: a place that the rows can be said to come from
+    """The positions that belong to a chunk.
+
+    :param position: one that the rows can be said to come from
     :param ts_us: when they were read
     :param low, high: see :class:`airflow_provider_cdc.core.chunks.ChunkRows`
     """
 
-    place: MySqlPosition
+    position: MySqlPosition
     ts_us: int
     low: MySqlPosition | None = None
     high: MySqlPosition | None = None
@@ -47,7 +48,7 @@ class Watermarks(abc.ABC):
     :ivar begin: the statement that begins it
     :ivar inside: statements in it, before the rows are read
     :ivar after: statements after it
-    :ivar log_end: statements that tell where the log ends
+    :ivar log_end: statements that ask where the log ends
     """
 
     before: tuple[str, ...] = ()
@@ -59,12 +60,12 @@ class Watermarks(abc.ABC):
     def __init__(self, connection: Connection, server: Server) -> None:
         """:raises PrerequisiteError: the server cannot give them; the error says how it would"""
         self._server = server
-        # MariaDB does not tell the GTIDs with the place; they may be some that come later
+        # MariaDB does not give the GTIDs with the position; they may be some that come later
         self.log_end = (show_log_end(server), *([_GTIDS] if server.mariadb else []))
         self.verify(connection)
 
     @abc.abstractmethod
-    def tell(self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool) -> Marks:
+    def marks(self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool) -> Marks:
         """
         :param found: answers to :attr:`before`, ``begin``, a lock, :attr:`inside` and others
         :param after: answers to :attr:`after`
@@ -76,7 +77,7 @@ class Watermarks(abc.ABC):
         return end_of(found[0], self._server, str(found[1][0][0] or "") if self._server.mariadb else "")
 
     def verify(self, connection: Connection) -> None:  # noqa: B027 MariaDB's need nothing
-        """:raises PrerequisiteError: the watermarks would not tell what a chunk holds"""
+        """:raises PrerequisiteError: the watermarks would not say what a chunk holds"""
 
 
 class WrittenWatermarks(Watermarks):
@@ -86,7 +87,7 @@ class WrittenWatermarks(Watermarks):
         self.before = (_NOW, show_log_end(server))
         super().__init__(connection, server)
 
-    def tell(self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool) -> Marks:
+    def marks(self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool) -> Marks:
         return Marks(end_of(found[1], self._server), int(found[0][0][0]))
 
     def verify(self, connection: Connection) -> None:
@@ -100,7 +101,7 @@ class WrittenWatermarks(Watermarks):
 
 
 class ViewWatermarks(Watermarks):
-    """MariaDB: the place of a consistent view."""
+    """MariaDB: the position of a consistent view."""
 
     before = (_NOW, _GTIDS)
     begin = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
@@ -108,12 +109,12 @@ class ViewWatermarks(Watermarks):
     after = ("SHOW MASTER STATUS", _GTIDS)
     isolation = "REPEATABLE READ"
 
-    def tell(self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool) -> Marks:
+    def marks(self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool) -> Marks:
         status = {str(name).lower(): str(value) for name, value in found[4]}
-        place = MySqlPosition(status["binlog_snapshot_file"], int(status["binlog_snapshot_position"]))
+        position = MySqlPosition(status["binlog_snapshot_file"], int(status["binlog_snapshot_position"]))
         # the GTIDs count where the stream still stands in another server's log: the view has at least those that were there
         # before it, and none that were not there afterwards
-        low = replace(place, gtids=str(found[1][0][0] or ""), server=self._server.identity)
+        low = replace(position, gtids=str(found[1][0][0] or ""), server=self._server.identity)
         high = replace(low, gtids=str(after[1][0][0] or ""))
         if not transactional:  # rows are read as they are, not as they were when the view was opened
             high = end_of(after[0], self._server, high.gtids)
@@ -129,7 +130,7 @@ class GtidWatermarks(Watermarks):
         self.after = (show_log_end(server),)
         super().__init__(connection, server)
 
-    def tell(self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool) -> Marks:
+    def marks(self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool) -> Marks:
         # of no file and no server: only the GTIDs of a position can be compared with it
         low = MySqlPosition("", 0, str(found[1][0][0] or "").replace("\n", ""))
         high = end_of(after[0], self._server)
@@ -140,7 +141,7 @@ class GtidWatermarks(Watermarks):
 
 
 def _verify_gtids(connection: Connection) -> None:
-    """:raises PrerequisiteError: GTIDs do not tell what is visible"""
+    """:raises PrerequisiteError: GTIDs do not say what is visible"""
     with connection.cursor() as cursor:
         cursor.execute(
             "SHOW GLOBAL VARIABLES WHERE variable_name IN ('gtid_mode', 'replica_parallel_workers', "

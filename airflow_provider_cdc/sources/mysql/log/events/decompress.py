@@ -14,7 +14,7 @@ from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
 
 _COMPRESSED = np.array([ev.TRANSACTION_PAYLOAD, ev.MARIADB_QUERY_COMPRESSED, *ev.COMPRESSED_ROWS])
 _PIECE = 32 << 20
-"""About as many plain bytes are handed on at once, however well they were compressed."""
+"""So many plain bytes, roughly, are handed on at once, however well they were compressed."""
 
 
 def expand(events: Events) -> Iterator[Events]:
@@ -72,7 +72,7 @@ def _pieces(events: Events, i: int) -> Iterator[Events]:
     )
     table = events.table[i : i + 1].copy()
     table[0, k.EV_START], table[0, k.EV_LENGTH], table[0, k.EV_TYPE] = 0, k.HEADER + len(plain), plain_kind
-    # EV_SIZE stays that of the log, from which the event's place is computed
+    # EV_SIZE stays that of the log, from which the event's position is computed
     yield Events(np.frombuffer(bytes(k.HEADER) + plain, np.uint8), table)
 
 

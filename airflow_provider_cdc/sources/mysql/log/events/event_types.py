@@ -48,7 +48,7 @@ HARMLESS: Final = {
 }
 """Events that hold no data of tables: INTVAR, RAND and USER_VAR only prepare a statement that follows."""
 FRAMES: Final = frozenset({XID, GTID, ANONYMOUS_GTID, GTID_TAGGED})
-"""Events that a transaction begins or ends with; MariaDB's own has its place among what is read."""
+"""Events that a transaction begins or ends with; MariaDB's GTID event is read apart from them."""
 IGNORABLE_FLAG: Final = 0x80
 ARTIFICIAL_FLAG: Final = 0x20
 

@@ -124,8 +124,8 @@ def collations_of(m: TableMap) -> dict[int, int]:
     """Column → number of its collation, for columns that have one."""
     texts = [i for i, t in enumerate(m.types) if t in w.TEXTUAL or (m.mariadb and t == w.T_GEOMETRY)]
     members = [i for i, t in enumerate(m.types) if t in (w.T_ENUM, w.T_SET)]
-    found = {i: m.collations.of(place) for place, i in enumerate(texts)}
-    return found | {i: m.member_collations.of(place) for place, i in enumerate(members)}
+    found = {i: m.collations.of(n) for n, i in enumerate(texts)}
+    return found | {i: m.member_collations.of(n) for n, i in enumerate(members)}
 
 
 def _column(m: TableMap, i: int, column: Column, where: str, config: MySqlConfig, codec: str) -> _Read:

@@ -82,7 +82,7 @@ def _rows_of(
     queries: Queries | None,
     scratch: Scratch,
 ) -> Iterator[tuple[RowBlock, Int32s, Int32s]]:
-    """Blocks of one table, each with its rows' events and their places in those."""
+    """Blocks of one table, each with the event of every row and the row's number in its event."""
     table = routed.events.table
     types = table[picked, k.EV_TYPE]
     both = bool(((types != 23) & (types != 30)).any())

@@ -1,7 +1,7 @@
-"""A table's structure as the row metadata of the log tells it, where neither the DDL nor the catalog does any more.
+"""A table's structure from the row metadata in the log, for when neither DDL nor the catalog has it any more.
 
-The log names a row's columns and tells their types, signs, character sets and members, and the primary key (``binlog_row_metadata=FULL``).
-It does not tell defaults and display widths, which are taken from structures that are known if their columns are alike, nor
+The log has the names of a row's columns, their types, signs, character sets and members, and the primary key (``binlog_row_metadata=FULL``).
+It has neither defaults nor display widths, which are taken from known structures with the same columns, nor
 MariaDB's types that are stored as another one: what such a column is, is not guessed.
 """
 
@@ -156,7 +156,7 @@ def _strings(m: TableMap, i: int, charset: str) -> list[ColumnType]:
 
 
 def _alike(known: ColumnType, logged: ColumnType) -> bool:
-    """Whether a declared type is what the log tells; it does not tell everything."""
+    """Whether a declared type fits what the log says of it; the log does not say everything."""
     if known.base in SPATIAL and logged.base in SPATIAL:
         return True
     if known.base == "json" and logged.base == "longtext":  # as MariaDB stores it
@@ -185,7 +185,7 @@ def _name(charset: str | None) -> str | None:
 
 
 def _key(m: TableMap, columns: tuple[Column, ...], known: list[TableSchema]) -> tuple[str, ...]:
-    """The primary key in the log, or else the row key of a structure that may still have it: the log does not tell unique keys."""
+    """The primary key in the log, or else the row key of a structure that may still have it: the log does not have unique keys."""
     assert m.names is not None
     if m.primary_key is not None:
         return tuple(m.names[i] for i in m.primary_key)

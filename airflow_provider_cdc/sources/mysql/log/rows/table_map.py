@@ -42,13 +42,13 @@ class Collations:
     default: int = 0
     numbers: dict[int, int] = field(default_factory=dict)
 
-    def of(self, place: int) -> int:
-        return self.numbers.get(place, self.default)
+    def of(self, number: int) -> int:
+        return self.numbers.get(number, self.default)
 
 
 @dataclass(slots=True)
 class TableMap:
-    """What the log says of a table at this place.
+    """What the log says of a table from this position on.
 
     :param mariadb: written by MariaDB, whose metadata counts other columns than MySQL's
     :param types: column types, with ENUM and SET in place of the STRING that carries them
@@ -78,7 +78,7 @@ class TableMap:
 def parse_table_map(body: bytes, *, mariadb: bool) -> TableMap:
     """Read a TABLE_MAP event.
 
-    :param mariadb: MariaDB tells whether a YEAR is unsigned, MySQL counts it among the types that have no sign
+    :param mariadb: MariaDB says whether a YEAR is unsigned, MySQL counts it among the types that have no sign
     :raises ValueError: the event is shorter than it says
     """
     c = ByteReader(body)
@@ -159,8 +159,8 @@ def _optional(found: TableMap, kind: int, value: bytes, signed: set[int]) -> Non
 def _default_and_others(c: ByteReader) -> Collations:
     found = Collations(c.lenenc())
     while c.more:
-        place = c.lenenc()
-        found.numbers[place] = c.lenenc()
+        number = c.lenenc()
+        found.numbers[number] = c.lenenc()
     return found
 
 

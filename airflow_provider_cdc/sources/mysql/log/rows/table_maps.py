@@ -26,7 +26,7 @@ class TableMaps:
     """The table maps seen so far, as the ``route`` kernel looks them up.
 
     A map that is new, or not the same as before, is put together with the table's schema. If the two do not fit, the
-    catalog is asked; if that does not fit either, the map itself tells the structure; and if that leaves something open, reading
+    catalog is asked; if that does not fit either, the map itself gives the structure; and if that leaves something open, reading
     stops: rows are never decoded under a guess.
 
     :param catalog: reads a table's present structure from the server
@@ -58,7 +58,7 @@ class TableMaps:
     def lookup(
         self,
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-        """The maps as the ``route`` kernel looks them up: table ids, places of their bytes, numbers of their layouts, bytes."""
+        """The maps as the ``route`` kernel looks them up: table ids, where their bytes lie, numbers of their layouts, bytes."""
         return self._ids, self._places, self._numbers, self._bytes
 
     def forget(self) -> None:
@@ -71,11 +71,11 @@ class TableMaps:
         self._built.clear()
 
     def known(self, table_id: int) -> bool:
-        """Whether a map of this number was seen; if so, it gets its place among the looked-up ones back."""
+        """Whether a map of this number was seen; if so, the kernel finds it again."""
         body = self._bodies.get(table_id)
         if body is None:
             return False
-        self._place(table_id, body, self._built[body[8:]])
+        self._remember(table_id, body, self._built[body[8:]])
         return True
 
     def learn(self, body: bytes, where: str) -> TableSchema | None:
@@ -98,7 +98,7 @@ class TableMaps:
                 self.layouts.append(found)
             self._built[body[8:]] = number
         self._bodies[table_map.table_id] = body
-        self._place(table_map.table_id, body, number)
+        self._remember(table_map.table_id, body, number)
         return None
 
     def _layout(self, table_map: TableMap, table: TableId, where: str) -> Layout | TableSchema:
@@ -160,7 +160,7 @@ class TableMaps:
             return build_layout(counted, schema, self._config, self._charsets)
 
     def _with_logged_key(self, table_map: TableMap, schema: TableSchema) -> TableSchema | None:
-        """The schema with the primary key that the log tells, if it is another one."""
+        """The schema with the primary key of the log, if that is another one."""
         if table_map.primary_key is None:
             return None
         key = tuple(schema.names[i] for i in table_map.primary_key)
@@ -170,7 +170,7 @@ class TableMaps:
         """Why rows under a structure are counted only; ``None`` when they are captured."""
         return next((why for other, why in self.left_out if other is schema), None)
 
-    def _place(self, table_id: int, body: bytes, number: int) -> None:
+    def _remember(self, table_id: int, body: bytes, number: int) -> None:
         if self._filled + len(body) > len(self._bytes):
             grown = np.zeros(max(2 * len(self._bytes), self._filled + len(body)), np.uint8)
             grown[: self._filled] = self._bytes[: self._filled]
