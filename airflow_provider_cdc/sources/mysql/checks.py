@@ -132,7 +132,7 @@ def _replica(connection: Connection, server: Server) -> list[Finding]:
 
 
 def _logged(connection: Connection, server: Server, config: MySqlConfig, signals: TableId | None) -> list[Finding]:
-    """Captured tables whose changes never come to the log: a stream of them would be empty, and nobody would know why."""
+    """Captured tables whose changes are never logged: their stream would be empty without an error."""
     logged, filters = BinlogFilters.of(connection, server), Filters(config)
     if not logged.only and not logged.but:
         return []
@@ -151,7 +151,7 @@ def _logged(connection: Connection, server: Server, config: MySqlConfig, signals
 
 
 def retention_seconds(v: Mapping[str, str]) -> float | None:
-    """How long the log is kept; ``None`` = for ever, or not known.
+    """How long the server keeps its log; ``None`` = without limit, or not known.
 
     :param v: the server's variables
     """

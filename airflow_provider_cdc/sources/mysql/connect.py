@@ -29,23 +29,23 @@ _DENIED = {1044, 1045, 1142, 1143, 1227, 1370, 1698, 3118, 3159}
 _DUMP_ENDED = 1236
 _SAME_REPLICA = 4052
 _SAME_REPLICA_TEXT = "with the same server_"
-"""MySQL has one number for everything that ends a dump: only the text distinguishes this, and everything in ``dump_errors``."""
+"""MySQL has one number for everything that ends a dump: only its text distinguishes this one; the others are in ``dump_errors``."""
 SEVERAL = {"client_flag": CLIENT.MULTI_STATEMENTS}
 """Options of a connection for :func:`batch`."""
 _PASSING = {1040, 1053, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1226, 1317, 1927, 1969, 3024, 4031}
 """Errors of the server that say nothing about the statement: it is shutting down, is too busy, was asked to stop."""
 _BUSY = {1205, 1213, 1317, 1969, 3024}
-"""Those of them by which the connection is unharmed: a lock was not got, or somebody has ended the statement."""
+"""Those of them that leave the connection usable: a lock was not granted, or the statement was killed."""
 _UNKNOWN_DATABASE = 1049
 _SETTINGS = (
     "SET time_zone = '+00:00'"
     # PyMySQL believes a greeting that knows nothing of the server's setting: nothing that is written would be committed
     ", autocommit = 1"
-    # these leave rows out, or refuse to give them, and say it to nobody or only in the middle of a table
+    # these leave rows out without a word, or refuse them in the middle of a table
     ", sql_select_limit = 18446744073709551615"
     ", sql_big_selects = 1"  # in place of max_join_size
     ", sql_auto_is_null = 0"  # IS NULL would find the row that was inserted last
-    # texts that are alike in so many bytes come in any order: chunks are cut between them
+    # texts with the same first max_sort_length bytes come in any order: chunks are cut between them
     ", max_sort_length = 8388608"
     # COMMIT would begin a transaction whose view is older than what is asked of it, or end the connection
     ", completion_type = 'NO_CHAIN'"

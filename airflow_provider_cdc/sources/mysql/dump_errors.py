@@ -26,7 +26,7 @@ _LARGEST: Final = 1 << 30
 
 
 class Meaning(NamedTuple):
-    """An error, but for what the server says and where."""
+    """An error without the server's words and the position."""
 
     kind: Callable[..., CdcError]
     what: str

@@ -45,7 +45,7 @@ def _fixed(
 
 
 def nulls(type_: pa.DataType) -> Finisher:
-    """Nothing of the values, which nobody looks at."""
+    """All nulls, for columns whose values are not needed."""
     return lambda v: pa.nulls(v.n, type_)
 
 
@@ -179,7 +179,7 @@ def variable(type_: pa.DataType) -> Finisher:
 
 
 def converted(type_: pa.DataType, convert: Callable[[bytes], object], where: str) -> Finisher:
-    """Each value by itself."""
+    """Converts each value by itself, in plain Python."""
 
     def finisher(v: Values) -> pa.Array:
         try:

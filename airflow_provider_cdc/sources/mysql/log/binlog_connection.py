@@ -1,7 +1,7 @@
 """The replication connection: asks for the binary log and cuts what comes into events, many at a time.
 
 PyMySQL connects and authenticates; from then on the socket is read here, in large blocks into one buffer, and cut by a kernel.
-A connection that is lost raises, always: nobody reconnects behind the back of whoever keeps the position.
+A lost connection always raises. Nothing reconnects by itself, since the caller keeps the position.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _NON_BLOCK, _SEND_ANNOTATE, _THROUGH_GTID = 0x01, 0x02, 0x04
 _LEAST_BEAT_S = 1.0
 """MySQL counts whole seconds while it passes over what a reader has: with less, it beats once for each transaction."""
 _QUIET_BEATS = 10
-"""So many missed heartbeats mean that the connection is dead."""
+"""After this many missed heartbeats the connection counts as lost."""
 _NO_REPLICA = 0
-"""Number of whoever reads the log without being a replica: a server ends the older of two dumps of one number, but never this one's."""
+"""Server id of a reader that is no replica. A server ends the older of two dumps with the same id, but never one with this id."""
 
 
 class BinlogConnection:
     """A dump of the binary log from one position on. A context manager.
 
-    Only the stream of a run is a replica, with ``database.server.id``: the server ends an older dump of that number. Everybody
-    else looks, which ends nobody's dump, however many look at once.
+    Only the stream of a run registers as a replica, with ``database.server.id``: the server ends an older dump of that id. Every
+    other reader only looks, which ends no dump, however many there are.
 
-    :param follow: wait for new events for ever; otherwise the server ends the stream at the end of the log
-    :ivar gtids: the log comes behind these; those of ``start``, and what does not count (``gtid.source.excludes``)
-    :param looks: read the log without being a replica; it cannot be followed then
+    :param follow: wait for new events without end; otherwise the server ends the stream at the end of the log
+    :ivar gtids: the server sends what comes after these: the GTIDs of ``start``, and those of sources that are left out
+    :param looks: read the log without registering as a replica; not together with ``follow``
     :param patience: asked whenever there is nothing: how many seconds to wait before :meth:`events` says so; without it, the
         server's heartbeats are all there is, which come once a second at most
     """
@@ -158,7 +158,7 @@ class BinlogConnection:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def events(self) -> Iterator[Events | None]:
-        """All events up to the end of the log, or for ever; while nothing happens, the server's heartbeats.
+        """All events up to the end of the log, or without end; while nothing is written, the server's heartbeats.
 
         ``None`` stands for a time in which nothing came, as long as the patience was.
 
@@ -273,7 +273,7 @@ class BinlogConnection:
         return bool(self._poll.poll(wait_s * 1000))
 
     def _idle(self, patience_s: float) -> bool:
-        """Whether nothing came within so many seconds.
+        """Whether nothing came within ``patience_s``.
 
         :raises SourceUnavailable: nothing has come for so long that the server must be gone
         """

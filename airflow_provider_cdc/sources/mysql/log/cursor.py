@@ -39,14 +39,14 @@ class OpenTransaction:
 
 
 class LogCursor:
-    """Where one stream stands in the log. The event dispatcher moves it; everybody else only reads it.
+    """Where one stream stands in the log. The event dispatcher moves it; everything else only reads it.
 
     :param start: where to begin
     :param until: where to end; ``None`` = never
     :ivar position: after the last complete transaction
     :ivar file: the log file that is being read
     :ivar created: when that file was begun, seconds since the epoch
-    :ivar end: log position, of 64 bits, after the last event that was made use of
+    :ivar end: log position, 64 bits, after the last event that was used
     :ivar gtids: the transactions that are executed up to the position
     :ivar open: the transaction of which a part was handed on
     :ivar void: row events of the open transaction that it takes back later, as ranges of their numbers

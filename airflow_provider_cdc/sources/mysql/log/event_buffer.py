@@ -194,7 +194,7 @@ class EventBuffer:
         return self.note(self.tx).row_events + int(np.count_nonzero(self.rows(self.tx, i)))
 
     def leave_out(self, events: Int64s) -> None:
-        """Row events that nobody wants."""
+        """Mark row events as not wanted."""
         self.routed.layout_of[events] = k.NOT_WANTED
 
     # -- savepoints, XA -----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Going over the events of the log: each goes to whoever reads it, and the cursor moves behind what is handed on.
+"""The event dispatcher: it gives each event of the log to its reader and moves the cursor.
 
 The kernels find transactions and tables; an event that they leave to plain Python is looked at here: files and new table maps,
 statements, savepoints, XA. An event that may carry data and is not known is an error; nothing is passed over because it is not
@@ -48,7 +48,7 @@ class ReadAgain(Exception):
 
 
 class EventDispatcher:
-    """Makes log items of events. It owns the cursor: nobody else moves it while the log is read.
+    """Turns events into log items. It owns the cursor: nothing else moves it while the log is read.
 
     :param tables: structures in force
     :param prepared_rows: reads the rows of a prepared XA transaction, from where it begins in the log
@@ -108,7 +108,7 @@ class EventDispatcher:
     # -- transactions -------------------------------------------------------------------------------------------------
 
     def _complete(self, buffer: EventBuffer) -> Generator[LogItem, None, bool]:
-        """The complete transactions that were not handed on yet, up to ``until``: one block, but for another server's log.
+        """Hand on the complete transactions up to ``until``: in one block, or one by one if ``until`` is of another server.
 
         :return: whether ``until`` is reached, so that nothing more is to be handed on
         """
@@ -139,7 +139,7 @@ class EventDispatcher:
         buffer.hand_on(last, done)
 
     def _part(self, buffer: EventBuffer) -> LogBlock:
-        """What is there of a transaction that is larger than the buffer."""
+        """Hand on the buffered part of a transaction that is larger than the buffer."""
         block = self._blocks.build(buffer, self.cursor, len(buffer), buffer.tx + 1)
         self.cursor.leave_open(buffer.part(block.transactions.id[0].as_py()))
         self._came(buffer, len(buffer) - 1)
@@ -158,7 +158,7 @@ class EventDispatcher:
             self.cursor.arrive()
 
     def _came(self, buffer: EventBuffer, i: int) -> None:
-        """Event ``i`` is the last one that was made use of."""
+        """Count event ``i`` as the last one that was used."""
         self._metrics.came(buffer.server_id(i), self.cursor.file, buffer.start(i))
 
     # -- one event that the kernel leaves to plain Python ------------------------------------------------------------
@@ -211,7 +211,7 @@ class EventDispatcher:
         buffer.begin_file(i, name)
 
     def _before_file(self, i: int, buffer: EventBuffer) -> None:
-        """The transactions before a file: whoever began at its head did not know them."""
+        """Learn the GTIDs before this file, which a reader that began at its head does not know."""
         if self.cursor.lacks_gtids and not buffer.flags(i) & ev.ARTIFICIAL_FLAG:
             gtids = MariaDbGtids if self.cursor.server.mariadb else MySqlGtids
             self.cursor.executed_before_file(gtids.decode(buffer.events.body(i)))
@@ -224,7 +224,7 @@ class EventDispatcher:
     # -- statements ---------------------------------------------------------------------------------------------------
 
     def _query(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
-        """The frame of a transaction, DDL, or what does not concern tables."""
+        """A statement: the frame of a transaction, DDL, or something without an effect on tables."""
         query = self._queries.query(i, buffer)
         closes = self._queries.ends_transaction(query, buffer)
         for statement in self._queries.statements(query):

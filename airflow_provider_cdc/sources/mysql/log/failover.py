@@ -187,7 +187,7 @@ def verify_beginnings(
             continue
         others = MariaDbGtids({d: one for d, one in ends.items() if d != domain})
         begins = first(domain, str(others)).domains.get(domain)
-        # right behind it is well, but for transactions of another server: those would be passed over until one of this one comes
+        # right behind it is fine, except for transactions of another server: those would be skipped until one of this server comes
         if begins and (
             begins[1] > number + 1 or (begins[1] > number and begins[0] != server and (domain, server) in last)
         ):

@@ -81,7 +81,7 @@ def _by_gtids(text: Any, server: Server, connection: Connection) -> MySqlPositio
         )
     text = re.sub(r"\s", "", text)
     gtids = _mariadb_set(text, connection) if server.mariadb else _mysql_set(text, connection)
-    # of no file and no server: whoever compares it compares GTIDs
+    # without a file and a server: only its GTIDs are compared
     return MySqlPosition("", 4, gtids)
 
 

@@ -63,7 +63,7 @@ def _ids(numbers: Int64s, ends: Int64s, first: Int64s, events: Events, file: str
 def gtid_numbers(events: Events, picked: Int64s) -> Int64s:
     """GTID events as numbers, see ``kernels/tagged.py``.
 
-    :param picked: numbers of the events; ``-1`` = there is none
+    :param picked: numbers of the events, ``-1`` for a transaction without one
     :raises ValueError: one does not hold what it has to
     """
     numbers = np.zeros((len(picked), k.GTID_FIELDS), np.int64)

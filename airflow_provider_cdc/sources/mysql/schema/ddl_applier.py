@@ -239,7 +239,7 @@ class DdlApplier:
         effect.changes.append(self._altered(known, s, query, table))
 
     def _altered(self, known: TableSchema, s: ddl.AlterTable, query: Query, now: TableId) -> TableChange:
-        """What the actions do to a table, but for its name.
+        """What the actions do to a table, apart from its name.
 
         :param now: what it is called after them
         """

@@ -91,7 +91,7 @@ class _Known:
 class _Ordered:
     """How to read a table in one order.
 
-    :ivar fits: so many rows are asked for, as more took too many bytes; ``None`` = as many as are wanted
+    :ivar fits: number of rows to ask for, since more took too many bytes; ``None`` = as many as the chunk wants
     """
 
     columns: list[KeyColumn]
@@ -101,7 +101,7 @@ class _Ordered:
     fits: int | None = None
 
     def took(self, rows: int, size: int, max_bytes: int, limit: int, *, more: bool) -> None:
-        """Learn from what some rows took how many to ask for: what the server sends in vain costs it and the network."""
+        """Learn from the size of some rows how many to ask for, so that the server sends no rows that are thrown away."""
         if more:
             self.fits = max(rows * max_bytes // max(size, 1), 1)
         elif self.fits is not None and size < max_bytes // 2:

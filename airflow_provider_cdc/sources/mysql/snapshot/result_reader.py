@@ -42,7 +42,7 @@ class ResultReader:
     """Reads one table's rows from a result set.
 
     :param schema: the columns, which the query must select in this order
-    :param extras: so many columns more come after them, as bytes
+    :param extras: number of further columns behind them, which are read as bytes
     """
 
     def __init__(self, schema: TableSchema, config: MySqlConfig, *, extras: int = 0) -> None:
@@ -75,7 +75,7 @@ class ResultReader:
 
         :param like: how the columns have to be defined
         :raises SourceUnavailable: the connection was lost
-        :raises UnexpectedColumn: a column is defined otherwise; the connection is of no use any more
+        :raises UnexpectedColumn: a column is not defined as expected; the connection must be closed
         """
         statement = self._execute(connection, sql)
         try:
@@ -170,7 +170,7 @@ class ResultReader:
 class _Packets:
     """What the server sends, in a buffer: bytes ``used`` to ``have`` are waiting.
 
-    :ivar ended: the answer has come to its end
+    :ivar ended: the answer is read to its end
     """
 
     def __init__(self, sock: Any) -> None:

@@ -111,7 +111,7 @@ class MySqlSnapshot(SnapshotSession):
     def _view(self, connections: list[Connection], lock: Connection, server: Server, *, locked: bool) -> MySqlPosition:
         """Open the readers' views, all at one position of the log.
 
-        :param locked: nobody else writes to the tables
+        :param locked: the tables are locked against writes
         """
         if server.mariadb and self._config.snapshot_locking_mode in (LockingMode.NONE, LockingMode.CUSTOM):
             return open_at_one_position(connections, server)

@@ -1,4 +1,4 @@
-"""Pieces of SQL that people write, and that become part of a statement."""
+"""SQL that users write and that becomes part of a statement: conditions, SELECTs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from airflow_provider_cdc.sources.tokens import BAD
 def checked_fragment(
     connection: Connection, config: MySqlConfig, sql: str, *, within: str, where: str, remedy: str
 ) -> str:
-    """The piece without a semicolon at its end, if it stands by itself: one that closes a parenthesis which it has not opened
-    would change the meaning of what is around it.
+    """Check that a fragment is complete in itself, and return it without a semicolon at its end. A fragment that closes a parenthesis
+    which it did not open would change the statement around it.
 
-    It is read as this server reads it, with the executable comments of its version, and the server itself is asked whether it
-    understands the piece without what will be around it.
+    It is read as this server reads it, with the executable comments of its version. The server itself prepares it inside the shortest
+    possible statement.
 
-    :param within: the shortest statement that the piece can be part of, with ``{}`` in its place
-    :raises QueryRefused: it does not
+    :param within: that statement, with ``{}`` for the fragment
+    :raises QueryRefused: it is not complete, or the server does not understand it
     """
     tokens, end = tokenize(sql, 0, _modes(connection))
     depth, wrong = 0, ""
@@ -38,11 +38,11 @@ def checked_fragment(
         wrong = "it is empty" if len(tokens) == 1 else "it is more than one statement"
     if wrong:
         raise QueryRefused(f"The SQL cannot be used: {wrong}.", where=where, safe="Nothing was read.", remedy=remedy)
-    piece = sql.rstrip().removesuffix(";") if sql[end - 1 : end] == ";" else sql
+    fragment = sql.rstrip().removesuffix(";") if sql[end - 1 : end] == ";" else sql
     with refusing(config, where, remedy), connection.cursor() as cursor:
-        cursor.execute("PREPARE cdc_piece FROM %s", (f"{within.replace('{}', piece)}\n",))
+        cursor.execute("PREPARE cdc_piece FROM %s", (f"{within.replace('{}', fragment)}\n",))
         cursor.execute("DEALLOCATE PREPARE cdc_piece")
-    return piece
+    return fragment
 
 
 def _modes(connection: Connection) -> Modes:

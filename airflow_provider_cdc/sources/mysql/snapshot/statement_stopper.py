@@ -1,4 +1,4 @@
-"""Ending a statement whose rows are not wanted any more, while its connection and its transaction go on."""
+"""Ends a statement whose rows are not needed any more; its connection and its transaction go on."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class StatementStopper:
         self._config, self._connection = config, connection
 
     def stop(self, sql: str) -> bool:
-        """Have the server end the statement that runs. ``False``: that cannot be; its rows come to the last one.
+        """Have the server end the running statement. ``False``: it could not; all rows will come.
 
-        It is ended only where the server that answers has this very statement under the connection's number: behind a proxy
-        another one may.
+        It is ended only if the answering server runs this very statement under the connection's id: behind a proxy, another server
+        may answer.
         """
         number = self._connection.thread_id()
         try:
@@ -45,7 +45,7 @@ class StatementStopper:
         return True
 
     def settle(self) -> None:
-        """A statement was ended, or had come to its end before: in that case the order to end must not meet the next one."""
+        """Wait until KILL QUERY took effect, so that it cannot end the next statement."""
         try:
             scalar(self._connection, "SELECT 1")
         except pymysql.err.Error as e:

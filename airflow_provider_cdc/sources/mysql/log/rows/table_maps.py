@@ -122,7 +122,7 @@ class TableMaps:
         )
 
     def _fitting(self, table_map: TableMap, table: TableId, where: str) -> Layout | TableSchema | str:
-        """What to read rows by, or the structure that has to be applied before; or else why there is none."""
+        """The layout of the rows; or the structure that has to be applied first; or the reason why there is neither."""
         if table_map.names is None:
             return UNNAMED
         schema = self._tables.get(table)
