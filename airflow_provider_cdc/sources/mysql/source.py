@@ -38,6 +38,7 @@ from airflow_provider_cdc.sources.mysql.log.stream import BinlogStream
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
+from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
 from airflow_provider_cdc.sources.mysql.schema.schema_signal import table_of
 from airflow_provider_cdc.sources.mysql.snapshot.chunk_reader import open_chunk_reader
 from airflow_provider_cdc.sources.mysql.snapshot.select_overrides import override_findings
@@ -198,9 +199,8 @@ class MySqlSource(Source):
     ) -> Iterator[LogItem]:
         assert isinstance(start, MySqlPosition)
         assert until is None or isinstance(until, MySqlPosition)
-        charsets = self._ask_catalog(lambda c: c.charsets())
         stream = BinlogStream(
-            self._config, self.server, start, until, tables, self._present, self._database_charset, charsets,
+            self._config, self.server, start, until, tables, PresentCatalog(self._ask_catalog),
             patience=patience, metrics=self._metrics,
         )  # fmt: skip
         self._metrics.stands_at(start)
@@ -208,12 +208,6 @@ class MySqlSource(Source):
             self._metrics.stands_at(stream.position)
             yield item
         self._metrics.stands_at(stream.position)
-
-    def _present(self, table: TableId) -> TableSchema | None:
-        return self._ask_catalog(lambda c: c.table(table))
-
-    def _database_charset(self, database: str) -> str | None:
-        return self._ask_catalog(lambda c: c.database_charset(database))
 
     def execute(self, statement: str) -> None:
         with translated(self._config, statement):

@@ -6,12 +6,11 @@ Row events go through the kernels, a buffer full at a time; everything else goes
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged, SourceUnavailable
 from airflow_provider_cdc.core.events import Heartbeat, LogBlock, LogItem, Rollback
-from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server
@@ -26,15 +25,13 @@ from airflow_provider_cdc.sources.mysql.log.rows.table_maps import TableMaps
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlApplier
+from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
 
 
 class BinlogStream:
     """One pass over the log. Use :meth:`items` once.
 
     :param until: where to end; ``None`` = never
-    :param catalog: reads a table's present structure
-    :param database_charset: reads a database's default character set
-    :param charsets: collation number → character set
     :param patience: see :meth:`airflow_provider_cdc.core.source.Source.stream`
     :param metrics: what it does is added to them
     :param single: read one XA transaction that was prepared, as if it had been committed, and no more
@@ -47,9 +44,7 @@ class BinlogStream:
         start: MySqlPosition,
         until: MySqlPosition | None,
         tables: Tables,
-        catalog: Callable[[TableId], TableSchema | None],
-        database_charset: Callable[[str], str | None],
-        charsets: Mapping[int, str],
+        catalog: PresentCatalog,
         *,
         patience: Callable[[], float] | None = None,
         single: bool = False,
@@ -58,13 +53,13 @@ class BinlogStream:
         self._config, self._server, self._tables, self._single = config, server, tables, single
         self._metrics = metrics or LogMetrics()
         self._patience = patience or (lambda: config.poll_interval_ms / 1000)
-        self._structures = (catalog, database_charset, charsets)
+        self._catalog = catalog
         self._cursor = LogCursor(server, start, until)
-        maps = TableMaps(config, tables, catalog, charsets, mariadb=server.mariadb)
+        maps = TableMaps(config, tables, catalog, mariadb=server.mariadb)
         shows_lengths = server.mariadb or server.number < (8, 0, 19)
-        applier = DdlApplier(config, tables, catalog, database_charset, shows_lengths=shows_lengths)
+        applier = DdlApplier(config, tables, catalog, shows_lengths=shows_lengths)
         self._dispatcher = EventDispatcher(
-            self._cursor, tables, maps, BlockBuilder(config, maps), QueryEvents(server, applier, charsets), self._metrics,
+            self._cursor, tables, maps, BlockBuilder(config, maps), QueryEvents(server, applier, catalog.charsets), self._metrics,
             prepared_rows=self._prepared_rows, single=single,
         )  # fmt: skip
 
@@ -126,7 +121,7 @@ class BinlogStream:
     def _prepared_rows(self, begin: dict[str, Any]) -> Iterator[LogBlock]:
         """The rows of a prepared XA transaction, from where it stands in the log."""
         start = MySqlPosition(str(begin["file"]), int(str(begin["pos"])), server=self._server.identity)
-        stream = BinlogStream(self._config, self._server, start, None, self._tables, *self._structures, single=True)
+        stream = BinlogStream(self._config, self._server, start, None, self._tables, self._catalog, single=True)
         for item in stream.items():
             if isinstance(item, LogBlock):
                 yield item

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,6 +17,7 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.alter_table import Alter, charset_of
 from airflow_provider_cdc.sources.mysql.schema.catalog import captured_column, row_key, system_versioned
+from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
 from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES, ColumnType
 
 log = logging.getLogger(__name__)
@@ -56,25 +56,20 @@ class DdlEffect:
 
 
 class DdlApplier:
-    """Applies DDL statements to the structures in force.
-
-    :param catalog: reads a table's present structure, ``None`` when it does not exist
-    :param database_charset: default character set of a database
-    """
+    """Applies DDL statements to the structures in force."""
 
     def __init__(
         self,
         config: MySqlConfig,
         tables: Tables,
-        catalog: Callable[[TableId], TableSchema | None],
-        database_charset: Callable[[str], str | None],
+        catalog: PresentCatalog,
         *,
         shows_lengths: bool = True,
     ) -> None:
         """
         :param shows_lengths: whether the catalog shows the length of TINYINT(1) UNSIGNED; a length that it hides does not count
         """
-        self._config, self._tables, self._catalog, self._charset = config, tables, catalog, database_charset
+        self._config, self._tables, self._catalog = config, tables, catalog
         self._shows_lengths = shows_lengths
 
     def read(self, statement: ddl.Statement, query: Query, where: str) -> DdlEffect | None:
@@ -134,10 +129,10 @@ class DdlApplier:
             raise system_versioned(table, where)
         if s.like is not None:
             other = self._id(s.like, query)
-            like = self._tables.get(other) or self._catalog(other)
-            schema = like.model_copy(update={"id": table}) if like is not None else self._catalog(table)
+            like = self._tables.get(other) or self._catalog.table(other)
+            schema = like.model_copy(update={"id": table}) if like is not None else self._catalog.table(table)
         elif s.select or not s.columns:
-            schema = self._catalog(table)
+            schema = self._catalog.table(table)
         else:
             schema = self._created(table, s)
         if schema is not None:
@@ -146,7 +141,7 @@ class DdlApplier:
             effect.untold.append(table)
 
     def _created(self, table: TableId, s: ddl.CreateTable) -> TableSchema:
-        charset = charset_of(s.charset, s.collation) or self._charset(table.namespace)
+        charset = charset_of(s.charset, s.collation) or self._catalog.database_charset(table.namespace)
         primary = {name.lower() for name in s.primary_key}
         columns = tuple(self._column(table, c, charset, not_null=c.name.lower() in primary) for c in s.columns)
         candidates = [(False, names) for names in s.unique_keys]
@@ -173,7 +168,7 @@ class DdlApplier:
         for new, (origin, schema) in moved.items():
             if self._captured(new):
                 # of a table that was not captured under its old name, nothing is known but what the catalog says
-                present = schema.model_copy(update={"id": new}) if schema is not None else self._catalog(new)
+                present = schema.model_copy(update={"id": new}) if schema is not None else self._catalog.table(new)
                 if present is not None:
                     effect.changes.append(
                         TableChange(type="ALTER", id=new, previous_id=origin, table=present, exact=False)
@@ -189,7 +184,7 @@ class DdlApplier:
         known = self._tables.get(table)
         if known is None or not self._captured(table):
             return
-        present = self._catalog(table)
+        present = self._catalog.table(table)
         if present is not None and present.names == known.names and present.key != known.key:
             schema = known.model_copy(update={"key": present.key})
             effect.changes.append(TableChange(type="ALTER", id=table, table=schema))
@@ -200,7 +195,7 @@ class DdlApplier:
         named = [self._id(n, query) for n in s.tables]
         tables = [t for t in named or self._tables.known() if self._captured(t)]
         for table in tables:
-            present, known = self._catalog(table), self._tables.get(table)
+            present, known = self._catalog.table(table), self._tables.get(table)
             if present is None:
                 self._inexact(table, effect)
             elif named or known is None or not known.same_structure(present):
@@ -247,13 +242,13 @@ class DdlApplier:
             known,
             s,
             lambda c, charset, not_null: self._column(known.id, c, charset, not_null=not_null),
-            lambda: self._charset(known.id.namespace),
+            lambda: self._catalog.database_charset(known.id.namespace),
             query.strict,
             self._config.include_schema_comments,
         ).apply()
         change = altered.change
         if altered.keys_unknown and change.table is not None:
-            present = self._catalog(now)
+            present = self._catalog.table(now)
             if present is not None and present.names == change.table.names:
                 change = change.model_copy(update={"table": change.table.model_copy(update={"key": present.key})})
         return change

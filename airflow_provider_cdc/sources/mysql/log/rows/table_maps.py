@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +16,7 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.log.rows.layout import UNNAMED, Layout, Mismatch, build_layout
 from airflow_provider_cdc.sources.mysql.log.rows.row_metadata import counting_layout, mapped_structure
 from airflow_provider_cdc.sources.mysql.log.rows.table_map import TableMap, parse_table_map
+from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
 from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES
 
 log = logging.getLogger(__name__)
@@ -29,20 +29,17 @@ class TableMaps:
     catalog is asked; if that does not fit either, the map itself gives the structure; and if that leaves something open, reading
     stops: rows are never decoded under a guess.
 
-    :param catalog: reads a table's present structure from the server
-    :param charsets: collation number → character set
     """
 
     def __init__(
         self,
         config: MySqlConfig,
         tables: Tables,
-        catalog: Callable[[TableId], TableSchema | None],
-        charsets: Mapping[int, str],
+        catalog: PresentCatalog,
         *,
         mariadb: bool,
     ) -> None:
-        self._config, self._tables, self._catalog, self._charsets = config, tables, catalog, charsets
+        self._config, self._tables, self._catalog = config, tables, catalog
         self._mariadb = mariadb
         self.layouts: list[Layout] = []
         self.left_out: list[tuple[TableSchema, str]] = []
@@ -133,7 +130,7 @@ class TableMaps:
                 return self._with_logged_key(table_map, schema) or layout
             except Mismatch as e:
                 problem = str(e)
-        present = self._catalog(table)
+        present = self._catalog.table(table)
         if present is not None:
             try:
                 self._build(table_map, present)
@@ -142,7 +139,7 @@ class TableMaps:
                 problem += f"; against the catalog: {e}"
         try:
             known = [other for other in (schema, present) if other is not None]
-            logged = mapped_structure(table_map, table, known, self._config, self._charsets)
+            logged = mapped_structure(table_map, table, known, self._config, self._catalog.charsets)
             self._build(table_map, logged)
             log.warning("The structure of %s at %s is taken from the log itself: %s.", table, where, problem)
             return logged
@@ -152,12 +149,12 @@ class TableMaps:
     def _build(self, table_map: TableMap, schema: TableSchema) -> Layout:
         """MySQL counts YEAR among the columns that have a sign or not from some 8.0 on: whichever fits the structure."""
         try:
-            return build_layout(table_map, schema, self._config, self._charsets)
+            return build_layout(table_map, schema, self._config, self._catalog.charsets)
         except Mismatch:
             if table_map.unsigned_with_years is None:
                 raise
             counted = replace(table_map, unsigned=table_map.unsigned_with_years)
-            return build_layout(counted, schema, self._config, self._charsets)
+            return build_layout(counted, schema, self._config, self._catalog.charsets)
 
     def _with_logged_key(self, table_map: TableMap, schema: TableSchema) -> TableSchema | None:
         """The schema with the primary key of the log, if that is another one."""
