@@ -203,8 +203,8 @@ def upto(columns: Sequence[KeyColumn], key: Key) -> str:
     return " OR ".join(f"({part})" for part in ranges)
 
 
-class KeyTaker:
-    """Takes keys out of rows that were selected with :attr:`extras` behind their own columns."""
+class KeyExtractor:
+    """Extracts keys from rows that were selected with :attr:`extras` behind their own columns."""
 
     def __init__(self, schema: TableSchema, columns: Sequence[KeyColumn]) -> None:
         self.columns = columns

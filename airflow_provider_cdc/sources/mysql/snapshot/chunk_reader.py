@@ -30,7 +30,7 @@ from airflow_provider_cdc.sources.mysql.connect import SEVERAL, Server, batch, c
 from airflow_provider_cdc.sources.mysql.gtid import lacking
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog, quoted, quoted_name
-from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import KeyColumn, KeyTaker, OrderChanged, behind, upto
+from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import KeyColumn, KeyExtractor, OrderChanged, behind, upto
 from airflow_provider_cdc.sources.mysql.snapshot.result_reader import BLOCK_ROWS, ResultReader
 from airflow_provider_cdc.sources.mysql.snapshot.signal_table import SignalTable
 from airflow_provider_cdc.sources.mysql.snapshot.sql_fragments import checked_fragment
@@ -75,7 +75,7 @@ def _settle(connection: Connection) -> None:
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownTable:
     """A table as it was when its structure was read.
 
     :param ordered: what was made for reading it, by the columns of its order
@@ -84,18 +84,18 @@ class _Known:
     schema: TableSchema
     fingerprint: Fingerprint
     transactional: bool
-    ordered: dict[tuple[str, ...], _Ordered] = field(default_factory=dict)
+    ordered: dict[tuple[str, ...], _OrderedRead] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class _Ordered:
+class _OrderedRead:
     """How to read a table in one order.
 
     :ivar fits: number of rows to ask for, since more took too many bytes; ``None`` = as many as the chunk wants
     """
 
     columns: list[KeyColumn]
-    taker: KeyTaker
+    extractor: KeyExtractor
     reader: ResultReader
     selected: str
     fits: int | None = None
@@ -109,7 +109,10 @@ class _Ordered:
 
 
 class MySqlChunkReader(ChunkReader):
-    """:param signals: the signal table, for written watermarks"""
+    """Reads chunks of tables over one connection.
+
+    :param signals: the signal table, for written watermarks
+    """
 
     def __init__(
         self,
@@ -122,7 +125,7 @@ class MySqlChunkReader(ChunkReader):
         self._connection, self._config, self._watermarks, self._signals = connection, config, watermarks, signals
         self._catalog = Catalog(connection, config, mariadb=server.mariadb)
         self._stopper = StatementStopper(config, connection)
-        self._tables: dict[TableId, _Known] = {}
+        self._tables: dict[TableId, _KnownTable] = {}
         self._checked: set[str] = set()
         self._closed = False
 
@@ -133,7 +136,7 @@ class MySqlChunkReader(ChunkReader):
             known = self._look_at(table)
         return known.schema if known is not None else None
 
-    def _look_at(self, table: TableId) -> _Known | None:
+    def _look_at(self, table: TableId) -> _KnownTable | None:
         self._tables.pop(table, None)
         questions = [self._of(_FINGERPRINT, table), self._of(_ENGINE, table)]
         try:
@@ -144,7 +147,7 @@ class MySqlChunkReader(ChunkReader):
             return None
         if schema is None:
             return None
-        known = _Known(schema, fingerprint, engine[0][0] == "InnoDB")
+        known = _KnownTable(schema, fingerprint, engine[0][0] == "InnoDB")
         self._tables[table] = known
         return known
 
@@ -173,14 +176,14 @@ class MySqlChunkReader(ChunkReader):
     def _of(self, question: str, table: TableId) -> str:
         return question.format(*(self._connection.escape(part) for part in (table.namespace, table.name)))
 
-    def _known(self, rows: KeyRange) -> _Known:
+    def _known(self, rows: KeyRange) -> _KnownTable:
         """The table, if it is what the rows are to be read under."""
         known = self._tables.get(rows.table.id) or self._look_at(rows.table.id)
         if known is None or known.schema.columns != rows.table.columns:
             raise StructureChanged(f"{rows.table.id} has another structure")
         return known
 
-    def _confirm(self, known: _Known, fingerprint: Fingerprint) -> None:
+    def _confirm(self, known: _KnownTable, fingerprint: Fingerprint) -> None:
         if fingerprint != known.fingerprint:
             self._tables.pop(known.schema.id, None)
             raise StructureChanged(f"{known.schema.id} was changed")
@@ -195,7 +198,7 @@ class MySqlChunkReader(ChunkReader):
                 self._confirm(known, found[-1])
                 images, _ = self._fetch(how, rows, " DESC", 1)
                 self._connection.commit()
-        return how.taker.last(images)
+        return how.extractor.last(images)
 
     def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
         table = rows.table.id
@@ -210,10 +213,10 @@ class MySqlChunkReader(ChunkReader):
                 after = batch(self._connection, ["COMMIT", *self._watermarks.after])
             marks = self._watermarks.marks(found, after[1:], transactional=known.transactional)
         blocks = self._blocks(rows.table, images, marks)
-        return ChunkRows(blocks, how.taker.last(images), marks.low, marks.high, complete, reading_s)
+        return ChunkRows(blocks, how.extractor.last(images), marks.low, marks.high, complete, reading_s)
 
     def _several(
-        self, how: _Ordered, rows: KeyRange, limit: int, left: int, max_bytes: int
+        self, how: _OrderedRead, rows: KeyRange, limit: int, left: int, max_bytes: int
     ) -> tuple[list[pa.StructArray], bool]:
         """The first rows of a range, and whether there are no more.
 
@@ -228,13 +231,13 @@ class MySqlChunkReader(ChunkReader):
             came, took = sum(map(len, found)), sum(image.nbytes for image in found)
             how.took(came, took, max_bytes, limit, more=more)
             complete = came < asked and not more
-            rows = replace(rows, after=how.taker.last(found))
+            rows = replace(rows, after=how.extractor.last(found))
             images, size, left = [*images, *found], size + took, left - came
         if len(images) > 1 and size < 2 * CHUNK_BYTES and sum(map(len, images)) <= BLOCK_ROWS:
             images = [pa.concat_arrays(images)]
         return images, complete
 
-    def _ordered(self, known: _Known, order: tuple[str, ...]) -> _Ordered:
+    def _ordered(self, known: _KnownTable, order: tuple[str, ...]) -> _OrderedRead:
         if (how := known.ordered.get(order)) is not None:
             return how
         texts = {
@@ -252,13 +255,13 @@ class MySqlChunkReader(ChunkReader):
                     remedy="name another column as surrogate-key",
                 )
             columns.append(column)
-        taker = KeyTaker(known.schema, columns)
-        selected = ", ".join([*(quoted_name(c.name) for c in known.schema.columns), *taker.extras])
-        reader = ResultReader(known.schema, self._config, extras=len(taker.extras))
-        how = known.ordered[order] = _Ordered(columns, taker, reader, selected)
+        extractor = KeyExtractor(known.schema, columns)
+        selected = ", ".join([*(quoted_name(c.name) for c in known.schema.columns), *extractor.extras])
+        reader = ResultReader(known.schema, self._config, extras=len(extractor.extras))
+        how = known.ordered[order] = _OrderedRead(columns, extractor, reader, selected)
         return how
 
-    def _statement(self, rows: KeyRange, how: _Ordered, direction: str, limit: int) -> str:
+    def _statement(self, rows: KeyRange, how: _OrderedRead, direction: str, limit: int) -> str:
         """A union of ranges of the index, so that a chunk costs the same wherever it lies."""
         parts = []
         try:
@@ -286,7 +289,7 @@ class MySqlChunkReader(ChunkReader):
         return f"SELECT {how.selected} FROM {quoted(rows.table.id)}{where} ORDER BY {order} LIMIT {limit}"
 
     def _fetch(
-        self, how: _Ordered, rows: KeyRange, direction: str, limit: int, max_bytes: int = CHUNK_BYTES
+        self, how: _OrderedRead, rows: KeyRange, direction: str, limit: int, max_bytes: int = CHUNK_BYTES
     ) -> tuple[list[pa.StructArray], bool]:
         """The first rows, as many as are asked for or take so many bytes, and whether the query has more."""
         sql = self._statement(rows, how, direction, limit)
