@@ -1,0 +1,181 @@
+"""Incremental snapshots beside a stream that changes what is read: nothing is ever out of date, and windows close.
+
+Every test replays the change log event by event (:class:`tests.support.replay.Replay`): a row of a chunk that is not what the log
+says, or that brings back a deleted row, is an error there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.errors import (
+    QueryRefused,
+)
+from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from tests.core.incremental.work import FORMS, Busy, fill, partial
+from tests.support.asked import answered, fate, scans, snapshot
+from tests.support.connectors import memory_connector
+from tests.support.shop import equal
+
+
+def test_rows_that_change_while_they_are_read_are_never_out_of_date(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+) -> None:
+    connector = partial(db, tmp_path, incremental_snapshot_chunk_size=7, **form)
+    for n in range(1, 150):
+        at_read(n, lambda: time.sleep(0.01))  # so that the writer comes between
+    number = snapshot(connector, "shop.a")
+    with Busy(db) as busy:
+        connector.capture()
+    connector.capture()
+    equal(connector, db, "shop.a")
+    assert busy.changes > 50
+    assert connector.replay.operations["r"] > 300
+    assert fate(connector, number) == ("done", "")
+
+
+def test_a_change_between_reading_and_writing_a_chunk_wins(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+) -> None:
+    connector = partial(db, tmp_path, **form)
+
+    def change() -> None:
+        with db.transaction() as t:
+            t.update("shop.a", {"id": 3}, {"n": 33})
+            t.delete("shop.a", {"id": 4})
+            t.update("shop.a", {"id": 5}, {"id": 5000})
+            t.insert("shop.a", {"id": 6000, "n": 1})
+
+    at_read(1, change)
+    snapshot(connector, "shop.a")
+    connector.capture()
+    equal(connector, db, "shop.a")
+    # 3, 4 and 5 were superseded; with positions, the window may be over before the change comes
+    assert connector.replay.operations["r"] in ({1000 - 3} if form else {1000 - 3, 1000})
+
+
+def test_a_table_that_is_captured_already_may_be_read_again(
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
+) -> None:
+    connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50, **form)
+    connector.capture()
+    snapshot(connector, r"shop\.[ab]")
+    with Busy(db, "shop.b"):
+        connector.capture()
+    connector.capture()
+    equal(connector, db, "shop.a", "shop.b", "shop.c")
+    assert scans(connector) == {"shop.a": "SUCCEEDED", "shop.b": "SUCCEEDED"}
+
+
+def test_values_that_the_log_does_not_have_are_taken_from_the_chunk(tmp_path: Path, at_read: Any) -> None:
+    db = MemoryDatabase("core-incremental-sparse")
+    db.create_table("shop.a", {"id": "int64!", "n": "int64", "large": "string"}, key=("id",), sparse=("large",))
+    with db.transaction() as t:
+        for i in range(10):
+            t.insert("shop.a", {"id": i, "n": i, "large": f"text {i}"})
+    connector = partial(db, tmp_path)
+
+    def change() -> None:
+        with db.transaction() as t:
+            t.update("shop.a", {"id": 3}, {"n": 33})
+            t.update("shop.a", {"id": 4}, {"large": "other", "n": 44})
+            t.update("shop.a", {"id": 5}, {"id": 50})
+
+    at_read(1, change)
+    snapshot(connector, "shop.a")
+    connector.capture()
+    rows = {row["id"]: row for row in connector.rows("shop.a")}
+    assert rows[3] == {"id": 3, "n": 33, "large": "text 3"}  # the event did not have the text
+    assert rows[4] == {"id": 4, "n": 44, "large": "other"}
+    assert 5 not in rows
+
+
+def test_the_signal_table_is_not_part_of_what_is_captured(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path, table_include_list=r"shop\..*", **FORMS["insert_insert"])
+    snapshot(connector, "shop.a")
+    connector.capture()
+    topics = {f.topic for m in connector.changelog.manifests("test") for f in m.files}
+    schemas = {topic for m in connector.changelog.manifests("test") for topic in m.schemas}
+    assert "test.shop.signals" not in topics | schemas
+    written = {row["type"] for row in db.rows("shop.signals")}
+    assert written == {"snapshot-window-open", "snapshot-window-close"}
+
+
+def test_insert_delete_leaves_nothing_in_the_signal_table(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = partial(db, tmp_path, **FORMS["insert_delete"])
+    snapshot(connector, "shop.a")
+    connector.capture()
+    assert db.rows("shop.signals") == []
+    assert connector.replay.advance().operations["r"] == 1000
+
+
+def _emptied(db: MemoryDatabase) -> None:
+    db.truncate("shop.signals")
+
+
+def _made_anew(db: MemoryDatabase) -> None:
+    db.drop_table("shop.signals")
+    db.create_table("shop.signals", {"id": "string!", "type": "string", "data": "string"}, key=("id",))
+
+
+@pytest.mark.parametrize("how", [_emptied, _made_anew])
+@pytest.mark.parametrize("name", ["insert_insert", "insert_delete"])
+def test_a_signal_table_that_is_emptied_while_a_window_is_open_does_not_keep_it_open(
+    db: MemoryDatabase, tmp_path: Path, at_read: Any, name: str, how: Callable[[MemoryDatabase], None]
+) -> None:
+    connector = partial(db, tmp_path, **FORMS[name])
+
+    def change() -> None:
+        how(db)
+        with db.transaction() as t:
+            t.update("shop.a", {"id": 70}, {"n": -70})
+
+    at_read(2, change)
+    number = snapshot(connector, "shop.a", "shop.b")
+    connector.capture(run_for_s=60, until=answered(connector, number))
+    assert fate(connector, number) == ("done", "")
+    equal(connector, db, "shop.a", "shop.b")
+
+
+def test_watermarks_that_do_not_come_back_in_the_log_are_told_and_no_row_is_taken_for_new(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = partial(db, tmp_path, **FORMS["insert_insert"])
+    monkeypatch.setattr(MemoryChunks, "write", lambda *_: None)
+    number = snapshot(connector, "shop.a", "shop.b")
+    fill(db, "shop.c", range(5000, 5003))
+    assert connector.capture(run_for_s=60, until=answered(connector, number)).events == 3
+    state, message = fate(connector, number)
+    assert state == "failed"
+    assert "what is written to the signal table shop.signals does not come back in the log" in message
+    assert scans(connector) == {"shop.a": "SKIPPED", "shop.b": "SKIPPED"}
+    assert connector.rows("shop.a") == connector.rows("shop.b") == []
+    monkeypatch.undo()
+    number = snapshot(connector, "shop.a")
+    connector.capture()
+    equal(connector, db, "shop.a")
+    assert fate(connector, number) == ("done", "")
+
+
+def test_a_window_that_cannot_be_closed_fails_its_table_and_harms_no_other(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = partial(db, tmp_path, incremental_snapshot_chunk_size=2000, **FORMS["insert_delete"])
+
+    def denied(self: MemoryChunks, id_: str) -> None:
+        raise QueryRefused("DELETE command denied", remedy="GRANT DELETE")
+
+    monkeypatch.setattr(MemoryChunks, "remove", denied)
+    number = snapshot(connector, "shop.a", "shop.b")
+    fill(db, "shop.c", range(5000, 5003))
+    assert connector.capture(run_for_s=60, until=answered(connector, number)).events == 3
+    state, message = fate(connector, number)
+    assert state == "failed"
+    assert "shop.a: DELETE command denied GRANT DELETE; shop.b: DELETE command denied" in message
+    assert scans(connector) == {"shop.a": "SQL_EXCEPTION", "shop.b": "SQL_EXCEPTION"}
