@@ -29,6 +29,8 @@ from dev.servers.process import tail
 DAGS = paths.ROOT / "dags"
 START_SECONDS = 180
 LOOPBACK = "127.0.0.1"
+LEFT_OUT = ("AIRFLOW_", "CDC_", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYSPARK_")
+"""Beginnings of environment variables that Airflow's processes do not get."""
 DISTRIBUTION = "airflow_provider_cdc"
 
 
@@ -85,7 +87,8 @@ class Airflow:
             made.mkdir(parents=True)
         self.python = environment(build_wheel(folder / "wheel"), folder / "environment")
         self.environment = {
-            **{k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW_", "CDC_", "PYTHONPATH", "PYSPARK_"))},
+            # without a cache prefix, all environments share what the packages beside the working copy were compiled to
+            **{k: v for k, v in os.environ.items() if not k.startswith(LEFT_OUT)},
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -145,8 +148,12 @@ class Services:
             "AIRFLOW__API__WORKERS": "1",
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://{LOOPBACK}:{self.port}/execution/",
             "AIRFLOW__CORE__PARALLELISM": "4",
+            "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
             "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_SERVER_HOST": LOOPBACK,
             "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_SERVER_PORT": str(health),
+            # how long the triggers of a dead triggerer wait for another one
+            "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "2",
+            "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "15",
             "AIRFLOW__API_AUTH__JWT_SECRET": os.urandom(64).hex(),
         }
         self._token: str | None = None
