@@ -49,3 +49,20 @@ def as_rows(batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
 def changes(rows: list[dict[str, Any]]) -> list[str]:
     """The redo texts of inserts, updates and deletes that were not undo."""
     return [row["sql"] for row in rows if row["code"] in (1, 2, 3) and not row["rollback"]]
+
+
+def insert(server: Oracle, *ids: int) -> None:
+    """Rows of the table ``ty`` of the tests of mining, each in a transaction of its own."""
+    server.sql(*(f"INSERT INTO ty VALUES ({id_}, 'v')" for id_ in ids))
+
+
+def ids(found: list[dict[str, Any]]) -> list[int]:
+    """The ids of rows that were inserted, in the order of the log."""
+    return [int(text.split("values ('")[1].split("'")[0]) for text in changes(found)]
+
+
+def now(server: Oracle) -> int:
+    """An SCN up to which all is on disk."""
+    scn = server.scn()
+    server.flush()
+    return scn
