@@ -208,7 +208,7 @@ class OracleAdapter(Adapter):
 
     @contextlib.contextmanager
     def small_blocks(self) -> Iterator[dict[str, Any]]:
-        with patch.object(transaction_buffer, "BLOCK_ROWS", 512), patch.object(stream, "TAKEN_ROWS", 600):
+        with patch.object(transaction_buffer, "BLOCK_ROWS", 512), patch.object(stream, "PIECE_ROWS", 600):
             yield {"query_fetch_size": 600}
 
     @contextlib.contextmanager

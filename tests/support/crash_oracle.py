@@ -20,7 +20,7 @@ SMALL = {
 
 def capture(folder: str, **options: Any) -> dict[str, Any]:
     """As :func:`crash.capture`, with small blocks and a step for each block that leaves its transaction open."""
-    transaction_buffer.BLOCK_ROWS, stream.TAKEN_ROWS = 24, 50
+    transaction_buffer.BLOCK_ROWS, stream.PIECE_ROWS = 24, 50
     encode = Envelope.encode
 
     def noted(self: Envelope, block: LogBlock, *args: Any, **more: Any) -> Any:

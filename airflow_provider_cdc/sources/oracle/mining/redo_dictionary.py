@@ -49,12 +49,12 @@ class RedoDictionaries:
         :raises PrerequisiteError: there is none, and none can be written because the database is read only
         :raises SourceUnavailable: the logs with a new one are not archived after some waiting
         """
-        look = collector.look()
-        if self._wants_another(look):
+        listing = collector.listing()
+        if self._wants_another(listing):
             if scalar(connection, _OPEN_MODE) == "READ WRITE":
                 self._build(connection)
-                look = collector.look()
-            elif not _spans(look):
+                listing = collector.listing()
+            elif not _spans(listing):
                 raise PrerequisiteError(
                     "There is no dictionary in the redo logs, and the database is open for reading only.",
                     safe="The offset is untouched.",
@@ -62,7 +62,7 @@ class RedoDictionaries:
                     "log.mining.strategy=online_catalog",
                 )
         for pause in (*PAUSES, None):
-            spans = _spans(look)
+            spans = _spans(listing)
             before = [span for span in spans if span.first.first_scn <= low]
             if spans:
                 chosen = max(before, key=_place) if before else min(spans, key=_place)
@@ -71,7 +71,7 @@ class RedoDictionaries:
             if pause is not None:
                 log.info("The redo log with the new dictionary is not archived yet; looking again in %.2f s.", pause)
                 self._sleep(pause)
-                look = collector.look()
+                listing = collector.listing()
         raise SourceUnavailable(
             "A dictionary was written into the redo logs, but the logs with it are not archived.",
             where=f"SCN {low}",
@@ -79,10 +79,10 @@ class RedoDictionaries:
             remedy="look whether the archiver is stuck: SELECT DEST_NAME, STATUS, ERROR FROM V$ARCHIVE_DEST_STATUS",
         )
 
-    def _wants_another(self, look: LogListing) -> bool:
+    def _wants_another(self, listing: LogListing) -> bool:
         """Whether a log was switched since the last dictionary. Writing a dictionary switches logs by itself."""
-        newest = {one.thread: one.sequence for one in look.files}
-        written = {(span.last.thread, span.last.sequence) for span in _spans(look)} | self._built
+        newest = {one.thread: one.sequence for one in listing.files}
+        written = {(span.last.thread, span.last.sequence) for span in _spans(listing)} | self._built
         return all(newest.get(thread, 0) - sequence > 1 for thread, sequence in written)
 
     def _build(self, connection: Connection) -> None:
@@ -106,11 +106,11 @@ def _place(span: _Span) -> int:
     return span.first.first_scn
 
 
-def _spans(look: LogListing) -> list[_Span]:
+def _spans(listing: LogListing) -> list[_Span]:
     """Complete dictionaries: from a log with a beginning to the first one with an end, in the same thread."""
     found: list[_Span] = []
     first: LogFile | None = None
-    for one in look.files:
+    for one in listing.files:
         if first is not None and one.thread != first.thread:
             first = None
         if one.dictionary_begin:

@@ -191,15 +191,15 @@ class LogCollector:
         :raises ConfigError: ``log.mining.archive.destination.name`` names no destination
         """
         for pause in (*PAUSES, None):
-            look = self.look(start)
-            if start < look.resetlogs:
-                raise self._former_incarnation(start, look)
-            gap = look.gap(start, end)
+            listing = self.listing(start)
+            if start < listing.resetlogs:
+                raise self._former_incarnation(start, listing)
+            gap = listing.gap(start, end)
             if gap is None:
-                return look.covering(start, end)
-            gap = self._explained(gap, look)
+                return listing.covering(start, end)
+            gap = self._explained(gap, listing)
             if pause is None or (gap.deleted and pause > PAUSES[0]):
-                raise self._error(gap, look, start)
+                raise self._error(gap, listing, start)
             log.info(
                 "Thread %d: redo from SCN %d on is not in a log yet; looking again in %.2f s.",
                 gap.thread, gap.low, pause,
@@ -207,7 +207,7 @@ class LogCollector:
             self._sleep(pause)
         raise AssertionError("unreachable")
 
-    def look(self, low: int = 0) -> LogListing:
+    def listing(self, low: int = 0) -> LogListing:
         """All logs that end after an SCN, and the threads."""
         with translated(self._config, f"redo logs from SCN {low}"):
             resetlogs, role = rows(self._connection, _FACTS)[0]
@@ -232,14 +232,14 @@ class LogCollector:
 
     def oldest_scn(self) -> int:
         """The oldest SCN from which all threads can be mined up to now."""
-        look = self.look()
-        oldest = look.resetlogs
-        for thread in sorted(look.threads, key=lambda one: one.last_scn is not None):
-            first = _chain_start(look.of(thread.number))
+        listing = self.listing()
+        oldest = listing.resetlogs
+        for thread in sorted(listing.threads, key=lambda one: one.last_scn is not None):
+            first = _chain_start(listing.of(thread.number))
             if thread.last_scn is None:
                 oldest = max(oldest, thread.enabled_scn if first is None else first)
             elif thread.last_scn > oldest:
-                complete = first is not None and look.of(thread.number)[-1].reaches(thread.last_scn)
+                complete = first is not None and listing.of(thread.number)[-1].reaches(thread.last_scn)
                 oldest = max(oldest, first if first is not None and complete else thread.last_scn)
         return oldest
 
@@ -248,14 +248,14 @@ class LogCollector:
 
         0 while a thread has no archived log.
         """
-        look = self.look()
+        listing = self.listing()
         ends = []
-        for thread in look.threads:
-            done = [one.next_scn - 1 for one in look.of(thread.number) if one.archived and one.next_scn]
+        for thread in listing.threads:
+            done = [one.next_scn - 1 for one in listing.of(thread.number) if one.archived and one.next_scn]
             end = max(done, default=0)
             if thread.last_scn is None or end < thread.last_scn:
                 ends.append(end)
-        newest = max((one.next_scn or 0 for one in look.files), default=0) - 1
+        newest = max((one.next_scn or 0 for one in listing.files), default=0) - 1
         return max(0, min(ends, default=newest))
 
     def online(self) -> set[tuple[int, int]]:
@@ -300,11 +300,11 @@ class LogCollector:
 
     # logs that are missing
 
-    def _explained(self, gap: Gap, look: LogListing) -> Gap:
+    def _explained(self, gap: Gap, listing: LogListing) -> Gap:
         """The gap, with what the control file still knows of the missing logs."""
         high = gap.high if gap.high is not None else 2**62
         with translated(self._config, f"log history of thread {gap.thread}"):
-            binds = {"thread": gap.thread, "resetlogs": look.resetlogs}
+            binds = {"thread": gap.thread, "resetlogs": listing.resetlogs}
             known = rows(self._connection, _KNOWN, low=gap.low, high=high, **binds)
             if not known:
                 return gap
@@ -313,7 +313,7 @@ class LogCollector:
         deleted = any(status != "A" and first <= sequence <= last for sequence, status in copies)
         return Gap(gap.thread, gap.low, gap.high, (first, last), deleted, coming=not copies)
 
-    def _error(self, gap: Gap, look: LogListing, start: int) -> CdcError:
+    def _error(self, gap: Gap, listing: LogListing, start: int) -> CdcError:
         names = "" if gap.sequences is None else f" (sequence {gap.sequences[0]} to {gap.sequences[1]})"
         until = f"before SCN {gap.high}" if gap.high is not None else "up to now"
         # what follows the newest log of a thread cannot be deleted: it is yet to come
@@ -335,11 +335,11 @@ class LogCollector:
             "again; keep archived logs longer than the longest pause between captures",
         )
 
-    def _former_incarnation(self, start: int, look: LogListing) -> PositionLost:
+    def _former_incarnation(self, start: int, listing: LogListing) -> PositionLost:
         return PositionLost(
-            f"The database was opened with RESETLOGS at SCN {look.resetlogs}, after the position: the redo from there on "
+            f"The database was opened with RESETLOGS at SCN {listing.resetlogs}, after the position: the redo from there on "
             "is that of another incarnation.",
-            where=f"SCN {start}; the present incarnation begins at SCN {look.resetlogs}",
+            where=f"SCN {start}; the present incarnation begins at SCN {listing.resetlogs}",
             safe="Everything before the saved position is captured, also what the database itself may have gone back behind.",
             remedy="set snapshot.mode=when_needed to read all tables again and go on from there",
         )

@@ -153,7 +153,7 @@ class MiningSession:
 
     def borders(self, start: int) -> list[int]:
         """The last SCNs of the logs that are complete, those after ``start``, ascending."""
-        files = self.logs.look(start).files
+        files = self.logs.listing(start).files
         return sorted({one.next_scn - 1 for one in files if one.next_scn is not None and one.next_scn - 1 > start})
 
     def measure(self) -> None:

@@ -28,7 +28,7 @@ from airflow_provider_cdc.sources.oracle.transactions.row_processor import RowPr
 
 log = logging.getLogger(__name__)
 
-TAKEN_ROWS = 32_768
+PIECE_ROWS = 32_768
 """Rows that are processed at a time: many small fetches would make many small blocks."""
 SHORTEST = 0.05
 """Seconds between two looks at the log when it is waited for; more where a look takes longer, so that half of the time is left to
@@ -175,13 +175,13 @@ def verified(position: OraclePosition, database: Database) -> OraclePosition:
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches put together to pieces of :data:`TAKEN_ROWS` or more."""
+    """Batches put together to pieces of :data:`PIECE_ROWS` or more."""
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
         waiting.append(batch)
         count += batch.num_rows
-        if count >= TAKEN_ROWS:
+        if count >= PIECE_ROWS:
             yield pa.Table.from_batches(waiting)
             waiting, count = [], 0
     if count:

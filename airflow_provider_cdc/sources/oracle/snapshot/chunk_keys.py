@@ -56,14 +56,14 @@ class KeyColumn:
 
     :param sql: the column
     :param shown: expression that gives its value
-    :param address: it is the row's id, which is no column of the table's structure
+    :param rowid: it is the row's id, which is no column of the table's structure
     """
 
     name: str
     base: str
     sql: str
     shown: str
-    address: bool = False
+    rowid: bool = False
 
     def bound(self, name: str) -> str:
         """The bind variable ``name`` as a value of this column."""
@@ -115,7 +115,7 @@ def key_columns(schema: TableSchema, order: Sequence[str], columns: QueryColumns
     known = {column.name: column for column in schema.columns}
     for name in order:
         if is_rowid(schema, name):
-            found.append(KeyColumn(ROWID, "ROWID", f"{alias}.ROWID", f"ROWIDTOCHAR({alias}.ROWID)", address=True))
+            found.append(KeyColumn(ROWID, "ROWID", f"{alias}.ROWID", f"ROWIDTOCHAR({alias}.ROWID)", rowid=True))
             continue
         column = known.get(name)
         base = ColumnType.of(column).base if column is not None else ""

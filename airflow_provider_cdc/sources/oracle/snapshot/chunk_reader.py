@@ -186,7 +186,7 @@ class OracleChunkReader(ChunkReader):
         """Conditions of parts that follow each other, and what each is ordered by."""
         first = query.key[0]
         for condition, ordered in query.ranges():
-            if not (first.address and ordered[0] is first):
+            if not (first.rowid and ordered[0] is first):
                 yield condition, ordered
                 continue
             after = plain(query.rows.after[0]) if query.rows.after else None

@@ -90,6 +90,6 @@ class RangeQuery:
         values: dict[str, Any] = {}
         for prefix, key in (("cdc_a", self.rows.after), ("cdc_u", self.rows.upto)):
             if key is not None:
-                bare = [plain(v) if c.address else v for c, v in zip(self.key, key, strict=True)]
+                bare = [plain(v) if c.rowid else v for c, v in zip(self.key, key, strict=True)]
                 values |= binds(prefix, self.key, bare, cursor)
         return {name: value for name, value in values.items() if f":{name}" in sql}
