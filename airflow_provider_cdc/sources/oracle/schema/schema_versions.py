@@ -27,7 +27,7 @@ class SchemaVersions:
 
     def __init__(self, tables: Tables, lookups: Lookups, catalog: str) -> None:
         self._tables, self._lookups, self._catalog = tables, lookups, catalog
-        self.objects = ObjectNames(tables, lookups)
+        self._objects = ObjectNames(tables, lookups)
         self._ids: list[TableId] = []
         self._numbers: dict[TableId, int] = {}
         self._older: dict[int, list[tuple[int, TableSchema]]] = {}
@@ -35,6 +35,14 @@ class SchemaVersions:
         self._found: dict[int, int] = {}
         self._objects_of: dict[int, set[int]] = {}
         self._refused: dict[int, SchemaConflict] = {}
+
+    def note_present_names(self) -> None:
+        """Note what objects are called now: some may be dropped before their rows are read."""
+        self._objects.begin()
+
+    def learn(self, number: int, owner: str, name: str) -> None:
+        """The log names the table of an object."""
+        self._objects.learn(number, TableId(namespace=owner, name=name, catalog=self._catalog))
 
     def number(self, owner: str, name: str) -> int:
         """The number of a captured table, -1 for others."""
@@ -53,20 +61,20 @@ class SchemaVersions:
         if found is None:
             found = self._found[number] = self._find(number, owner, name, scn)
         if found < 0 and unnamed(owner, name):
-            self.objects.pass_over(number, rows, f"{owner}.{name}")
+            self._objects.pass_over(number, rows, f"{owner}.{name}")
         return found
 
     def _find(self, number: int, owner: str, name: str, scn: int) -> int:
         shown = None if unnamed(owner, name) else TableId(namespace=owner, name=name, catalog=self._catalog)
-        table = self.objects.table(number, shown, scn)
+        table = self._objects.table(number, shown, scn)
         if table is not None and self._tables.captured(table):
-            gone = self.objects.certain(number) and self._lookups.table(table) is None
+            gone = self._objects.certain(number) and self._lookups.table(table) is None
             if self._tables.get(table) is None and not gone:
                 return self._refuse(_unclear(f"{owner}.{name}", number, [table], scn))
             found = self._number(table)
             self._objects_of.setdefault(found, set()).add(number)
             return found
-        if not self.objects.certain(number) and (missing := self.objects.vanished()):
+        if not self._objects.certain(number) and (missing := self._objects.vanished()):
             return self._refuse(_unclear(f"{owner}.{name}", number, missing, scn))
         return -1
 
@@ -103,7 +111,7 @@ class SchemaVersions:
 
     def stored(self, number: int) -> StoredColumns | None:
         """What the stored rows of a table look like now, ``None`` when it is not there any more."""
-        names = [self.objects.present(n) for n in self._objects_of.get(number, ())] or [self._ids[number]]
+        names = [self._objects.present(n) for n in self._objects_of.get(number, ())] or [self._ids[number]]
         found = [stored for name in names if name is not None and (stored := self._lookups.stored(name)) is not None]
         return min(found, key=lambda s: s.plain, default=None)
 
@@ -168,10 +176,10 @@ class SchemaVersions:
         for change in changes:
             if change.type == "CREATE":
                 if number:
-                    self.objects.learn(number, change.id)
+                    self._objects.learn(number, change.id)
                 continue
             new = None if change.type == "DROP" else change.id
-            self.objects.renamed(change.previous_id or change.id, new, number, scn)
+            self._objects.renamed(change.previous_id or change.id, new, number, scn)
 
     def keep(self, old: Mapping[TableId, TableSchema | None], scn: int) -> None:
         """Keep structures that were in force until an SCN."""

@@ -56,10 +56,10 @@ class RowProcessor:
         ddl: DdlApplier,
         counters: RowCounters,
     ) -> None:
-        self._catalog, self._start, self._counters = config.catalog, start, counters
+        self._start, self._counters = start, counters
         self._versions = SchemaVersions(tables, lookups, config.catalog)
         if config.log_mining_strategy is not MiningStrategy.REDO_LOG_CATALOG:
-            self._versions.objects.begin()
+            self._versions.note_present_names()
         self._ddl_rows = ddl_rows.DdlRows(config, start, self._versions, ddl, counters)
         self._blocks = BlockBuilder(config, self._versions, lookups, counters)
         self._continuations = ContinuationRows()
@@ -144,7 +144,7 @@ class RowProcessor:
     def _captured(self, rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16]) -> pa.Table:
         """The changes of captured tables, with the columns of the buffer."""
         control = (codes == START) | (codes == COMMIT) | (codes == ROLLBACK)
-        numbers = table_numbers(rows, ~control, self._versions, self._catalog)
+        numbers = table_numbers(rows, ~control, self._versions)
         keep = numbers >= 0
         self._counters.filtered += int((~control & ~keep).sum())
         keep &= ~duplicates(rows, serials, keep)

@@ -6,20 +6,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.sources.oracle.redo.unresolved_rows import nameless, stale
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 
 Int64s = npt.NDArray[np.int64]
 
 
-def table_numbers(
-    rows: pa.Table, of: npt.NDArray[np.bool_], versions: SchemaVersions, catalog: str
-) -> npt.NDArray[np.int32]:
+def table_numbers(rows: pa.Table, of: npt.NDArray[np.bool_], versions: SchemaVersions) -> npt.NDArray[np.int32]:
     """Number of each row's table, -1 where it is not captured.
 
     :param of: rows that are about a table
-    :param catalog: that the rows are of
     """
     owners = rows.column("owner").combine_chunks().dictionary_encode()
     names = rows.column("table").combine_chunks().dictionary_encode()
@@ -36,8 +32,7 @@ def table_numbers(
             owner, name = owners.dictionary[pair >> 32].as_py(), names.dictionary[pair & 0xFFFFFFFF].as_py()
             numbers[i] = versions.number(owner, name)
             if objects[first[i]]:
-                table = TableId(namespace=owner, name=name, catalog=catalog)
-                versions.objects.learn(int(objects[first[i]]), table)
+                versions.learn(int(objects[first[i]]), owner, name)
     found: npt.NDArray[np.int32] = numbers[which]
     if old.any():
         _by_object(rows, objects, np.flatnonzero(old), found, versions)
