@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.cli.common import POLL_S, command, open_store, print_json, print_table, who
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks import overview
+from airflow_provider_cdc.hooks.wording import gap_text
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.lifecycle import Lifecycle
@@ -188,7 +189,7 @@ def gap(args: argparse.Namespace) -> None:
         if args.output == "json" and args.repair is None:
             print_json({"gap": None if found is None else found.document()})
         else:
-            print(found or f"There is no gap: the log holds the position of {args.connector}.")
+            print(gap_text(found, args.connector))
         if found is None:
             return
         if args.repair is None:

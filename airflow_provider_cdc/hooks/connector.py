@@ -6,7 +6,6 @@ Nothing here holds a secret, so that it may be serialized; secrets are looked up
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 
-from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.secrets import secret_values
+from airflow_provider_cdc.hooks.extra import extra_of
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.runtime import (
@@ -129,16 +128,8 @@ def storage_options(conn_id: str | None) -> dict[str, Any]:
     if not conn_id:
         return {}
     connection = BaseHook.get_connection(conn_id)
-    connection.extra_dejson  # noqa: B018  # registers what has to be masked in logs
-    try:
-        extra = json.loads(connection.extra or "{}")
-    except ValueError:
-        extra = None
-    if not isinstance(extra, dict):
-        raise ConfigError(
-            f"The extra of connection {conn_id} is not a JSON object.",
-            remedy='give fsspec options of the change log\'s filesystem, for example {"key": "…", "secret": "…"}',
-        )
+    remedy = 'give fsspec options of the change log\'s filesystem, for example {"key": "…", "secret": "…"}'
+    extra = extra_of(connection, remedy)
     for secret in secret_values(extra):  # Airflow knows some of the names by itself
         mask_secret(secret)
     return extra

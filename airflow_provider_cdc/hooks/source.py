@@ -6,7 +6,6 @@ registry when it is asked for. The hook also takes connections of other types: w
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook, Connection
@@ -14,6 +13,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.secrets import credentials
+from airflow_provider_cdc.hooks.extra import extra_of
 from airflow_provider_cdc.runtime import ConnectorDefinition, open_source
 from airflow_provider_cdc.sources import SOURCES, config_class
 
@@ -30,23 +30,14 @@ def properties_of(connection: Connection, source: str) -> dict[str, Any]:
     :param source: kind of source, which says what the fields mean
     :raises ConfigError: the connection's extra is not a JSON object, or holds what does not belong to a connection
     """
-    connection.extra_dejson  # noqa: B018  # registers what has to be masked in logs
-    try:
-        extra = json.loads(connection.extra or "{}")
-    except ValueError:
-        extra = None
-    if not isinstance(extra, dict):
-        raise ConfigError(
-            f"The extra of connection {connection.conn_id} is not a JSON object.",
-            remedy='give an object with documented property names, for example {"database.ssl.mode": "required"}',
-        )
+    remedy = 'give an object with documented property names, for example {"database.ssl.mode": "required"}'
     properties = config_class(source).from_connection(
         host=connection.host or None,
         port=connection.port or None,
         login=connection.login or None,
         password=connection.password or None,
         schema=connection.schema or None,
-        extra=extra,
+        extra=extra_of(connection, remedy),
     )
     for name, value in properties.items():
         secrets = [str(value)] if config_class(source).is_secret(name) else credentials(name, value)

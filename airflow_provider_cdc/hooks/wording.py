@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.records import ConnectorRecord, Progress
 from airflow_provider_cdc.core.seams import Control, Wanted
 from airflow_provider_cdc.core.signal import Fate
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.gap import Gap
 
 
 def halted(control: Control) -> str:
@@ -36,6 +39,11 @@ def standstill(record: ConnectorRecord | None, connector: str) -> str:
     if record.owner is None:
         return "no run of its capture is alive; the next one goes on with it"
     return ""
+
+
+def gap_text(gap: Gap | None, connector: str) -> str:
+    """What is lost between the position of a connector and the beginning of the log, or that nothing is."""
+    return str(gap) if gap is not None else f"There is no gap: the log holds the position of {connector}."
 
 
 def progress_text(progress: Progress) -> str:

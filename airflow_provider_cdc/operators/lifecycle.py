@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_cdc.core.lifecycle import Lifecycle
     from airflow_provider_cdc.core.offset_plan import OffsetPlan
-    from airflow_provider_cdc.runtime import ConnectorDefinition
+    from airflow_provider_cdc.hooks.wording import gap_text
+from airflow_provider_cdc.runtime import ConnectorDefinition
 
 
 class Action(enum.StrEnum):
@@ -213,7 +214,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
             raise AirflowFailException(f"{self.repair!r} is not a repair. Valid values are: {', '.join(valid)}.")
         if dry:
             gap = lifecycle.gap()
-            self.log.info("%s", gap or f"There is no gap: the log holds the position of {self.connector}.")
+            self.log.info("%s", gap_text(gap, self.connector))
             return {"plan_only": True, "connector": self.connector, "gap": None if gap is None else gap.document()}
         done = lifecycle.repair(Repair(self.repair), self.confirm, by)
         self.log.info("%s Repaired by %s.", done.gap, done.how.value)

@@ -8,7 +8,7 @@ from html import escape
 
 from airflow_provider_cdc.core.records import ConnectorRecord, NotificationRecord, SignalRecord
 from airflow_provider_cdc.core.signal import Fate
-from airflow_provider_cdc.core.standing import RunState, state_of
+from airflow_provider_cdc.core.standing import RunState, standing, state_of
 from airflow_provider_cdc.hooks.wording import fraction, halted, progress_text
 from airflow_provider_cdc.plugins.html import Raw, ago, link, table
 
@@ -26,18 +26,18 @@ def state(row: ConnectorRecord) -> str:
     return _coloured(found)
 
 
-def standing(row: ConnectorRecord) -> list[tuple[str, str]]:
+def state_facts(row: ConnectorRecord) -> list[tuple[str, str]]:
     """The state, since when and by whom, and the last error."""
-    found, since = state_of(row)
-    about = halted(row.control) or _ABOUT.get(found, "")
-    parts = [_coloured(found), *([f" since {ago(since)}"] if since else []), *([f": {escape(about)}"] if about else [])]
-    facts: list[tuple[str, str]] = [("state", Raw("".join(parts)))]
-    died = row.dead_owner
-    error = f"The run {died} was killed, or its machine is gone." if died else row.last_error
-    if error and found is not RunState.RUNNING:
-        when = row.died_at if died else row.last_error_at
-        colour = "bad" if found is RunState.FAILED else "quiet"
-        facts.append(("last error", Raw(f"{ago(when)}<pre class={colour}>{escape(error)}</pre>")))
+    status = standing(row, ())
+    about = halted(row.control) or _ABOUT.get(status.state, "")
+    since = f" since {ago(status.since)}" if status.since else ""
+    facts: list[tuple[str, str]] = [
+        ("state", Raw(f"{_coloured(status.state)}{since}{f': {escape(about)}' if about else ''}"))
+    ]
+    if status.last_error and status.state is not RunState.RUNNING:
+        colour = "bad" if status.state is RunState.FAILED else "quiet"
+        text = f"{ago(status.last_error_at)}<pre class={colour}>{escape(status.last_error)}</pre>"
+        facts.append(("last error", Raw(text)))
     return facts
 
 

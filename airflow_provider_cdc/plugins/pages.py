@@ -56,7 +56,7 @@ def connector(
     s = overview.summary(row)
     name = s["connector"]
     known = [
-        *activity.standing(row),
+        *activity.state_facts(row),
         ("source", s["source"] or ""),
         ("position", Raw(f"<code>{escape(overview.position_text(s['position']))}</code>")),
         ("seq", f"{s['seq']:,}"),
