@@ -26,13 +26,13 @@ from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.core.manifest import Manifest
 from airflow_provider_cdc.core.schema import TableId
-from spark_jobs.ownership import standing
+from spark_jobs.ownership import applied_batch
 from spark_jobs.pending import Batches, Pending, joined
 from spark_jobs.session import open_changelog, own_session, session
-from spark_jobs.standing import nothing_new, stamp, unchanged
 from spark_jobs.table import bring_up, one_batch_at_a_time
 from spark_jobs.targets import load_target
 from spark_jobs.targets.base import NEVER, Conflict, Marker, Owner, Target
+from spark_jobs.up_to_date import nothing_new, stamp, unchanged
 from spark_jobs.view import View, groups
 
 log = logging.getLogger("spark_jobs.apply_changes")
@@ -105,14 +105,14 @@ class ApplyChanges:
         began = time.monotonic()
         view = self._view()
         topics = sorted(view.topics)
-        places = self._places(view, topics)
+        locations = self._locations(view, topics)
         applied: list[Applied] = []
         failed: dict[str, str] = {}
         idle = unchanged(self._changelog, self._kind, view.idle())
         stands = {topic: {**view.stands[topic], **view.source(topic)} for topic in idle}
         with ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-apply") as pool:
             futures = {
-                pool.submit(self._table, topic, places[topic], view, applied): topic
+                pool.submit(self._table, topic, locations[topic], view, applied): topic
                 for topic in topics
                 if topic not in idle
             }
@@ -124,7 +124,12 @@ class ApplyChanges:
                 except Exception as e:  # the other tables go on; the run fails at its end
                     log.exception("Table of topic %s could not be brought up to date.", topic)
                     failed[topic] = str(e)
-                    stands[topic] = {**view.known(topic), "location": places[topic], "stamp": "", **view.source(topic)}
+                    stands[topic] = {
+                        **view.known(topic),
+                        "location": locations[topic],
+                        "stamp": "",
+                        **view.source(topic),
+                    }
                 log.info("%d of %d tables done.", number, len(futures))
         lagging = {topic: view.reached(topic) for topic in failed}
         report = Report(
@@ -169,24 +174,24 @@ class ApplyChanges:
     def _indexed(self, manifests: list[Manifest]) -> list[Batches]:
         return [Batches(self._changelog, group) for group in groups(manifests)]
 
-    def _places(self, view: View, topics: list[str]) -> dict[str, str]:
+    def _locations(self, view: View, topics: list[str]) -> dict[str, str]:
         """Topic → location of its table.
 
-        :raises ConfigError: two tables would be written to one place
+        :raises ConfigError: two tables would be at one location
         """
-        places: dict[str, str] = {}
-        taken: dict[str, str] = {}
+        locations: dict[str, str] = {}
+        topics_by_location: dict[str, str] = {}
         for topic in topics:
             table = view.table(topic)
-            location = view.known(topic)["location"] if table is None else self._place(topic, table)
-            if taken.setdefault(location, topic) != topic:
+            location = view.known(topic)["location"] if table is None else self._table_location(topic, table)
+            if topics_by_location.setdefault(location, topic) != topic:
                 raise ConfigError(
-                    f"The tables of {taken[location]} and {topic} would both be at {location}.",
+                    f"The tables of {topics_by_location[location]} and {topic} would both be at {location}.",
                     safe="No table was changed.",
                     remedy="give the location {database} and {table}, or {topic}",
                 )
-            places[topic] = location
-        return places
+            locations[topic] = location
+        return locations
 
     # -- one table ----------------------------------------------------------------------------------------------------
 
@@ -196,7 +201,7 @@ class ApplyChanges:
         :return: where it stands then; nothing if it is not there and need not be
         """
         owner, target = Owner(self._connector, topic), self._open(location)
-        at = self._standing(target, owner)
+        at = self._applied_batch(target, owner)
         if at is None and topic in view.stands and view.source(topic)["dropped"]:
             log.info("The table of %s is gone, and the source has dropped it too: it is not built again.", topic)
             return {}
@@ -232,12 +237,12 @@ class ApplyChanges:
                 self._older[batch] = self._indexed(list(self._changelog.manifests(self._connector, after=batch)))
             return self._older[batch]
 
-    def _standing(self, target: Target, owner: Owner) -> int | None:
+    def _applied_batch(self, target: Target, owner: Owner) -> int | None:
         """The batch that a table stands at, ``None`` if there is no table.
 
         :raises TargetError: it is not ours, or cannot be caught up
         """
-        at = standing(target, owner, adopt=owner.topic in self._adopt)
+        at = applied_batch(target, owner, adopt=owner.topic in self._adopt)
         if at is None or at <= self._last:
             return at
         last = max(self._changelog.batches(self._connector), default=0)
@@ -272,7 +277,7 @@ class ApplyChanges:
     def _attempt(self, owner: Owner, location: str, groups: list[Batches], done: list[Applied]) -> None:
         """One look at the marker, and what follows from it; commits are added to ``done``."""
         target = self._open(location)
-        at = self._standing(target, owner)
+        at = self._applied_batch(target, owner)
         new = at in (None, NEVER)
         if new and groups[0].first > 1:
             raise Conflict("it was removed a moment ago")
@@ -304,14 +309,14 @@ class ApplyChanges:
     def _open(self, location: str) -> Target:
         return self._target(own_session(self._spark), location)
 
-    def _place(self, topic: str, table: TableId) -> str:
-        return place(self._location, self._connector, topic, table)
+    def _table_location(self, topic: str, table: TableId) -> str:
+        return table_location(self._location, self._connector, topic, table)
 
 
-def place(location: str, connector: str, topic: str, table: TableId) -> str:
-    """Where a topic's table is.
+def table_location(location: str, connector: str, topic: str, table: TableId) -> str:
+    """The location of a topic's table.
 
-    >>> place("/lake/{database}/{table}", "shop", "shop.inventory.orders", TableId(namespace="inventory", name="orders"))
+    >>> table_location("/lake/{database}/{table}", "shop", "shop.inventory.orders", TableId(namespace="inventory", name="orders"))
     '/lake/inventory/orders'
 
     :raises ConfigError: the location has a name in braces that is not known, or would lead out of the lake

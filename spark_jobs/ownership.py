@@ -1,7 +1,6 @@
-"""Whose a table is: nothing is written where something else lies.
+"""The owner of a table. Nothing is written to a table or folder of another owner.
 
-A table says itself to which connector and topic it belongs, from the commit on that creates it. Tables that an earlier version made
-do not; they are known by their marker.
+A table names its connector and topic, from its first commit on. Tables that an earlier version made do not; their markers name them.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from spark_jobs.targets.base import APPS, NEVER, Owner, Target
 log = logging.getLogger("spark_jobs.ownership")
 
 
-def standing(target: Target, owner: Owner, *, adopt: bool = False) -> int | None:
+def applied_batch(target: Target, owner: Owner, *, adopt: bool = False) -> int | None:
     """The batch that the owner's table stands at: :data:`NEVER` if none was applied to it, ``None`` if there is no table.
 
     :param adopt: take over a table that is somebody else's; its rows do not count

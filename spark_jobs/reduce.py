@@ -22,7 +22,7 @@ _COPY = f"{OURS}copy"
 def final_types(schema: TableSchema) -> dict[str, str]:
     """Column → Spark type, in the table's order.
 
-    :raises TargetError: a column has a name that only columns of ours have
+    :raises TargetError: a column has a name that the job uses for columns of its own
     """
     if ours := [c.name for c in schema.columns if c.name.lower().startswith(OURS)]:
         raise TargetError(

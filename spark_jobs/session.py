@@ -119,7 +119,7 @@ def pinned(spark: SparkSession) -> SparkSession:
 
 
 def open_changelog(url: str) -> ChangeLog:
-    """The change log that a job was told of, with the options from :data:`STORAGE_OPTIONS`.
+    """The change log of the job's arguments, with the options from :data:`STORAGE_OPTIONS`.
 
     :raises ConfigError: the options cannot be read
     """

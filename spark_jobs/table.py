@@ -1,16 +1,13 @@
-"""Bringing one table up to its pending batches: which write does it, and what it writes.
+"""Applies pending batches to one table: chooses the kind of write, and makes its rows.
 
-There are four. From nothing, or after a truncate, what is left of the events is the table. A table with a key takes a merge. So
-does one whose columns change, unless they change in a way that only a rewrite of all rows can do in one commit. Where no key
-tells the rows apart, images come and go by number, which is the only write that must not be done twice: it takes one batch
-at a time, so that the marker alone decides.
+There are four kinds. A new or truncated table is replaced by what is left of the events. A table with a key is merged. So is one whose
+columns change, unless only a rewrite of all rows can change them in one commit. In a table without a key, row images are added and
+removed by number. That is the only write that must not be repeated: it applies one batch at a time, so that the marker alone decides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce as reduce_all
-from operator import and_
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -20,8 +17,9 @@ from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from spark_jobs import reduce
 from spark_jobs.bags import NUMBER, followed
 from spark_jobs.datatypes import constant, filled, quoted
-from spark_jobs.last import KEPT, OP, ORIGIN, SEQ, UNKNOWN, inherited, last_per_key
+from spark_jobs.last import ORIGIN, SEQ, UNKNOWN, inherited, last_per_key
 from spark_jobs.pending import Origin, Pending, base_version, lineage
+from spark_jobs.rewrite import rewritten
 from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Target
 
 
@@ -76,24 +74,6 @@ def _by_key(target: Target, pending: Pending, marker: Marker) -> None:
 def _filled(there: DataFrame, types: dict[str, str], fills: Mapping[str, str | None]) -> DataFrame:
     """The table's rows as they are when the fills are made."""
     return there.select(*[filled(fills[c], t).alias(c) if c in fills else F.col(quoted(c)) for c, t in types.items()])
-
-
-def rewritten(there: DataFrame, rows: DataFrame, key: tuple[str, ...], types: dict[str, str]) -> DataFrame:
-    """The whole table after a merge."""
-    same = reduce_all(and_, [F.col(f"t.{quoted(c)}").eqNullSafe(F.col(f"s.{quoted(c)}")) for c in key])
-    kept, op = KEPT in rows.columns, F.col(f"s.{OP}")
-    columns = []
-    for name in there.columns:
-        old = F.col(f"t.{quoted(name)}")
-        if name not in types:
-            columns.append(old.alias(name))
-            continue
-        stays = op.isNull()
-        if kept:
-            stays |= F.array_contains(f"s.{KEPT}", F.lit(name))
-        columns.append(F.when(stays, old).otherwise(F.col(f"s.{quoted(name)}")).alias(name))
-    joined = there.alias("t").join(rows.alias("s"), same, "full_outer")
-    return joined.where(op.isNull() | (op != "d")).select(*columns)
 
 
 def _by_number(target: Target, pending: Pending, marker: Marker) -> None:

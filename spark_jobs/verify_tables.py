@@ -31,7 +31,7 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from spark_jobs import reduce
-from spark_jobs.apply_changes import place
+from spark_jobs.apply_changes import table_location
 from spark_jobs.datatypes import common, quoted
 from spark_jobs.last import OURS, UNKNOWN
 from spark_jobs.pending import Pending, collect
@@ -163,7 +163,7 @@ class VerifyTables:
 
     def _table(self, pending: Pending) -> Compared:
         began, spark = time.monotonic(), own_session(self._spark)
-        location = place(self._location, self._tables_of, pending.topic, pending.schema.id)
+        location = table_location(self._location, self._tables_of, pending.topic, pending.schema.id)
         result = Compared(pending.topic, location)
         for _, file in pending.files:
             self._changelog.check(self._connector, file)

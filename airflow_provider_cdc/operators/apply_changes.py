@@ -101,7 +101,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         kwargs.setdefault("name", f"cdc-apply-{definition.name}")
         kwargs["outlets"] = [*(kwargs.get("outlets") or []), alias(definition.name)]
         super().__init__(conn_id=conn_id, **kwargs)
-        self._take(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
+        self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
         self.location, self.target, self.threads = location, target, threads
         self.adopt, self.check_crc = list(adopt), check_crc
         self.batch: int | None = None
@@ -201,7 +201,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
 
     def _nothing_new(self) -> dict[str, Any] | None:
         """The last job's report, if there is nothing to do after it."""
-        from spark_jobs.standing import nothing_new
+        from spark_jobs.up_to_date import nothing_new
 
         if self.adopt:
             return None

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import filled, holds, quoted, structure
-from spark_jobs.table import rewritten
+from spark_jobs.rewrite import rewritten
 from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Merge, Owner, Target
 
 

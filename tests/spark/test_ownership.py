@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.schema import TableId
-from spark_jobs.apply_changes import place
+from spark_jobs.apply_changes import table_location
 from spark_jobs.targets.base import Marker, Owner
 from spark_jobs.targets.delta import DeltaTarget
 from tests.spark.lake import Lake
@@ -188,10 +188,10 @@ def test_a_location_does_not_lead_out_of_the_lake(database: str, table: str, loc
     if table == "" and location.endswith("{table}"):
         location += "/rows"
     with pytest.raises(ConfigError, match=r"may be empty, '\.' or '\.\.'"):
-        place(location, "shop", "t", TableId(namespace=database, name=table))
+        table_location(location, "shop", "t", TableId(namespace=database, name=table))
 
 
 def test_dots_and_slashes_within_a_name_are_part_of_it() -> None:
     table = TableId(namespace="..a", name="b/../c")
-    assert place("s3a://lake/{database}/{table}/", "shop", "t", table) == "s3a://lake/..a/b%2F..%2Fc/"
+    assert table_location("s3a://lake/{database}/{table}/", "shop", "t", table) == "s3a://lake/..a/b%2F..%2Fc/"
     assert Marker(Owner("shop", "shop.a:b"), 3).app == "cdc:shop:shop.a:b"

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import structure
 from spark_jobs.last import KEPT, OP
-from spark_jobs.ownership import standing
+from spark_jobs.ownership import applied_batch
 from spark_jobs.session import own_session
 from spark_jobs.targets import TARGETS, load_target
 from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Merge, Owner, Target
@@ -47,7 +47,7 @@ def _made(target: Target) -> Target:
 
 def test_a_new_table_has_rows_owner_and_marker(target: Target) -> None:
     assert not target.exists()
-    assert standing(target, OURS) is None
+    assert applied_batch(target, OURS) is None
     _made(target)
     assert target.exists()
     assert target.owner() == OURS
@@ -55,7 +55,7 @@ def test_a_new_table_has_rows_owner_and_marker(target: Target) -> None:
     assert (target.marker(OURS.app), target.marker(OTHERS.app)) == (3, NEVER)
     assert target.columns() == TYPES
     assert _rows(target) == [(1, 10, "a"), (2, 20, "b")]
-    assert standing(target, OURS) == 3
+    assert applied_batch(target, OURS) == 3
     assert target.set_back(OURS.app) == ""
     with pytest.raises(Conflict):
         target.create(_frame(target, []), Marker(OURS, 4))
@@ -98,13 +98,13 @@ def test_columns_are_renamed_added_and_widened_before_a_merge(target: Target) ->
 def test_a_table_of_somebody_else_is_taken_only_by_name(target: Target) -> None:
     _made(target)
     with pytest.raises(TargetError, match="belongs to connector shop"):
-        standing(target, OTHERS)
-    assert standing(target, OTHERS, adopt=True) == NEVER
+        applied_batch(target, OTHERS)
+    assert applied_batch(target, OTHERS, adopt=True) == NEVER
     assert target.owner() == OTHERS
     with pytest.raises(TargetError, match="belongs to connector billing"):
-        standing(target, OURS)
+        applied_batch(target, OURS)
     with pytest.raises(TargetError, match="of others before"):  # its number of batches is not that of its rows
-        standing(target, OURS, adopt=True)
+        applied_batch(target, OURS, adopt=True)
 
 
 def test_what_is_no_table_is_never_taken(target: Target, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_what_is_no_table_is_never_taken(target: Target, tmp_path: Path) -> None
     (tmp_path / "orders" / "a pile of files").touch()
     for adopt in (False, True):
         with pytest.raises(TargetError, match="there is a pile of files"):
-            standing(target, OURS, adopt=adopt)
+            applied_batch(target, OURS, adopt=adopt)
 
 
 def test_the_whole_job_works_on_tables_in_memory(lake: Lake) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.schema import TableId
-from spark_jobs.apply_changes import ApplyChanges, place
+from spark_jobs.apply_changes import ApplyChanges, table_location
 from spark_jobs.datatypes import literal, quoted
 from spark_jobs.session import own_session
 from spark_jobs.verify_tables import VerifyTables
@@ -163,7 +163,7 @@ def _arrives(server: Any, kind: str, folder: Path, spark: SparkSession, secret: 
 def _equal(spark: SparkSession, shelves: Shelves, location: str) -> None:
     for name in shelves.names:
         names, *rows = shelves.rows(name)
-        path = place(location, "test", "", TableId(namespace=shelves.database, name=name))
+        path = table_location(location, "test", "", TableId(namespace=shelves.database, name=name))
         frame = spark.read.format("delta").load(path)
         found = [tuple(row) for row in frame.select(*[F.col(quoted(c)) for c in names]).collect()]
         assert sorted(found, key=repr) == rows, name
@@ -173,7 +173,7 @@ def _equal(spark: SparkSession, shelves: Shelves, location: str) -> None:
 def _finds(spark: SparkSession, shelves: Shelves, reference: Connector, location: str) -> None:
     """A difference is named by its column, whatever that is called."""
     name, share = shelves.names[0], shelves.shares[0]
-    path = place(location, "test", "", TableId(namespace=shelves.database, name=name))
+    path = table_location(location, "test", "", TableId(namespace=shelves.database, name=name))
     column = f"more {_name(share[0])}"
     own_session(spark).sql(f"UPDATE delta.{quoted(path)} SET {quoted(column)} = {literal('other' + share[0])}")
     verified = VerifyTables(spark, reference.changelog, reference.name, location=location, values=True).run()

@@ -16,7 +16,7 @@ from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, TargetError
 from dev import paths
 from spark_jobs import apply_changes
-from spark_jobs.standing import nothing_new
+from spark_jobs.up_to_date import nothing_new
 from tests.spark.lake import Lake, spark_environment
 
 pytestmark = pytest.mark.spark
@@ -251,7 +251,7 @@ def test_the_job_ends_at_once_when_nothing_is_new(lake: Lake, monkeypatch: pytes
 
 
 def test_looking_needs_no_spark() -> None:
-    code = "import sys, spark_jobs.standing; sys.exit(any(m.startswith(('pyspark', 'py4j')) for m in sys.modules))"
+    code = "import sys, spark_jobs.up_to_date; sys.exit(any(m.startswith(('pyspark', 'py4j')) for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], cwd=paths.ROOT, env=spark_environment()).returncode == 0
 
 

@@ -1,7 +1,7 @@
-"""Whether there is anything to apply, asked without Spark: by the change log, the last report and a look at the tables' files.
+"""Finds out without Spark whether there is anything to apply: from the change log, the last report, and a look at the tables' files.
 
-The report alone would not do: a table may have been dropped, or replaced by an older copy. So it keeps for each table how it looked
-when it stood there (:func:`spark_jobs.targets.load_stamp`), and whatever looks different now is left to Spark.
+The report alone is not enough: a table may have been dropped since, or replaced by an older copy. So the report has a stamp of each
+table (:func:`spark_jobs.targets.load_stamp`); if a stamp is another one now, Spark looks at the table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
 from spark_jobs.targets import load_stamp
 
-log = logging.getLogger("spark_jobs.standing")
+log = logging.getLogger("spark_jobs.up_to_date")
 
 _LOOKS = 16
 """Tables that are looked at at once."""

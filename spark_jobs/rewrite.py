@@ -1,0 +1,35 @@
+"""A merge as a new version of the whole table, for targets and changes that a merge in place cannot do."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.datatypes import quoted
+from spark_jobs.last import KEPT, OP
+
+
+def rewritten(there: DataFrame, rows: DataFrame, key: tuple[str, ...], types: dict[str, str]) -> DataFrame:
+    """The whole table after a merge.
+
+    :param there: the rows of the table
+    :param rows: the last event of each key
+    :param types: column of the change log → its type; other columns of the table stay as they are
+    """
+    same = reduce(and_, [F.col(f"t.{quoted(c)}").eqNullSafe(F.col(f"s.{quoted(c)}")) for c in key])
+    kept, op = KEPT in rows.columns, F.col(f"s.{OP}")
+    columns = []
+    for name in there.columns:
+        old = F.col(f"t.{quoted(name)}")
+        if name not in types:
+            columns.append(old.alias(name))
+            continue
+        stays = op.isNull()
+        if kept:
+            stays |= F.array_contains(f"s.{KEPT}", F.lit(name))
+        columns.append(F.when(stays, old).otherwise(F.col(f"s.{quoted(name)}")).alias(name))
+    joined = there.alias("t").join(rows.alias("s"), same, "full_outer")
+    return joined.where(op.isNull() | (op != "d")).select(*columns)
