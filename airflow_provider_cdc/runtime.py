@@ -1,6 +1,6 @@
 """Puts the parts together: a connector definition, its source, the state store and the change log.
 
-The Airflow face, the benchmarks and users' own scripts all go this way; nothing here knows Airflow.
+The Airflow face, the benchmarks and users' own scripts all use it. It does not need Airflow.
 
     >>> definition = ConnectorDefinition(
     ...     name="shop", source="mariadb", changelog="s3://lake/changelog", properties={"topic.prefix": "shop"})
@@ -131,7 +131,7 @@ def open_capture(
 
     :param state_schema: database schema of the state tables, where it is not the default one
     :param connections: what the secrets came from, as ids that a later reader may look up; recorded in the state
-    :param owner: who runs it, for people who look at the lease
+    :param owner: name of the run, as the lease and errors show it
     :raises StateError: the state tables are not there
     """
     from airflow_provider_cdc.core.lean import without_pandas
@@ -144,7 +144,7 @@ def open_capture(
     from airflow_provider_cdc.state.store import StateStore
 
     config = parse_config(definition, secrets)
-    told = open_notifications(config)
+    notification_channels = open_notifications(config)
     store = StateStore(state_url, schema=state_schema, lease_ttl_s=lease_ttl_s)
     try:
         store.verify()
@@ -164,7 +164,7 @@ def open_capture(
                 owner=owner,
                 lease_wait_s=lease_wait_s,
                 channels=channels,
-                told=told,
+                told=notification_channels,
             )
     finally:
         store.close()
@@ -180,7 +180,7 @@ def open_lifecycle(
     storage_secrets: Mapping[str, Any] | None = None,
     patience_s: float = 60.0,
 ) -> Iterator[Lifecycle]:
-    """A connector for those who steer it. The source is connected to when it is first asked.
+    """The lifecycle of a connector: pause, offsets, gaps, deletion. The source is connected to when it is first needed.
 
     :param patience_s: how long an unreachable state database is tried again
     :raises StateError: the state tables are not there

@@ -1,6 +1,7 @@
 """Starts whenever orders have changed in the ``inventory`` database, as soon as the changes are captured.
 
-Each run is told which batches hold the changes. A run that should wait until a target has them begins with ``AppliedSensor``.
+The asset events of a run name the batches that hold the changes. A run that should wait until a target has them begins with
+``AppliedSensor``.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ orders = watched(inventory, "inventory.orders")
 
 
 @task
-def tell(**context: Any) -> int:
-    """Say what has changed; the number of events."""
+def report(**context: Any) -> int:
+    """Print what has changed; return the number of events."""
     payloads = [event.extra["payload"] for event in context["triggering_asset_events"][orders]]
     for payload in payloads:
         first, last = payload["batches"]
@@ -26,4 +27,4 @@ def tell(**context: Any) -> int:
 
 
 with DAG("on_inventory_orders", schedule=[orders], catchup=False, tags=["cdc"]) as dag:
-    tell()
+    report()

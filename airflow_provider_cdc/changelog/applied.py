@@ -35,8 +35,8 @@ class AppliedReports:
 
     def path(self, target: str, location: str) -> str:
         """Where the report of a target is."""
-        place = hashlib.sha256(location.encode()).hexdigest()[:12]
-        return self._storage.path(self._connector, _FOLDER, f"{target}-{place}.json")
+        digest = hashlib.sha256(location.encode()).hexdigest()[:12]
+        return self._storage.path(self._connector, _FOLDER, f"{target}-{digest}.json")
 
     def read(self, target: str, location: str) -> dict[str, Any] | None:
         """The last run's report; ``None`` if there is none that can be read."""

@@ -131,13 +131,15 @@ class Renderer:
         """Records of one batch.
 
         Its notifications stand in their order: those of beginnings, if they are the first, before the batch's events, and all
-        others behind them, where everything that they tell of has been seen.
+        others after them, so that a reader has seen what they report.
         """
-        told = [self._notification(manifest.config, n) for n in manifest.notifications] if _sunk(manifest) else []
+        notifications = (
+            [self._notification(manifest.config, n) for n in manifest.notifications] if _sunk(manifest) else []
+        )
         begun = len(list(takewhile(lambda n: n.type in _BEGINNINGS, manifest.notifications)))
-        yield from told[:begun]
+        yield from notifications[:begun]
         yield from self._captured(manifest)
-        yield from told[begun:]
+        yield from notifications[begun:]
 
     def _captured(self, manifest: Manifest) -> Iterator[Record]:
         """Events, boundaries and schema changes of one batch."""
@@ -220,7 +222,7 @@ class Renderer:
             yield Record(topic, key, None, headers, described[0])
 
     def _headers(self, event: Row, rows: _Rows, following: Row | None) -> Row:
-        """A key change is a delete and a create of the same place in the log: each names the other's key."""
+        """A key change is a delete and a create at the same position: each names the key of the other."""
         if following is not None:
             return {"__debezium.newkey": rows.row(following["key"])}
         if event.get("previous_key") is not None:
@@ -239,13 +241,13 @@ class Renderer:
         prefix = str(manifest.config.get("topic.prefix", manifest.connector))
         databases: dict[tuple[str, str | None], list[TableChange]] = {}
         for change in record.changes:
-            place = change.id.database, change.id.namespace if change.id.catalog else None
-            databases.setdefault(place, []).append(change)
+            database = change.id.database, change.id.namespace if change.id.catalog else None
+            databases.setdefault(database, []).append(change)
         # the database of a statement is that of its tables, whichever the session was in
-        for (database, namespace), changes in (databases or {(record.database, None): []}).items():
+        for (database_name, namespace), changes in (databases or {(record.database, None): []}).items():
             source = {
                 "version": __version__, "connector": manifest.source, "name": prefix, "ts_ms": record.ts_us // 1000,
-                "snapshot": "true" if record.snapshot else "false", "db": database, "sequence": None,
+                "snapshot": "true" if record.snapshot else "false", "db": database_name, "sequence": None,
                 "ts_us": record.ts_us, "ts_ns": record.ts_us * 1000, **({"schema": namespace} if namespace else {}),
                 "table": changes[0].id.name if changes else "",
                 **record.source,
@@ -253,7 +255,7 @@ class Renderer:
             if self._form is not None:
                 source = self._form.source(source, record.seq)
             value = {
-                "source": source, "ts_ms": (record.captured_us or record.ts_us) // 1000, "databaseName": database, "schemaName": namespace,
+                "source": source, "ts_ms": (record.captured_us or record.ts_us) // 1000, "databaseName": database_name, "schemaName": namespace,
                 "ddl": record.ddl, "tableChanges": _table_changes(changes),
             }  # fmt: skip
             described = self._change_schemas(manifest, source) if self._schemas else (None, None)
@@ -334,7 +336,7 @@ def _is_second(event: Row, seq: int) -> bool:
 
 
 def _table_changes(changes: list[TableChange]) -> list[Row]:
-    """A table that is renamed has changed and has its new name; that it is gone under its old one is not told as a drop."""
+    """A renamed table is an ALTER under its new name. There is no DROP of its old name."""
     renamed = {c.previous_id for c in changes if c.previous_id is not None}
     return [_table_change(c) for c in changes if c.type != "DROP" or c.id not in renamed]
 

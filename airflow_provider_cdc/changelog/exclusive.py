@@ -1,9 +1,8 @@
-"""Whether the store creates a file only if it is absent: the one thing of it that exactly-once rests on.
+"""Tests whether the store creates a file only if it is absent. Exactly-once depends on this.
 
-Old clients leave the condition out, and some stores ignore it: both then replace the file of the run that came first, without a
-word. So the store is asked, once per connector, before anything is committed there: a file is created twice, and two creators race
-for one. That it passed is kept beside the batches, with the store and the client that it is true of; where either is another one,
-it is asked again.
+Old clients leave the condition out, and some stores ignore it. Both replace the file of the run that came first, without an error. So
+the store is tested once per connector, before anything is committed there: a file is created twice, and two creators race for one.
+The result is kept beside the batches, with the store and the client that were tested. Another store or client is tested again.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MARKER = "exclusive.json"
 
 
 def verify_exclusive(storage: Storage, connector: str) -> None:
-    """Make sure that of two runs that commit a batch one is told so.
+    """Make sure that of two runs that commit the same batch one gets an error.
 
     :raises ConfigError: the store creates files that are there
     :raises StorageUnavailable: it does not answer
@@ -46,7 +45,7 @@ def verify_exclusive(storage: Storage, connector: str) -> None:
 
 
 def _clear(storage: Storage, connector: str) -> None:
-    """Delete what runs have left that were killed while they tried the store out."""
+    """Delete what runs have left behind that were killed during the test."""
     storage.delete_folder(storage.path(connector, "probe"))
     for name in storage.list(storage.path(connector)):
         if name.startswith(f"{MARKER}."):
@@ -91,7 +90,7 @@ def _create(storage: Storage, path: str, data: bytes) -> None:
 
 
 def _race(storage: Storage, path: str) -> None:
-    """Both at the same moment: stores that look first and write then let both in."""
+    """Two creators at the same moment: a store that looks first and writes later lets both in."""
     barrier, created, errors = threading.Barrier(2), list[bytes](), list[CdcError]()
 
     def create(data: bytes) -> None:

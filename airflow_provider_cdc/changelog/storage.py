@@ -1,4 +1,4 @@
-"""Files by fsspec, with the two things that fsspec leaves open: atomic creation, and durability on a local disk."""
+"""Files by fsspec, with the two guarantees that fsspec does not give: atomic creation, and durability on a local disk."""
 
 from __future__ import annotations
 
@@ -76,21 +76,20 @@ class Storage:
             client = f"{package} {importlib.metadata.version(package)}"
         except importlib.metadata.PackageNotFoundError:
             client = package
-        return {"url": self.url, "client": client, "at": self._place()}
+        return {"url": self.url, "client": client, "at": self._host()}
 
-    def _place(self) -> str:
-        """The machine and disk of a folder, the address of an object store as far as its client tells it."""
+    def _host(self) -> str:
+        """The machine and disk of a folder, the address of an object store if its client knows it."""
         if self.local:
             os.makedirs(self.root, exist_ok=True)
             return f"{platform.node()}, device {os.stat(self.root).st_dev}"
         client = getattr(self._fs, "_s3", None)
-        told = [getattr(getattr(client, "meta", None), "endpoint_url", None)]
-        told += [getattr(self._fs, name, None) for name in ("_location", "account_host", "account_name")]
-        return next((str(address) for address in told if address), "")
+        addresses = [getattr(getattr(client, "meta", None), "endpoint_url", None)]
+        addresses += [getattr(self._fs, name, None) for name in ("_location", "account_host", "account_name")]
+        return next((str(address) for address in addresses if address), "")
 
     def elsewhere(self, url: str) -> tuple[Any, str]:
-        """Another place: its filesystem, and its path there. It is opened with the options of this one where it is on the same
-        kind of store."""
+        """The filesystem of another URL, and the path there. If it is the same kind of store, it is opened with the same options."""
         import fsspec
 
         here = {self._fs.protocol} if isinstance(self._fs.protocol, str) else set(self._fs.protocol)
@@ -189,7 +188,7 @@ class Storage:
                 return None
 
     def list(self, path: str) -> list[str]:
-        """Names in a folder, sorted; none when it does not exist. Files in the making are left out."""
+        """Names in a folder, sorted; none when it does not exist. Files that are still being written are left out."""
         with self._errors(path):
             try:
                 self._fs.invalidate_cache(path)
@@ -210,7 +209,7 @@ class Storage:
             self._fs.rm(path, recursive=True)
 
     def abort_uploads(self, folder: str) -> int:
-        """Give up what was uploaded to a folder in parts and never completed: no listing shows it, and it is paid for.
+        """Abort multipart uploads to a folder that were never completed: no listing shows them, and they cost money.
 
         :return: how many there were. Only S3 keeps such parts for ever; other stores forget them by themselves
         """
@@ -234,7 +233,7 @@ class Storage:
 
     @contextlib.contextmanager
     def _errors(self, path: str, *, absent: bool = False) -> Iterator[None]:
-        """Errors of the filesystem, in the words of this project. ``FileExistsError`` passes.
+        """Translate errors of the filesystem into those of ``core.errors``. ``FileExistsError`` passes.
 
         :param absent: so does ``FileNotFoundError``
         """

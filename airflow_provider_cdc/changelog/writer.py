@@ -30,7 +30,7 @@ OPEN_FILES = 32
 
 @dataclass(slots=True)
 class _Part:
-    """One file in the making. Events wait until there are enough for a row group; there is no file before its first one."""
+    """One file that is being written. Events wait until there are enough for a row group; the file is opened for the first one."""
 
     topic: str
     version: int
@@ -111,7 +111,7 @@ class ParquetBatchWriter:
             raise self._error
 
     def _work(self) -> None:
-        """Take what is queued until told to finish; after an error only take, so that nobody waits for ever."""
+        """Handle the queue until ``finish``. After an error, only empty it, so that nobody waits for ever."""
         while True:
             item = self._queue.get()
             try:

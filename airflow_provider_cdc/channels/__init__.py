@@ -78,10 +78,10 @@ def open_notifications(config: ConnectorConfig) -> list[NotificationChannel]:
 def _maker(property_: str, name: str, own: Mapping[str, str | None], group: str) -> Callable[..., Any] | None:
     """What makes a channel; ``None`` where there is nothing to make."""
     if name in own:
-        place = own[name]
-        if place is None:
+        path = own[name]
+        if path is None:
             return None
-        module, _, attribute = place.partition(":")
+        module, _, attribute = path.partition(":")
         return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
     added = {key.lower(): point for key, point in extensions(group).items()}
     if name not in added:
@@ -100,7 +100,7 @@ def _maker(property_: str, name: str, own: Mapping[str, str | None], group: str)
 
 
 def _checked(property_: str, name: str, make: Callable[..., Any]) -> Callable[..., Any]:
-    """Whatever a channel of a user's own raises when it is made is told with its name."""
+    """Name the channel in whatever a channel of a user's own raises when it is made."""
 
     def made(*arguments: Any) -> Any:
         try:

@@ -1,9 +1,9 @@
 """The signal channel ``file``: one JSON object per line of ``signal.file`` (Debezium connector documents, "File signaling
 channel").
 
-The file is taken by renaming it, so that a line belongs to exactly one taking, and its lines are numbered there: a line that is
-read twice, after a crash, has the same origin both times. A taken file is deleted when everything in it is recorded in the
-state tables and nobody can be writing to it any more: whoever opened it just before it was renamed goes on writing to the
+The run renames the file before it reads it: the renamed file is claimed by this run. Lines are numbered within a claimed file, so that
+a line that is read twice, after a crash, has the same origin both times. A claimed file is deleted when all of its signals are recorded
+in the state tables and nobody can be writing to it any more: whoever opened the file just before the renaming goes on writing to the
 renamed one.
 """
 
@@ -26,7 +26,7 @@ from airflow_provider_cdc.core.signal import SentSignal
 log = logging.getLogger(__name__)
 
 QUIET_S: Final = 5.0
-"""A taken file that has not changed for so long has no writer any more: its last line is whole, and it may be deleted."""
+"""A claimed file that has not changed for so long has no writer any more: its last line is whole, and it may be deleted."""
 _LONGEST: Final = 8 * LARGEST
 """Bytes of a line; of a longer one the beginning is read, which is enough to refuse it."""
 _AT_ONCE: Final = 1000
@@ -45,56 +45,56 @@ class FileChannel:
             raise ConfigError(f"signal.file: {self._file} is a folder.", remedy="name a file in it")
         self._quiet_s = quiet_s
         self._prefix = f"{self._file.name}.{connector}.taken-"
-        self._taken: list[_Taken] | None = None
+        self._claimed: list[_ClaimedFile] | None = None
         log.info("Signals of connector %s are read from %s.", connector, self._file)
 
     def poll(self) -> Sequence[SentSignal]:
-        if self._taken is None:
-            self._taken = self._left_behind()
-        self._take(self._taken)
+        if self._claimed is None:
+            self._claimed = self._left_behind()
+        self._claim(self._claimed)
         found: list[SentSignal] = []
-        for taken in self._taken:
-            found += taken.read(_AT_ONCE - len(found), self._quiet_s)
+        for file in self._claimed:
+            found += file.read(_AT_ONCE - len(found), self._quiet_s)
         self._delete()
         return found
 
     def acknowledge(self, signals: Sequence[SentSignal]) -> None:
         origins = {signal.origin for signal in signals}
-        for taken in self._taken or ():
-            taken.waiting = [signal for signal in taken.waiting if signal.origin not in origins]
+        for file in self._claimed or ():
+            file.waiting = [signal for signal in file.waiting if signal.origin not in origins]
         self._delete()
 
     def close(self) -> None:
         self._delete()
 
-    def _take(self, taken: list[_Taken]) -> None:
+    def _claim(self, claimed: list[_ClaimedFile]) -> None:
         target = self._file.with_name(f"{self._prefix}{time.time_ns():020d}")
         try:
             if self._file.stat().st_size:
                 self._file.rename(target)
-                taken.append(_Taken(target, self._file.name))
+                claimed.append(_ClaimedFile(target, self._file.name))
         except FileNotFoundError:
             pass
 
-    def _left_behind(self) -> list[_Taken]:
-        """Files that an earlier run has taken, oldest first."""
+    def _left_behind(self) -> list[_ClaimedFile]:
+        """Files that an earlier run has claimed, oldest first."""
         folder = self._file.parent
         pattern = re.compile(re.escape(self._prefix) + r"\d{20}")
         names = sorted(filter(pattern.fullmatch, os.listdir(folder))) if folder.is_dir() else []
-        return [_Taken(folder / name, self._file.name) for name in names]
+        return [_ClaimedFile(folder / name, self._file.name) for name in names]
 
     def _delete(self) -> None:
         """Delete what is read, recorded, and written to by nobody."""
-        for taken in [t for t in self._taken or () if t.finished(self._quiet_s)]:
-            taken.path.unlink(missing_ok=True)
-            assert self._taken is not None
-            self._taken.remove(taken)
+        for file in [f for f in self._claimed or () if f.finished(self._quiet_s)]:
+            file.path.unlink(missing_ok=True)
+            assert self._claimed is not None
+            self._claimed.remove(file)
 
 
-class _Taken:
+class _ClaimedFile:
     """A renamed file and how far it has been read.
 
-    :param name: what it was called, for people
+    :param name: the name that the file had, for messages
     """
 
     def __init__(self, path: Path, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Keeps the trouble of a signal channel away from capture."""
+"""Keeps errors of a signal channel away from capture."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ log = logging.getLogger(__name__)
 _SHORTEST_S = 1.0
 _LONGEST_S = 10.0
 _REPEAT_S = 300.0
-"""How often the same trouble is told again."""
+"""How often the same trouble is logged again."""
 
 
 class Guarded:
-    """A channel that never raises: trouble is a warning, and the channel is asked again after a growing pause.
+    """A channel that never raises: an error becomes a warning, and the channel is tried again after a growing pause.
 
     :param name: as ``signal.enabled.channels`` has it
     """
@@ -28,7 +28,7 @@ class Guarded:
         self.name, self._channel = name, channel
         self._pause = 0.0
         self._again = 0.0
-        self._told: tuple[str, float] | None = None
+        self._last_warning: tuple[str, float] | None = None
 
     def poll(self) -> Sequence[SentSignal]:
         if time.monotonic() < self._again:
@@ -38,9 +38,9 @@ class Guarded:
         except Exception as e:
             self._failed(e)
             return []
-        if self._told is not None:
+        if self._last_warning is not None:
             log.info("Signals of the channel %s are read again.", self.name)
-        self._pause, self._told = 0.0, None
+        self._pause, self._last_warning = 0.0, None
         return found
 
     def acknowledge(self, signals: Sequence[SentSignal]) -> None:
@@ -59,8 +59,12 @@ class Guarded:
         self._pause = min(max(_SHORTEST_S, 2 * self._pause), _LONGEST_S)
         self._again = time.monotonic() + self._pause
         text = f"{type(error).__name__}: {error}"
-        if self._told is None or self._told[0] != text or time.monotonic() - self._told[1] > _REPEAT_S:
-            self._told = text, time.monotonic()
+        if (
+            self._last_warning is None
+            or self._last_warning[0] != text
+            or time.monotonic() - self._last_warning[1] > _REPEAT_S
+        ):
+            self._last_warning = text, time.monotonic()
             log.warning("No signals from the channel %s for now; capture goes on. %s", self.name, text)
 
 

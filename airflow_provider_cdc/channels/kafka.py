@@ -78,7 +78,7 @@ class KafkaChannel:
         self._begin()
 
     def poll(self) -> Sequence[SentSignal]:
-        """See :class:`airflow_provider_cdc.channels.SignalChannel`.
+        """Messages that have come since; see :meth:`airflow_provider_cdc.core.seams.SignalChannel.poll`.
 
         Waits as long as ``signal.kafka.poll.timeout.ms`` says, the first time and while the brokers do not answer.
 
@@ -126,15 +126,12 @@ class KafkaChannel:
         self._next[partition] = offset + 1
         key = _text(message.key())
         if key != self._key:
-            log.info("Passing over the message %s: its key is %.100r, not %r.", self._place(message), key, self._key)
+            log.info("Passing over the message %s: its key is %.100r, not %r.", _location(message), key, self._key)
             return
         # an offset alone is not enough: a topic that is deleted and made again counts from 0
         origin = f"kafka:{self._topic}:{partition}:{offset}@{message.timestamp()[1]}"
         text = (_text(message.value()) or "")[: 8 * LARGEST]
-        self._waiting.append(read_message(text, channel="kafka", where=self._place(message), origin=origin))
-
-    def _place(self, message: Message) -> str:
-        return f"{self._topic} partition {message.partition()} offset {message.offset()}"
+        self._waiting.append(read_message(text, channel="kafka", where=_location(message), origin=origin))
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
@@ -145,11 +142,11 @@ class KafkaChannel:
         if self._waiting or self._asked == self._next:
             return
         self._asked = dict(self._next)
-        places = [TopicPartition(self._topic, partition, offset) for partition, offset in self._asked.items()]
-        self._consumer.commit(offsets=places, asynchronous=True)
+        offsets = [TopicPartition(self._topic, partition, offset) for partition, offset in self._asked.items()]
+        self._consumer.commit(offsets=offsets, asynchronous=True)
 
-    def _on_commit(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
-        trouble = error or next((place.error for place in places if place.error is not None), None)
+    def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        trouble = error or next((p.error for p in partitions if p.error is not None), None)
         if trouble is None:
             self._commit_trouble = ""
             return
@@ -229,12 +226,12 @@ class KafkaChannel:
             if topic.error is not None:
                 raise self._unreachable(topic.error)
             if not self._assigned:
-                places = [TopicPartition(self._topic, partition) for partition in sorted(topic.partitions)]
-                places = self._consumer.committed(places, timeout=max(until - time.monotonic(), 0.05))
+                partitions = [TopicPartition(self._topic, partition) for partition in sorted(topic.partitions)]
+                partitions = self._consumer.committed(partitions, timeout=max(until - time.monotonic(), 0.05))
                 self._next, self._asked = {}, {}
-                for place in places:
-                    self._check(place, max(until - time.monotonic(), 0.05))
-                self._consumer.assign(places)
+                for partition in partitions:
+                    self._check(partition, max(until - time.monotonic(), 0.05))
+                self._consumer.assign(partitions)
                 self._first = True
         except KafkaException as e:
             raise self._unreachable(e.args[0]) from None
@@ -245,17 +242,17 @@ class KafkaChannel:
             )  # fmt: skip
         self._assigned, self._down = True, None
 
-    def _check(self, place: TopicPartition, timeout_s: float) -> None:
-        """Tell if messages were deleted before anybody has read them."""
-        if place.offset < 0:
+    def _check(self, committed: TopicPartition, timeout_s: float) -> None:
+        """Warn if messages were deleted before anybody has read them."""
+        if committed.offset < 0:
             return
         # committed once more: what a group has committed is forgotten after some time
-        self._next[place.partition] = place.offset
-        first, _ = self._consumer.get_watermark_offsets(place, timeout=timeout_s)
-        if first > place.offset:
+        self._next[committed.partition] = committed.offset
+        first, _ = self._consumer.get_watermark_offsets(committed, timeout=timeout_s)
+        if first > committed.offset:
             log.warning(
                 "Signals may be lost: the broker has deleted the offsets from %d to %d of %s, which were not read yet. Send again "
-                "what was sent there.", place.offset, first - 1, self._topic,
+                "what was sent there.", committed.offset, first - 1, self._topic,
             )  # fmt: skip
 
     def _unreachable(self, error: KafkaError) -> TransientError:
@@ -295,6 +292,10 @@ def _check_security(passed: Mapping[str, str]) -> None:
         )
     if protocol == "sasl_plaintext":
         log.warning("The login to the brokers of signals goes over the network without encryption: use SASL_SSL.")
+
+
+def _location(message: Message) -> str:
+    return f"{message.topic()} partition {message.partition()} offset {message.offset()}"
 
 
 def _text(value: str | bytes | None) -> str | None:

@@ -12,9 +12,9 @@ def read_message(text: str, *, channel: str, where: str, origin: str) -> SentSig
     """The signal that a text holds. ``id`` may be missing, ``data`` may be an object or a text with one.
 
     A text that is no signal becomes one without a type and with the text as its data, which is refused as any wrong signal:
-    so its sender gets an answer.
+    so its sender can look up why.
 
-    :param where: names the place for people; stands for an ``id`` that is missing
+    :param where: describes where the text was, for messages; replaces an ``id`` that is missing
     """
     try:
         found: Any = json.loads(text)

@@ -1,1 +1,1 @@
-"""Part of the Airflow face."""
+"""The commands ``airflow cdc``."""

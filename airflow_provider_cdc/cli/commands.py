@@ -36,20 +36,20 @@ def check(args: argparse.Namespace) -> None:
     if access is None:
         findings = CdcSourceHook(args.conn_id, source=args.source).check()
     else:
-        findings, where = _stand(access)
+        findings, where = _findings_and_position(access)
     ready = not any(f.fatal for f in findings)
     if args.output == "json":
         found = [{"what": f.what, "fix": f.fix, "fatal": f.fatal} for f in findings]
         print_json({"ready": ready, "findings": found, **where})
     else:
-        for line in _told(findings, where):
+        for line in _check_lines(findings, where):
             print(line)
     if not ready:
         raise SystemExit(1)
 
 
-def _stand(access: ConnectorAccess) -> tuple[list[Finding], dict[str, Any]]:
-    """Prerequisites, and the way from the offset to the end of the log. What the connection says now counts."""
+def _findings_and_position(access: ConnectorAccess) -> tuple[list[Finding], dict[str, Any]]:
+    """Prerequisites that are not met, the end of the log, and what is still to be captured. The connection is read as it is now."""
     probe = access.current().probe()
     try:
         findings = probe.source.check()
@@ -59,7 +59,7 @@ def _stand(access: ConnectorAccess) -> tuple[list[Finding], dict[str, Any]]:
         probe.close()
 
 
-def _told(findings: list[Finding], where: dict[str, Any]) -> Iterator[str]:
+def _check_lines(findings: list[Finding], where: dict[str, Any]) -> Iterator[str]:
     ready = not any(f.fatal for f in findings)
     yield "Ready for capture." if ready else "Not ready for capture."
     for f in findings:
@@ -113,9 +113,7 @@ def _manifests(changelog: ChangeLog, connector: str, first: int, *, follow: bool
 
 
 def _changelog(args: argparse.Namespace) -> tuple[ChangeLog, str | None]:
-    """Where the connector's batches are: what ``--changelog`` says, or what its last run was told; and its kind of source, where that
-    is known before a batch is read.
-    """
+    """The change log, of ``--changelog`` or of the connector's last run, and the kind of source where that is known before a batch is read."""
     from airflow_provider_cdc.changelog.log import ChangeLog
 
     if args.changelog:

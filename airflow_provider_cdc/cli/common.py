@@ -1,4 +1,4 @@
-"""What the commands have in common: errors, the state tables, output."""
+"""What the commands share: errors, the state tables, output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Command = Callable[[argparse.Namespace], None]
 
 
 def command(function: Command) -> Command:
-    """Errors of ours end a command with a text instead of a traceback; logs do not mix with output."""
+    """Have a ``CdcError`` end the command with its text instead of a traceback, and keep logs out of the output."""
 
     @functools.wraps(function)
     def run(args: argparse.Namespace) -> None:
@@ -62,7 +62,7 @@ def _plain(value: Any) -> Any:
 
 
 def print_table(columns: tuple[str, ...], rows: list[tuple[Any, ...]], nothing: str) -> None:
-    """A table for people.
+    """Print a table.
 
     :param nothing: what to say when it has no row
     """
@@ -76,7 +76,7 @@ def print_table(columns: tuple[str, ...], rows: list[tuple[Any, ...]], nothing: 
 
 
 def who() -> str:
-    """The person at the command line, for those who wonder later."""
+    """The person at the command line, as the state tables record it."""
     try:
         return f"{getpass.getuser()} on {socket.gethostname()}"
     except (OSError, KeyError):  # a container without a name for the user

@@ -19,7 +19,11 @@ _STATE = _arg(
 _OUTPUT = _arg("-o", "--output", choices=("table", "json"), default="table", help="form of the output (default: table)")
 _LIMIT = _arg("--limit", type=int, default=20, help="how many, newest first (default: %(default)s)")
 _WAIT = _arg("--wait", action="store_true", help="wait until it is over; exit status 0 done, 1 not done")
-_DRY = _arg("--dry-run", action="store_true", help="only tell what it would do; without --confirm this is the default")
+_DRY = _arg(
+    "--dry-run",
+    action="store_true",
+    help="change nothing, and print what would be done; without --confirm this is the default",
+)
 _CONFIRM = _arg("--confirm", metavar="NAME", help="carry it out; NAME is the connector's name")
 _CHANGELOG = _arg(
     "--changelog",
@@ -31,7 +35,7 @@ _CHANGELOG = _arg(
 def commands() -> list[GroupCommand]:
     """What Airflow adds to its command line."""
     commands = [_setup(), _check(), *_lists(), _events(), *_steering(), _delete(), _offset(), _gap(), *_signals()]
-    help_ = "Change data capture: connectors, their life, their offsets, batches, signals and change events"
+    help_ = "Change data capture: connectors, their offsets, batches, signals and change events"
     return [GroupCommand(name="cdc", help=help_, subcommands=commands)]
 
 
@@ -65,7 +69,7 @@ def _setup() -> ActionCommand:
 def _check() -> ActionCommand:
     return _command(
         "check",
-        "Check that a database is ready for capture, and how a connector stands",
+        "Check that a database is ready for capture, and how far a connector is",
         _arg("connector", nargs="?", help="name of a connector that has run"),
         _arg("--conn-id", help="before the first run: the connection to the database"),
         _arg("--source", help="kind of source, where the connection's type does not say it"),
@@ -77,7 +81,9 @@ def _check() -> ActionCommand:
 
 def _lists() -> list[ActionCommand]:
     return [
-        _command("connectors", "List connectors and how they stand", _STATE, _OUTPUT, where="lists.connectors"),
+        _command(
+            "connectors", "List connectors with their states and offsets", _STATE, _OUTPUT, where="lists.connectors"
+        ),
         _command("offsets", "Show the offsets in full", _SOME_CONNECTOR, _STATE, _OUTPUT, where="lists.offsets"),
         _command(
             "batches", "List the batches of a connector", _CONNECTOR, _LIMIT, _STATE, _OUTPUT, where="lists.batches"
@@ -111,24 +117,24 @@ def _events() -> ActionCommand:
 
 
 def _steering() -> list[ActionCommand]:
-    reason = _arg("--reason", default="", help="shown to people who wonder")
+    reason = _arg("--reason", default="", help="why; the status and the page show it")
     wait = _arg("--wait", action="store_true", help="wait until the run that is alive has ended")
     return [
         _command(
-            "status", "Show how a connector stands: state, offset, last error, what is under way", _CONNECTOR, _STATE,
+            "status", "Show the status of a connector: state, offset, last error, signals under way", _CONNECTOR, _STATE,
             _OUTPUT, where="lifecycle.status", description="Exit status: 0, or 1 when the last run failed.",
         ),
         _command(
-            "pause", "Have a connector pause: its run ends within seconds, new ones are skipped", _CONNECTOR, reason, wait,
+            "pause", "Pause a connector: the run that is alive ends within seconds, new runs are skipped", _CONNECTOR, reason, wait,
             _STATE, where="lifecycle.pause",
         ),
-        _command("resume", "Let a connector go on", _CONNECTOR, reason, _STATE, where="lifecycle.resume"),
+        _command("resume", "Resume a connector: the next run goes on where the offset stands", _CONNECTOR, reason, _STATE, where="lifecycle.resume"),
         _command(
-            "stop", "Have a connector stop for good, until it is resumed", _CONNECTOR, reason, wait, _STATE,
+            "stop", "Stop a connector, until it is resumed", _CONNECTOR, reason, wait, _STATE,
             where="lifecycle.stop",
         ),
         _command(
-            "restart", "Have the run that is alive end, so that another one begins", _CONNECTOR, reason, _STATE,
+            "restart", "End the run that is alive; the next one reads definition and connection anew", _CONNECTOR, reason, _STATE,
             where="lifecycle.restart",
         ),
     ]  # fmt: skip
@@ -137,7 +143,7 @@ def _steering() -> list[ActionCommand]:
 def _delete() -> ActionCommand:
     return _command(
         "delete",
-        "Delete what is kept of a connector",
+        "Delete the state of a connector: offset, histories, signals, notifications",
         _CONNECTOR,
         _arg("--yes-delete", metavar="NAME", help="carry it out; NAME is the connector's name"),
         _arg("--with-changelog", action="store_true", help="delete its change log too"),
@@ -159,7 +165,7 @@ def _offset() -> GroupCommand:
                 where="lifecycle.offset_history",
             ),
             _command(
-                "set", "Go on from another place of the log",
+                "set", "Go on from another position in the log",
                 _arg("--to", metavar="JSON", required=True, help="position, as 'offset show' has it"), _CONNECTOR, *change,
                 where="lifecycle.offset_set", description=_TELLS,
             ),
@@ -176,7 +182,7 @@ def _offset() -> GroupCommand:
     )  # fmt: skip
 
 
-_TELLS = "Tells what would be skipped or repeated. Only with --confirm and the connector's name it is done."
+_TELLS = "Prints what would be skipped or repeated. The offset changes only with --confirm and the connector's name."
 
 
 def _gap() -> ActionCommand:
@@ -199,33 +205,33 @@ def _gap() -> ActionCommand:
 
 
 def _signals() -> list[ActionCommand]:
-    id_ = _arg("--id", help="what the signal is called; by default a random one")
+    id_ = _arg("--id", help="id of the signal, for notifications; by default a random one")
     return [
         _command(
             "signal", "Send a signal to a connector", _CONNECTOR,
             _arg("type", help="execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot, log, …"),
-            _arg("--data", metavar="JSON", help="what the signal says; @FILE reads it from a file"), id_, _WAIT, _STATE,
+            _arg("--data", metavar="JSON", help="data of the signal; @FILE reads them from a file"), id_, _WAIT, _STATE,
             where="signals.signal",
         ),
         _command(
-            "snapshot", "Have tables read again beside the running capture", _CONNECTOR,
+            "snapshot", "Read tables again while changes are captured", _CONNECTOR,
             _arg("table", nargs="+", help="<database>.<table>, or a regular expression"),
             _arg("--type", choices=("incremental", "blocking"), default="incremental", help="(default: %(default)s)"),
             _arg(
                 "--filter", action="append", metavar="TABLE=SQL",
                 help="read only some rows: a condition (incremental), or a SELECT (blocking); may be repeated",
             ),
-            _arg("--surrogate-key", metavar="COLUMN", help="column to cut chunks by, in place of the key"),
+            _arg("--surrogate-key", metavar="COLUMN", help="column to cut chunks by, instead of the key"),
             _arg("--chunk-size", type=int, metavar="N", help="rows that are read at a time; by default as the connector has it"),
             _arg("--replace", action="store_true", help="empty the tables in the targets first, so that rows that are gone disappear"),
             id_, _WAIT, _STATE, where="signals.snapshot",
         ),
         _command(
-            "signals", "List the signals of a connector and what became of them", _CONNECTOR, _LIMIT,
+            "signals", "List the signals of a connector with their fates", _CONNECTOR, _LIMIT,
             _arg("--number", type=int, help="only this one"), _STATE, _OUTPUT, where="signals.signals",
         ),
         _command(
-            "notifications", "Print what a connector has told of its snapshots and signals", _CONNECTOR, _LIMIT,
+            "notifications", "Print the notifications of a connector: what has happened to its snapshots and signals", _CONNECTOR, _LIMIT,
             _arg("--follow", "-f", action="store_true", help="go on with new ones until interrupted"), _STATE, _OUTPUT,
             where="signals.notifications", description="With -o json, one object per line.",
         ),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @command
 def status(args: argparse.Namespace) -> None:
-    """How a connector stands."""
+    """Show the status of a connector."""
     from airflow_provider_cdc.core.lifecycle import Lifecycle
     from airflow_provider_cdc.hooks.captured import known_tables, listed
 
@@ -42,32 +42,32 @@ def status(args: argparse.Namespace) -> None:
 
 @command
 def pause(args: argparse.Namespace) -> None:
-    """Have a connector pause."""
-    with _steering(args) as lifecycle:
+    """Pause a connector."""
+    with _lifecycle(args) as lifecycle:
         lifecycle.pause(who(), args.reason)
-        _asked(args, lifecycle, f"airflow cdc resume {args.connector}")
+        _report_request(args, lifecycle, f"airflow cdc resume {args.connector}")
 
 
 @command
 def stop(args: argparse.Namespace) -> None:
-    """Have a connector stop."""
-    with _steering(args) as lifecycle:
+    """Stop a connector."""
+    with _lifecycle(args) as lifecycle:
         lifecycle.stop(who(), args.reason)
-        _asked(args, lifecycle, f"airflow cdc resume {args.connector}")
+        _report_request(args, lifecycle, f"airflow cdc resume {args.connector}")
 
 
 @command
 def resume(args: argparse.Namespace) -> None:
-    """Let a connector go on."""
-    with _steering(args) as lifecycle:
+    """Resume a connector."""
+    with _lifecycle(args) as lifecycle:
         lifecycle.resume(who(), args.reason)
         print(f"Connector {args.connector} goes on with its next run.")
 
 
 @command
 def restart(args: argparse.Namespace) -> None:
-    """Have the run that is alive end, so that another one begins."""
-    with _steering(args) as lifecycle:
+    """End the run that is alive, so that another one begins."""
+    with _lifecycle(args) as lifecycle:
         control = lifecycle.restart(who(), args.reason)
         owner = lifecycle.status().owner
     print(
@@ -94,7 +94,7 @@ def delete(args: argparse.Namespace) -> None:
     )
     if args.yes_delete is None:
         raise SystemExit(f"Nothing was deleted. To delete it: add --yes-delete {args.connector}")
-    with _steering(args, changelog=args.with_changelog) as lifecycle:
+    with _lifecycle(args, changelog=args.with_changelog) as lifecycle:
         lifecycle.delete(args.yes_delete, with_changelog=args.with_changelog)
     print(f"Connector {args.connector} was deleted{', with ' + too if too else '; its change log stays'}.")
 
@@ -136,31 +136,31 @@ def offset_history(args: argparse.Namespace) -> None:
 
 @command
 def offset_set(args: argparse.Namespace) -> None:
-    """Go on from another place."""
+    """Go on from another position."""
     try:
-        place = json.loads(args.to)
+        position = json.loads(args.to)
     except ValueError as e:
         raise ConfigError(
             f"--to is not JSON: {e}", remedy="give a position as airflow cdc offset show has it"
         ) from None
-    if not isinstance(place, dict) or not place:
+    if not isinstance(position, dict) or not position:
         raise ConfigError("--to is not a JSON object.", remedy="give a position as airflow cdc offset show has it")
-    with _sourced(args) as lifecycle:
+    with _lifecycle_with_source(args) as lifecycle:
         assert lifecycle.source is not None
-        _carry_out(args, lifecycle, lifecycle.plan_offset(lifecycle.source.position_of(place)))
+        _carry_out(args, lifecycle, lifecycle.plan_offset(lifecycle.source.position_of(position)))
 
 
 @command
 def offset_reset(args: argparse.Namespace) -> None:
     """Forget the offset."""
-    with _sourced(args) as lifecycle:
+    with _lifecycle_with_source(args) as lifecycle:
         _carry_out(args, lifecycle, lifecycle.plan_offset(None))
 
 
 @command
 def offset_restore(args: argparse.Namespace) -> None:
     """Go back to an earlier offset."""
-    with _sourced(args) as lifecycle:
+    with _lifecycle_with_source(args) as lifecycle:
         _carry_out(args, lifecycle, lifecycle.plan_restore(args.version))
 
 
@@ -184,7 +184,7 @@ def gap(args: argparse.Namespace) -> None:
     """Whether the log still holds the position, and how to go on if it does not."""
     from airflow_provider_cdc.core.gap import Repair
 
-    with _sourced(args) as lifecycle:
+    with _lifecycle_with_source(args) as lifecycle:
         found = lifecycle.gap()
         if args.output == "json" and args.repair is None:
             print_json({"gap": None if found is None else found.document()})
@@ -220,15 +220,15 @@ _WAYS = """Ways to go on:
 
 
 def _dry(args: argparse.Namespace) -> bool:
-    """Whether the command only tells; if so, says how it would do."""
+    """Whether the command changes nothing; if so, prints how it would."""
     if args.confirm is not None and not args.dry_run:
         return False
     print(f"Nothing was changed. To carry it out: add --confirm {args.connector}")
     return True
 
 
-def _asked(args: argparse.Namespace, lifecycle: Lifecycle, back: str) -> None:
-    """Tell of a pause or a stop; with ``--wait`` when the run that was alive has ended."""
+def _report_request(args: argparse.Namespace, lifecycle: Lifecycle, back: str) -> None:
+    """Print the new state; with ``--wait`` after the run that was alive has ended."""
     owner = lifecycle.status().owner
     if owner is not None:
         print(f"The run {owner} ends at the next transaction.")
@@ -238,7 +238,7 @@ def _asked(args: argparse.Namespace, lifecycle: Lifecycle, back: str) -> None:
 
 
 @contextlib.contextmanager
-def _steering(args: argparse.Namespace, *, changelog: bool = False) -> Iterator[Lifecycle]:
+def _lifecycle(args: argparse.Namespace, *, changelog: bool = False) -> Iterator[Lifecycle]:
     """The connector without its source.
 
     :param changelog: with its change log
@@ -257,7 +257,7 @@ def _steering(args: argparse.Namespace, *, changelog: bool = False) -> Iterator[
 
 
 @contextlib.contextmanager
-def _sourced(args: argparse.Namespace) -> Iterator[Lifecycle]:
+def _lifecycle_with_source(args: argparse.Namespace) -> Iterator[Lifecycle]:
     """The connector with its source, as its last run reached it. What the connection says now counts."""
     with open_store(args) as store:
         access = overview.access_of(overview.find(store, args.connector), args.state_conn_id)

@@ -32,13 +32,13 @@ def setup(args: argparse.Namespace) -> None:
     if args.role:
         url, statements = _with_role(url, args.role, schema, args.conn_id)
     same = _store(args, url, schema)
-    _tell(args, url, same, statements)
+    _report(args, url, same, statements)
 
 
 def _airflows_url() -> str:
     """Where Airflow's metadata DB is, with the TLS arguments that Airflow gives its driver.
 
-    :raises ConfigError: an argument has no place in a URL
+    :raises ConfigError: an argument cannot be written into a URL
     """
     from airflow.configuration import conf
     from sqlalchemy import make_url
@@ -134,7 +134,7 @@ def _store(args: argparse.Namespace, url: str, schema: str | None) -> bool:
     return False
 
 
-def _tell(args: argparse.Namespace, url: str, same: bool, statements: list[str]) -> None:
+def _report(args: argparse.Namespace, url: str, same: bool, statements: list[str]) -> None:
     from sqlalchemy import make_url
 
     shown = make_url(url).render_as_string(hide_password=True)

@@ -1,4 +1,4 @@
-"""Commands that send signals and show what became of them: ``signal``, ``snapshot``, ``signals``, ``notifications``."""
+"""Commands that send signals and show their fates: ``signal``, ``snapshot``, ``signals``, ``notifications``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.cli.common import POLL_S, command, open_store, print_json, print_table, who
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks import overview
-from airflow_provider_cdc.hooks.wording import progress_text, standstill
+from airflow_provider_cdc.hooks.wording import progress_text, why_idle
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.records import NotificationRecord
@@ -89,7 +89,7 @@ def _wait(store: StateStore, connector: str, number: int) -> None:
             if row.fate is not Fate.DONE:
                 raise SystemExit(1)
             return
-        why = standstill(store.connector(connector), connector)
+        why = why_idle(store.connector(connector), connector)
         line += f" ({why})" if why else ""
         if line != shown:
             print(line, flush=True)
@@ -123,7 +123,7 @@ def signals(args: argparse.Namespace) -> None:
 
 @command
 def notifications(args: argparse.Namespace) -> None:
-    """What a connector has told."""
+    """Notifications of a connector, oldest first."""
     with open_store(args) as store:
         overview.find(store, args.connector)
         rows = store.notifications(args.connector, limit=args.limit)

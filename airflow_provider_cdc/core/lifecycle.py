@@ -1,7 +1,7 @@
-"""A connector's life, as people steer it: pause, resume, stop, restart, move or forget the offset, repair a gap, delete.
+"""The lifecycle of a connector: pause, resume, stop, restart, move or reset the offset, repair a gap, delete.
 
-What touches the offset is done under the connector's lease, so that no run is alive meanwhile, and after batches that a run left
-behind were adopted: an edit that came before them would be undone by them.
+The offset changes only under the connector's lease, so that no run is alive meanwhile. Batches that a run has left behind are adopted
+first: otherwise they would undo the change.
 
     >>> lifecycle.status().state
     <RunState.RUNNING: 'running'>
@@ -44,7 +44,7 @@ _LOOKED_AT = 10_000
 
 
 class LifecycleStore(StateStore, Protocol):
-    """What is asked of the state tables on behalf of people."""
+    """What commands, pages and operators need of the state store besides :class:`StateStore`."""
 
     def register(self, registration: Registration) -> None:
         """Record a connector's definition. It is written only where it has changed."""
@@ -125,7 +125,7 @@ class Repaired:
 
 @dataclass(slots=True)
 class Lifecycle:
-    """One connector, for those who steer it.
+    """Steers one connector.
 
     :param source: may be missing where the offset is not looked at
     :param config: what the connector is configured to; needed where the offset is changed
@@ -142,7 +142,7 @@ class Lifecycle:
     # -- looking and steering -----------------------------------------------------------------------------------------
 
     def status(self) -> Status:
-        """How the connector stands.
+        """The status of the connector.
 
         :raises ConfigError: there is no such connector
         """
@@ -171,7 +171,7 @@ class Lifecycle:
     # -- the offset ---------------------------------------------------------------------------------------------------
 
     def plan_offset(self, target: Position | None) -> OffsetPlan:
-        """What it would mean to go on from another place.
+        """What it would mean to go on from another position.
 
         :param target: ``None`` = from the beginning, with a snapshot of all tables
         """
@@ -313,7 +313,7 @@ class Lifecycle:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[tuple[Lease, Batcher]]:
-        """Nobody else writes, and the offset is behind every batch there is."""
+        """Hold the lease, with every batch adopted into the offset."""
         assert self.changelog is not None
         source, config = self._source(), self._config()
         with self._lease() as lease:

@@ -65,7 +65,7 @@ class Control:
 
 
 class StateStore(Protocol):
-    """Where a connector's place is kept, and what is asked of it."""
+    """Where the state of connectors is kept: leases, offsets, schema history, signals, and whether a connector is to run."""
 
     def lease(self, connector: str, owner: str, *, wait_s: float) -> AbstractContextManager[Lease]:
         """Take the connector's lease, keep it alive in the background, give it back at the end.
@@ -122,7 +122,7 @@ class StateStore(Protocol):
         """What people want of the connector; cheap, it is asked every second."""
 
     def ended(self, connector: str, error: str | None, metrics: dict[str, Any] | None = None) -> None:
-        """Record that a run has ended, with which error, and what it has measured, for those who look at its state.
+        """Record the end of a run with its error and its metrics.
 
         :param metrics: context → name → value; ``None`` leaves what an earlier run has measured
         """
@@ -172,7 +172,7 @@ class ChangeLog(Protocol):
     """Where batches are kept; one folder per connector."""
 
     def verify(self, connector: str) -> None:
-        """Make sure that of two runs that :meth:`commit` a number one is told so; cheap once it is known.
+        """Make sure that of two runs that :meth:`commit` the same number one gets an error; cheap once it is known.
 
         :raises ConfigError: the store replaces what is there
         """

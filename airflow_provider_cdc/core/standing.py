@@ -1,4 +1,4 @@
-"""How a connector stands: what people are told when they ask for its status.
+"""The status of a connector, as commands, pages and operators show it.
 
 States are those of the documents ("Verifying that the connector is running"): ``unassigned``, ``running``, ``paused``,
 ``failed``, ``stopped``. With micro-batches, a connector that works as it should is ``unassigned`` between two runs.
@@ -31,7 +31,7 @@ class RunState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a connector stands.
+    """The status of a connector.
 
     :param since: when it came into this state, where that is known
     :param wanted: what people want; a run that is alive ends within seconds when that is not ``running``
@@ -39,7 +39,7 @@ class Status:
     :param asked_by: who asked for what is wanted, and ``reason`` why
     :param last_error: of the last run that failed, which need not be the last run
     :param pending: tables that have still to be read whole
-    :param waiting: tables that are read, and whose place in the log streaming has not come to
+    :param waiting: tables that are read, at positions that streaming has not reached yet
     :param scans: incremental snapshots: table → rows read so far, in the order they are read
     :param metrics: of the last run that came to read anything, whatever its end: context → name → value
     :param signals: signals whose fate is not final, newest first

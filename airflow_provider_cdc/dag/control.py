@@ -1,4 +1,4 @@
-"""A DAG that people steer connectors by."""
+"""A DAG with a form that pauses, resumes, moves, repairs and deletes connectors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lifecycle_dag(
     """A DAG with a form that pauses, resumes, stops and restarts connectors, shows how they stand, moves their offsets, repairs gaps
     and deletes them.
 
-    What cannot be taken back only tells what it would do, until *Only tell* is switched off and the connector's name is typed.
+    What cannot be undone only says what it would do, until *Only tell* is switched off and the connector's name is typed.
 
     :param connectors: what the form offers
     :param dag: further arguments of ``DAG``

@@ -28,7 +28,7 @@ def known_tables(
 ) -> dict[str, list[str]]:
     """Table → connectors that it is known to be captured by.
 
-    :param tables: connector → names that its definition does not tell
+    :param tables: connector → names that its definition does not contain
     """
     found: dict[str, list[str]] = {}
     for connector in connectors:

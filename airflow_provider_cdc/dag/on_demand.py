@@ -1,4 +1,4 @@
-"""DAGs that people start by a form: tables are read again, or any signal is sent."""
+"""DAGs with a form: one reads tables again, one sends any signal."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ad_hoc_snapshot_dag(
 
     :param connectors: what the form offers
     :param tables: connector → names of tables to offer besides those that its include list names one by one
-    :param poll_interval: seconds between two looks at how the snapshot comes on
+    :param poll_interval: seconds between two looks at the progress of the snapshot
     :param timeout: how long a snapshot may take; it goes on when that is over, but nobody waits for it
     :param dag: further arguments of ``DAG``
     """
@@ -77,7 +77,7 @@ def signal_dag(
     timeout: timedelta = timedelta(days=2),
     **dag: Any,
 ) -> DAG:
-    """A DAG with a form that sends any signal to a connector and waits for what becomes of it.
+    """A DAG with a form that sends any signal to a connector and waits for its fate.
 
     :param connectors: what the form offers
     :param dag: further arguments of ``DAG``

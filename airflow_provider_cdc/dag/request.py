@@ -1,4 +1,4 @@
-"""What people enter into the form of an ad hoc snapshot, turned into a signal; or into a message that says what is wrong."""
+"""Turns the form of an ad hoc snapshot into a signal, or into an error that says what is wrong with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of tables that a definition tells without asking anybody: what a form can offer when a DAG is parsed."""
+"""Names of tables that a definition contains: what a form can offer when a DAG is parsed, without asking the database."""
 
 from __future__ import annotations
 

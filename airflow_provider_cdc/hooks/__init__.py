@@ -1,1 +1,1 @@
-"""Part of the Airflow face."""
+"""Airflow connections to sources and to the state tables, and what operators, pages and commands share about connectors."""

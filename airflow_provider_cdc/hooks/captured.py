@@ -1,4 +1,4 @@
-"""Which tables a connector captures, by what it has recorded: without asking the source."""
+"""The tables that a connector captures, from its schema history: the source is not asked."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def captured_tables(store: StateStore, connector: ConnectorRecord) -> dict[str, 
 
 
 def known_tables(store: StateStore, connector: ConnectorRecord) -> list[str]:
-    """Names of :func:`captured_tables`, for people: of a definition that cannot be used now, those that are recorded."""
+    """Names of :func:`captured_tables`, to be shown. If the definition cannot be used now, all tables of the schema history."""
     from airflow_provider_cdc.core.schema_history import SchemaHistory
 
     try:
         return sorted(captured_tables(store, connector))
-    except CdcError:  # as when a connection was renamed: how a connector stands can be told all the same
+    except CdcError:  # as when a connection was renamed: the status is shown all the same
         return sorted(str(t) for t in SchemaHistory.replay(store.schema_history(connector.connector)).tables)
 
 

@@ -1,6 +1,6 @@
-"""What a task, a trigger or a command needs to work for a connector: its definition, and the connections by their ids.
+"""A connector as tasks, triggers and commands know it: its definition, and the ids of its Airflow connections.
 
-Nothing here holds a secret, so that it may be serialized; secrets are looked up when something is opened.
+Nothing here holds a secret, so that it may be serialized. Secrets are looked up when something is opened.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class ConnectorAccess:
 
     @contextlib.contextmanager
     def lifecycle(self) -> Iterator[Lifecycle]:
-        """The connector for those who steer it."""
+        """The connector's lifecycle: pause, offsets, gaps, deletion."""
         state = CdcStateHook(self.state_conn_id).address()
         with open_lifecycle(
             self.definition,
@@ -102,7 +102,7 @@ class ConnectorAccess:
             yield lifecycle
 
     def current(self) -> ConnectorAccess:
-        """The same, with what the connection says now in place of what a recorded definition holds of it."""
+        """The same connector, without the recorded properties that its Airflow connection sets now."""
         now = self.properties()
         kept = {name: value for name, value in self.definition.properties.items() if name not in now}
         return replace(self, definition=replace(self.definition, properties=kept))

@@ -28,7 +28,7 @@ def page(*parts: str | int) -> str:
 
 
 class ConnectorLink(BaseOperatorLink):
-    """The page of the connector that the task instance asked about, or told something."""
+    """The page of the connector that the task instance is about."""
 
     name = "CDC connector"
 

@@ -1,4 +1,4 @@
-"""What pages and commands tell people about connectors: short texts from the state tables and the change log."""
+"""Short texts about connectors for pages and commands, made of the state tables and the change log."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def find(store: StateStore, connector: str) -> ConnectorRecord:
 
 
 def position_text(position: dict[str, Any] | None) -> str:
-    """A stored position for people, in the source's own terms.
+    """A stored position as text, in the source's own terms.
 
     >>> position_text({"file": "binlog.000001", "pos": 2215, "gtids": ""})
     'file binlog.000001, pos 2215'
@@ -112,7 +112,7 @@ def state_text(status: Status) -> str:
 
 
 def status_lines(status: Status) -> Iterator[str]:
-    """How a connector stands, for people."""
+    """The status of a connector as lines of text."""
     yield f"{status.connector} ({status.source or 'of unknown source'}): {state_text(status)}"
     moved = f"offset moved {age(status.moved_at)}"
     yield f"  Position:   {position_text(status.position)}; batch {status.batch}, seq {status.seq:,}; {moved}"
@@ -135,7 +135,7 @@ def status_lines(status: Status) -> Iterator[str]:
 
 
 def metrics_lines(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """The metrics of a connector's last run, for people.
+    """The metrics of a connector's last run as lines of text.
 
     :param metrics: context → name → value
     """
@@ -145,7 +145,7 @@ def metrics_lines(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def metrics_text(values: Mapping[str, Any], entries: int = 10) -> Iterator[tuple[str, str]]:
-    """Metrics of one context for people, lists and maps in a line.
+    """Metrics of one context as names and texts, lists and maps in one line.
 
     >>> list(metrics_text({"RowsScanned": {"shop.a": 1200}, "CapturedTables": ["shop.a", "shop.b"]}))
     [('RowsScanned', 'shop.a: 1,200'), ('CapturedTables', 'shop.a, shop.b')]

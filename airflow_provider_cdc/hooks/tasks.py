@@ -1,4 +1,4 @@
-"""What operators and sensors that work for a connector have in common."""
+"""What the operators and sensors of a connector share: their fields, their errors, and who sends a signal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ConnectorFields:
     )
     """Template fields. The name and the kind of source are fixed: they are part of assets, links and the DAG's form."""
 
-    def _take(
+    def _set_connector(
         self, definition: ConnectorDefinition, conn_id: str, state_conn_id: str, storage_conn_id: str | None
     ) -> None:
         refuse_secrets(definition)
@@ -49,19 +49,19 @@ class ConnectorFields:
 
 
 class StateFields:
-    """The fields of those who ask the state tables about a connector, or tell it something, and need no more."""
+    """The fields of operators and sensors that need only the state tables, not the source or the change log."""
 
     STATE_FIELDS: ClassVar[tuple[str, ...]] = ("connector", "state_conn_id")
     """Template fields."""
 
-    def _take_name(self, connector: str | ConnectorDefinition, state_conn_id: str) -> None:
+    def _set_connector_name(self, connector: str | ConnectorDefinition, state_conn_id: str) -> None:
         self.connector = connector.name if isinstance(connector, ConnectorDefinition) else connector
         self.state_conn_id = state_conn_id
 
 
 def failure(error: CdcError) -> Exception:
-    """What a task raises for an error of ours: Airflow retries what may pass, does not retry what a person must mend, and skips
-    what a person does not want now."""
+    """The Airflow exception for an error: transient errors are retried, terminal ones are not, and a connector that is paused or stopped
+    skips the task."""
     from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
     if isinstance(error, ConnectorHalted):
@@ -70,7 +70,7 @@ def failure(error: CdcError) -> Exception:
 
 
 def sender(context: Context) -> str:
-    """Who asks for something by a task, for people who wonder: the user that started the run, where there is one, and the run.
+    """Who sends something by a task: the user that started the DAG run, where there is one, and the run.
 
     >>> sender(context)
     'admin, by cdc_ad_hoc_snapshot manual__2025-01-02T03:04:05+00:00'
@@ -86,10 +86,10 @@ def origin(context: Context, number: int = 0) -> str:
 
     A try that was killed between sending something and saying so is followed by one that finds it sent.
 
-    :param number: tells several things apart that one task does
+    :param number: which of several signals of one task it is
     """
     ti = context["ti"]
     retries = getattr(getattr(ti, "task", None), "retries", 0) or 0
     cleared = max(getattr(ti, "max_tries", 0) - retries, 0)
-    place = [ti.dag_id, ti.run_id, ti.task_id, getattr(ti, "map_index", -1), cleared, number]
-    return "airflow:" + "/".join(map(str, place))
+    parts = [ti.dag_id, ti.run_id, ti.task_id, getattr(ti, "map_index", -1), cleared, number]
+    return "airflow:" + "/".join(map(str, parts))

@@ -1,4 +1,4 @@
-"""How a connector and what was asked of it stand, in the words of logs and pages."""
+"""Texts about connectors and signals, for logs and pages."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def halted(control: Control) -> str:
     return f"{control.wanted}{by}{since}{reason}"
 
 
-def standstill(record: ConnectorRecord | None, connector: str) -> str:
-    """Why nothing moves with a connector now; empty when a run of it is alive.
+def why_idle(record: ConnectorRecord | None, connector: str) -> str:
+    """Why a connector captures nothing now; empty when a run of it is alive.
 
     :param record: what the state tables hold of it
     """
@@ -91,8 +91,8 @@ def _of_table(progress: Progress) -> float:
     return 0.0
 
 
-def verdict(connector: str, event: Mapping[str, Any]) -> str | None:
-    """What to tell of a signal that was not carried out; ``None`` of one that was.
+def failure_text(connector: str, event: Mapping[str, Any]) -> str | None:
+    """Why a signal was not carried out; ``None`` if it was.
 
     :param event: of ``SignalFateTrigger``
     """

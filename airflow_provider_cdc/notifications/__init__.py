@@ -1,1 +1,1 @@
-"""Part of the Airflow face."""
+"""Notifiers for callbacks of DAGs and tasks."""

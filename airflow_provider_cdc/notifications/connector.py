@@ -1,4 +1,4 @@
-"""Callbacks that tell how a connector stands when a DAG run or a task ends."""
+"""Callbacks that report the state of a connector when a DAG run or a task ends."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CdcNotifier(BaseNotifier):
     another one, the text is written to the log.
 
     :param connector: the connector, or its name (templated)
-    :param tell: what is called with the context
+    :param tell: the notifier or callback that is called with the context
     :param limit: how many notifications, those since the DAG run began
     :param state_conn_id: Airflow connection to the state tables (templated)
     """

@@ -1,1 +1,1 @@
-"""Part of the Airflow face."""
+"""Tasks that capture, apply, send signals and steer connectors."""

@@ -67,7 +67,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self._take(definition, conn_id, state_conn_id, storage_conn_id)
+        self._set_connector(definition, conn_id, state_conn_id, storage_conn_id)
         self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
         self.lease_ttl, self.lease_wait = lease_ttl, lease_wait
         self.batch: int | None = None
@@ -125,6 +125,6 @@ class CaptureOperator(ConnectorFields, BaseOperator):
 
 
 def _owner(context: Context) -> str:
-    """Who holds the lease, for people who wonder."""
+    """The owner of the lease, as status and errors name it."""
     ti = context["ti"]
     return f"{ti.dag_id}.{ti.task_id} {ti.run_id} try {ti.try_number} on {socket.gethostname()}:{os.getpid()}"[:500]

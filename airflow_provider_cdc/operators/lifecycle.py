@@ -17,14 +17,14 @@ from airflow_provider_cdc.hooks import overview
 from airflow_provider_cdc.hooks.links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.hooks.tasks import StateFields, failure, sender
+from airflow_provider_cdc.hooks.wording import gap_text
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_cdc.core.lifecycle import Lifecycle
     from airflow_provider_cdc.core.offset_plan import OffsetPlan
-    from airflow_provider_cdc.hooks.wording import gap_text
-from airflow_provider_cdc.runtime import ConnectorDefinition
+    from airflow_provider_cdc.runtime import ConnectorDefinition
 
 
 class Action(enum.StrEnum):
@@ -69,7 +69,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
 
     ``pause`` and ``stop`` have the run that is alive end at the next boundary between two transactions and are over when it has;
     new runs are skipped until ``resume``. ``offset-set``, ``offset-restore``, ``offset-reset``, ``repair-gap`` and ``delete`` change what cannot be
-    changed back by itself: they have to be confirmed with the connector's name, and with ``plan_only`` only tell what they would do.
+    changed back by itself: they have to be confirmed with the connector's name; with ``plan_only`` they change nothing and say what they would do.
 
         >>> ConnectorLifecycleOperator(task_id="pause", connector="shop", action="pause", reason="upgrade of the database")
 
@@ -79,8 +79,8 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
     :param action: see :class:`Action` (templated)
     :param reason: shown to people who wonder (templated)
     :param confirm: the connector's name, of actions that have to be confirmed (templated)
-    :param plan_only: only tell what it would do (templated: ``"true"`` or ``"false"``)
-    :param position: of ``offset-set``, a place in the source's log, as ``airflow cdc offset`` shows it (templated)
+    :param plan_only: change nothing, and say what would be done (templated: ``"true"`` or ``"false"``)
+    :param position: of ``offset-set``, a position in the source's log, as ``airflow cdc offset`` shows it (templated)
     :param version: of ``offset-restore``, an offset in the connector's history (templated)
     :param repair: of ``repair-gap``: ``snapshot``, ``incremental`` or ``skip`` (templated)
     :param with_changelog: of ``delete``: delete the change log too (templated: ``"true"`` or ``"false"``)
@@ -113,7 +113,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self._take_name(connector, state_conn_id)
+        self._set_connector_name(connector, state_conn_id)
         self.action, self.reason, self.confirm = str(action), reason, confirm
         self.plan_only, self.with_changelog = plan_only, with_changelog
         self.position, self.version, self.repair = position, version, repair
@@ -132,7 +132,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         except CdcError as e:
             raise failure(e) from e
 
-    # -- what can be taken back ---------------------------------------------------------------------------------------
+    # -- what can be undone ------------------------------------------------------------------------------------------
 
     def _steer(self, action: Action, by: str) -> dict[str, Any]:
         from airflow_provider_cdc.core.lifecycle import Lifecycle
@@ -145,7 +145,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
                 self.log.info("Connector %s: %s, asked for by %s. %s", self.connector, action.value, by, self.reason)
             if action in (Action.PAUSE, Action.STOP):
                 self._until_ended(lifecycle)
-            return self._told(lifecycle)
+            return self._status(lifecycle)
 
     def _until_ended(self, lifecycle: Lifecycle) -> None:
         deadline = time.monotonic() + self.wait_for_end
@@ -156,14 +156,14 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
                 )
             time.sleep(min(1.0, self.wait_for_end))
 
-    def _told(self, lifecycle: Lifecycle) -> dict[str, Any]:
+    def _status(self, lifecycle: Lifecycle) -> dict[str, Any]:
         status = lifecycle.status().document()
         for name, value in status.items():
             if value not in (None, "", [], {}):
                 self.log.info("  %s: %s", name, value)
         return status
 
-    # -- what cannot --------------------------------------------------------------------------------------------------
+    # -- what cannot be undone --------------------------------------------------------------------------------------------------
 
     def _change(self, action: Action, by: str) -> dict[str, Any]:
         dry = _yes(self.plan_only, "plan_only")
@@ -180,7 +180,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
                 by = f"{by}: {self.reason}"
             lifecycle.apply_offset(plan, self.confirm, by)
             self.log.info("The offset of %s was moved to %s.", self.connector, plan.target)
-            return self._told(lifecycle)
+            return self._status(lifecycle)
 
     def _plan(self, action: Action, lifecycle: Lifecycle) -> OffsetPlan:
         if action is Action.OFFSET_RESET:
@@ -218,10 +218,10 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
             return {"plan_only": True, "connector": self.connector, "gap": None if gap is None else gap.document()}
         done = lifecycle.repair(Repair(self.repair), self.confirm, by)
         self.log.info("%s Repaired by %s.", done.gap, done.how.value)
-        return {**self._told(lifecycle), "gap": done.gap.document(), "signal": done.signal}
+        return {**self._status(lifecycle), "gap": done.gap.document(), "signal": done.signal}
 
     def _delete(self, lifecycle: Lifecycle, dry: bool) -> dict[str, Any]:
-        status, too = self._told(lifecycle), _yes(self.with_changelog, "with_changelog")
+        status, too = self._status(lifecycle), _yes(self.with_changelog, "with_changelog")
         what = f"The state of {self.connector}{' and its change log' if too else ''}"
         if dry:
             self.log.info("%s would be deleted; nothing was.", what)

@@ -18,7 +18,7 @@ from airflow_provider_cdc.hooks import overview
 from airflow_provider_cdc.hooks.links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.hooks.tasks import StateFields, failure, origin, sender
-from airflow_provider_cdc.hooks.wording import verdict
+from airflow_provider_cdc.hooks.wording import failure_text
 from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.triggers.signal_fate import SignalFateTrigger
 
@@ -30,7 +30,7 @@ class SendSignalOperator(StateFields, BaseOperator):
     """Sends a signal to a connector: what is asked of it while it works. Types and data are the documented ones
     ("Sending signals to a connector").
 
-    The signal is recorded in the state tables and taken by the connector's run, the present or the next one. A task that is
+    The signal is recorded in the state tables, and the connector's run carries it out: the present run or the next one. A task that is
     tried again does not send twice; one that is cleared does send again. Data that cannot be meant is refused before it is sent.
 
         >>> SendSignalOperator(
@@ -70,7 +70,7 @@ class SendSignalOperator(StateFields, BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self._take_name(connector, state_conn_id)
+        self._set_connector_name(connector, state_conn_id)
         self._defined = isinstance(connector, ConnectorDefinition)
         self.type, self.data, self.id = type, data, id
         self.wait, self.deferrable, self.poll_interval, self.wait_timeout = (
@@ -98,7 +98,7 @@ class SendSignalOperator(StateFields, BaseOperator):
         """Go on with what has become of the signal."""
         if "error" in event:
             raise AirflowFailException(event["error"])
-        if (wrong := verdict(self.connector, event)) is not None:
+        if (wrong := failure_text(self.connector, event)) is not None:
             raise AirflowFailException(wrong)
         self.log.info("Signal %s of %s is done.", event["number"], self.connector)
         return event
@@ -127,13 +127,13 @@ class SendSignalOperator(StateFields, BaseOperator):
     def _watch(self, trigger: SignalFateTrigger) -> dict[str, Any]:
         """Wait in this worker."""
         deadline = None if self.wait_timeout is None else time.monotonic() + self.wait_timeout.total_seconds()
-        told = ""
+        stage = ""
         try:
             with CdcStateHook(self.state_conn_id).opened() as store:
                 while (answer := trigger.ask(store)).event is None:
-                    if answer.stage != told:
+                    if answer.stage != stage:
                         self.log.info("%s", answer.text)
-                        told = answer.stage
+                        stage = answer.stage
                     if deadline is not None and time.monotonic() >= deadline:
                         raise AirflowException(f"Not within {self.wait_timeout}: {answer.text}")
                     time.sleep(self.poll_interval)
@@ -152,7 +152,7 @@ class AdHocSnapshotOperator(SendSignalOperator):
     :param tables: names, or regular expressions that match whole names (templated)
     :param blocking: capture stands still while the tables are read; otherwise they are read piece by piece beside it
     :param filters: table → SQL condition for its rows; with ``blocking`` the whole SELECT (templated)
-    :param surrogate_key: column to cut pieces by in place of the primary key (templated)
+    :param surrogate_key: column to cut chunks by instead of the primary key (templated)
     :param chunk_size: rows that are read at a time, not with ``blocking`` (templated); by default the connector's
     :param replace: empty the tables in the targets first, so that rows which are gone from the source disappear there too
     """

@@ -1,1 +1,1 @@
-"""Part of the Airflow face."""
+"""Pages about connectors in Airflow's UI."""

@@ -1,4 +1,4 @@
-"""What goes on with a connector: its state, signals with what became of them, and notifications."""
+"""The parts of a connector's page that change: its state, signals with their fates, and notifications."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Routes of the plugin's pages. They read the state tables and manifests; who they answer is Airflow's decision: whoever may see
-assets, and of each connector the DAG that captures it.
+"""Routes of the plugin's pages. They read the state tables and manifests. A user needs Airflow's right to see assets, and for each
+connector the right to see the DAG that captures it.
 
 FastAPI evaluates annotations: everything they name is imported at module level.
 """

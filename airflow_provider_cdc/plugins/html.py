@@ -1,4 +1,4 @@
-"""Pieces of HTML that the plugin's pages are made of: plain, readable at a glance, without scripts."""
+"""Pieces of HTML for the plugin's pages, without scripts."""
 
 from __future__ import annotations
 

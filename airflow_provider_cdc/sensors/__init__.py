@@ -1,1 +1,1 @@
-"""Part of the Airflow face."""
+"""Tasks that wait for changes, for a snapshot, or for a target."""

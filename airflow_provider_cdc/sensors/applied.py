@@ -14,7 +14,7 @@ from airflow_provider_cdc.triggers.applied import AppliedTrigger
 
 
 class AppliedSensor(StateSensor):
-    """Waits until the tables of a target hold everything up to a point: a batch, a sequence number or a place in the source's log.
+    """Waits until the tables of a target hold everything up to a point: a batch, a sequence number or a position in the source's log.
     Without any, the point is what is captured when the sensor begins to wait.
 
         >>> AppliedSensor(task_id="applied", connector="shop", seq="{{ ti.xcom_pull('capture')['seq'] }}")
@@ -27,7 +27,7 @@ class AppliedSensor(StateSensor):
     :param topic: only the table of this topic has to be that far (templated); without it, every table
     :param batch: number of a batch (templated)
     :param seq: a sequence number (templated)
-    :param position: a place in the source's log, as a JSON object or its text (templated)
+    :param position: a position in the source's log, as a JSON object or its text (templated)
     """
 
     template_fields: Sequence[str] = (

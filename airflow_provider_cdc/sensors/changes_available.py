@@ -47,7 +47,7 @@ class ChangesAvailableSensor(ConnectorFields, BaseSensorOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**{"poke_interval": poll_interval, **kwargs})
-        self._take(definition, conn_id, state_conn_id, None)
+        self._set_connector(definition, conn_id, state_conn_id, None)
         self.poll_interval, self.deferrable = poll_interval, deferrable
 
     def poke(self, context: Context) -> bool:

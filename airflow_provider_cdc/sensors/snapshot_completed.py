@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_cdc.hooks.tasks import StateFields
-from airflow_provider_cdc.hooks.wording import verdict
+from airflow_provider_cdc.hooks.wording import failure_text
 from airflow_provider_cdc.sensors.state import StateSensor
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_fate import SignalFateTrigger
@@ -50,6 +50,6 @@ class SnapshotCompletedSensor(StateSensor):
         return SignalFateTrigger(self.connector, number, **common)
 
     def result(self, event: dict[str, Any]) -> dict[str, Any]:
-        if "fate" in event and (wrong := verdict(self.connector, event)) is not None:
+        if "fate" in event and (wrong := failure_text(self.connector, event)) is not None:
             raise AirflowFailException(wrong)
         return event

@@ -1,4 +1,4 @@
-"""What sensors that wait for something in the state tables have in common."""
+"""The base of all sensors that wait for something in the state tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.hooks.tasks import StateFields, failure
-from airflow_provider_cdc.triggers.state import Found, StateTrigger
+from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -46,12 +46,12 @@ class StateSensor(StateFields, BaseSensorOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**{"poke_interval": poll_interval, **kwargs})
-        self._take_name(connector, state_conn_id)
+        self._set_connector_name(connector, state_conn_id)
         self.poll_interval, self.deferrable = poll_interval, deferrable
 
     @abc.abstractmethod
     def trigger(self) -> StateTrigger:
-        """What to ask, with rendered fields."""
+        """The trigger that asks, made of rendered fields."""
 
     def result(self, event: dict[str, Any]) -> Any:
         """What the task returns for the trigger's event; raises where that is none to go on with."""
@@ -81,7 +81,7 @@ class StateSensor(StateFields, BaseSensorOperator):
             raise AirflowFailException(event["error"])
         return self.result(event)
 
-    def _ask(self, trigger: StateTrigger) -> Found:
+    def _ask(self, trigger: StateTrigger) -> PollResult:
         try:
             with CdcStateHook(self.state_conn_id).opened() as store:
                 answer = trigger.ask(store)

@@ -1,4 +1,4 @@
-"""What connectors there are, for people and for tools that know no more than a name."""
+"""The connectors there are, with everything that the state tables hold of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people want of connectors, and how their last runs ended."""
+"""Whether connectors are to run, and how their last runs ended."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Base(DeclarativeBase):
 
 
 class ConnectorRow(Base):
-    """What the last run of a connector was told, so that people and tools find its change log by its name alone.
+    """The definition that the last run of a connector had, so that people and tools find its change log by the name alone.
 
     ``connections`` are ids in Airflow: of connections, whose contents are never here, and as ``dag`` of the DAG that captures, whose
     rights decide who may see the connector.
@@ -65,7 +65,7 @@ class ConnectorRow(Base):
 
 
 class LeaseRow(Base):
-    """Who may write for a connector. The epoch grows with every change of owner and never goes back."""
+    """Which run may write for a connector. The epoch grows with every change of owner."""
 
     __tablename__ = "cdc_lease"
 
@@ -173,7 +173,7 @@ class SignalRow(Base):
 
 
 class NotificationRow(Base):
-    """One notification, kept in the transaction that makes durable what it tells of; ``batch`` is the batch, if there was one."""
+    """One notification, committed together with what it reports. ``batch`` is the batch of that commit, if there is one."""
 
     __tablename__ = "cdc_notification"
 

@@ -1,4 +1,4 @@
-"""Notifications in the state tables, written in the transaction of what they tell of."""
+"""Notifications in the state tables, committed together with what they report."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A database role of its own for the state tables: the statements that make one which may use them, and nothing else.
+"""The SQL statements that create a database role for the state tables. The role may use these tables and nothing else.
 
-Tasks of connectors reach the state tables by a connection. With Airflow's own login there, whoever reads it could read and change
-everything of Airflow: users, variables, connections.
+Tasks reach the state tables by an Airflow connection. If that connection held Airflow's own login, whoever reads it could read and
+change all of Airflow: users, variables, connections.
 
     >>> from sqlalchemy import make_url
     >>> role_sql(make_url("mysql+pymysql://airflow@db/airflow"), "cdc", "sesame")[0]
@@ -38,17 +38,17 @@ def role_sql(url: URL, role: str, password: str, schema: str | None = None) -> l
 
 
 def _postgresql(database: str, role: str, password: str, schema: str | None) -> list[str]:
-    name, place = _pg_name(role), _pg_name(schema or "public")
-    tables = ", ".join(f"{place}.{_pg_name(table)}" for table in sorted(Base.metadata.tables))
+    name, namespace = _pg_name(role), _pg_name(schema or "public")
+    tables = ", ".join(f"{namespace}.{_pg_name(table)}" for table in sorted(Base.metadata.tables))
     counted = ", ".join(
-        f"{place}.{_pg_name(f'{table.name}_{column.name}_seq')}"
+        f"{namespace}.{_pg_name(f'{table.name}_{column.name}_seq')}"
         for table in Base.metadata.sorted_tables
         if (column := table.autoincrement_column) is not None
     )
     return [
         f"CREATE ROLE {name} LOGIN PASSWORD {_pg_text(password)}",
         f"GRANT CONNECT ON DATABASE {_pg_name(database)} TO {name}",
-        f"GRANT USAGE ON SCHEMA {place} TO {name}",
+        f"GRANT USAGE ON SCHEMA {namespace} TO {name}",
         f"GRANT {_RIGHTS} ON {tables} TO {name}",
         f"GRANT USAGE, SELECT, UPDATE ON SEQUENCE {counted} TO {name}",
     ]
@@ -56,8 +56,10 @@ def _postgresql(database: str, role: str, password: str, schema: str | None) -> 
 
 def _mysql(database: str, role: str, password: str, schema: str | None) -> list[str]:
     account = f"{_my_text(role)}@'%'"
-    place = _my_name(schema or database)
-    grants = [f"GRANT {_RIGHTS} ON {place}.{_my_name(table)} TO {account}" for table in sorted(Base.metadata.tables)]
+    namespace = _my_name(schema or database)
+    grants = [
+        f"GRANT {_RIGHTS} ON {namespace}.{_my_name(table)} TO {account}" for table in sorted(Base.metadata.tables)
+    ]
     return [f"CREATE USER {account} IDENTIFIED BY {_my_text(password)}", *grants]
 
 

@@ -1,4 +1,4 @@
-"""Signals in the state tables: sent by anybody, taken by the connector's run in the order of their numbers."""
+"""Signals in the state tables. Anybody sends them; the connector's run reads them in the order of their numbers."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Signals:
         known = sa.select(SignalRow.id).where(SignalRow.connector == connector, SignalRow.origin == origin)
         for attempt in self._database.attempts():
             with attempt, self._database.write() as c:
-                # One sender after the other: otherwise a number could become visible after a higher one was taken, and
-                # with "numbers above the last one" that signal would never be seen.
+                # One sender after the other: otherwise a number could become visible after a higher one was read, and
+                # a run that asks for numbers above the last one would never see that signal.
                 locked(c, connector)
                 found = c.scalar(known)
                 number = self._insert(c, values) if found is None else found
@@ -73,7 +73,7 @@ class Signals:
     def newest(
         self, connector: str, limit: int = 50, *, number: int | None = None, under_way: bool = False
     ) -> list[SignalRecord]:
-        """Signals with their fates, newest first, for people.
+        """Signals with their fates, newest first.
 
         :param number: only this one, with all of its data; otherwise lists show the first 2,000 characters
         :param under_way: only those whose fate is not final
@@ -100,24 +100,24 @@ class Signals:
         ]  # fmt: skip
 
     def _insert(self, c: sa.Connection, values: dict[str, Any]) -> int:
-        """Insert under the next number, which is above that of the last signal that was taken."""
+        """Insert under the next number, which is above that of the last signal in the offset."""
         key = c.execute(sa.insert(SignalRow).values(**values)).inserted_primary_key
         assert key is not None
         number = int(key[0])
         offset = c.scalar(sa.select(OffsetRow.offset).where(OffsetRow.connector == values["connector"]))
-        taken = int((offset or {}).get("signal", 0))
-        if number > taken:
+        last = int((offset or {}).get("signal", 0))
+        if number > last:
             return number
         # The offset knows more signals than this table: it was rebuilt from a change log. Count on from there.
         c.execute(sa.delete(SignalRow).where(SignalRow.id == number))
         while True:
-            number = max(taken, c.scalar(sa.select(sa.func.max(SignalRow.id))) or 0) + 1
+            number = max(last, c.scalar(sa.select(sa.func.max(SignalRow.id))) or 0) + 1
             try:
                 with c.begin_nested():
                     c.execute(sa.insert(SignalRow).values(id=number, **values))
                 break
             except IntegrityError:  # a sender of another connector took the number in the same moment
-                taken = number
+                last = number
         if (
             self._database.engine.dialect.name == "postgresql"
         ):  # the others count on from the highest number by themselves
@@ -129,7 +129,7 @@ class Signals:
 def record_fate(
     c: sa.Connection, connector: str, number: int, fate: Fate, message: str, progress: dict[str, Any] | None = None
 ) -> None:
-    """Record what has become of a signal, within an open transaction; see ``StateStore.fate``."""
+    """Record the fate of a signal within an open transaction. A final fate stays; a message replaces the one before."""
     mine = (SignalRow.connector == connector) & (SignalRow.id == number)
     row = c.execute(sa.select(SignalRow.state, SignalRow.running_at).where(mine).with_for_update()).one_or_none()
     if row is None or Fate(row.state).final or (fate is Fate.RECEIVED and row.state != fate.value):

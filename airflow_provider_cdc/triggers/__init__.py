@@ -1,1 +1,1 @@
-"""Part of the Airflow face."""
+"""What waits in the triggerer, for sensors, operators and assets."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import StateError, StorageUnavailable
 from airflow_provider_cdc.hooks import overview
-from airflow_provider_cdc.triggers.state import Found, StateTrigger
+from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.position import Position
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class AppliedTrigger(StateTrigger):
     """Fires when a target stands at a batch, or behind it; one of ``batch``, ``seq`` and ``position`` says at which.
 
-    Targets tell how far they are beside the change log, which is looked at where the connector's last run wrote it. Fires
+    The reports of the targets are read from the change log that the connector's last run wrote. Fires
     ``{"batch", "applied", "target"}``: the batch that was waited for and the one that the target stands at.
 
     :param target: kind of target, as of ``ApplyChangesOperator``
@@ -26,7 +26,7 @@ class AppliedTrigger(StateTrigger):
     :param topic: only the table of this topic counts; without it, all tables do
     :param batch: number of a batch
     :param seq: a sequence number: the batch is the one that holds it
-    :param position: a place in the source's log, as ``CaptureOperator`` or an event has it: the batch is the first one behind it
+    :param position: a position in the source's log, as ``CaptureOperator`` or an event has it: the batch is the first one that reaches it
     """
 
     def __init__(
@@ -48,17 +48,17 @@ class AppliedTrigger(StateTrigger):
     def arguments(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("target", "location", "topic", "batch", "seq", "position")}
 
-    def ask(self, store: StateStore) -> Found:
+    def ask(self, store: StateStore) -> PollResult:
         record = store.connector(self.connector)
         access = None if record is None else overview.access_of(record, self.state_conn_id)
         if record is None or access is None or not record.batch:
-            return Found(f"Connector {self.connector} has captured nothing yet.", "nothing")
+            return PollResult(f"Connector {self.connector} has captured nothing yet.", "nothing")
         if self.batch is None:
             self.batch = self._find(store, record)
         if self.batch is None:
             wanted = f"seq {self.seq}" if self.seq is not None else overview.position_text(self.position)
             text = f"Connector {self.connector} has not captured up to {wanted} yet; it is at {_at(record)}."
-            return Found(text, "captured")
+            return PollResult(text, "captured")
         try:
             reports = overview.applied(access.changelog(), self.connector)
         except OSError as e:
@@ -73,8 +73,8 @@ class AppliedTrigger(StateTrigger):
         )
         failed = "" if report is None else self._failed(report)
         if stands >= self.batch:
-            return Found(text, "applied", {"batch": self.batch, "applied": stands, "target": self.target})
-        return Found(text + (f" Its last run failed: {failed}" if failed else ""), f"{stands} {failed}")
+            return PollResult(text, "applied", {"batch": self.batch, "applied": stands, "target": self.target})
+        return PollResult(text + (f" Its last run failed: {failed}" if failed else ""), f"{stands} {failed}")
 
     def _stands(self, report: dict[str, Any]) -> int:
         """The batch up to which everything that counts is applied. Tables that failed stay behind the others."""
@@ -98,7 +98,7 @@ class AppliedTrigger(StateTrigger):
         wanted = parse(self.position)
         if record.position is None or not parse(record.position).reached(wanted):
             return None
-        # places without changes are passed without a batch: then nothing is to be applied behind the last one
+        # positions without changes are passed without a batch: then nothing has to be applied after the last one
         return _first(store, self.connector, last, lambda b: parse(b.position).reached(wanted))
 
     def _has_seq(self, batch: BatchRecord) -> bool:

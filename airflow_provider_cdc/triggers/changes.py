@@ -1,8 +1,8 @@
-"""Tells assets of the changes of tables, for DAGs that start when a table changes.
+"""Fires events of assets when tables change, for DAGs that start when a table changes.
 
-One poll of the state tables serves all watched tables of a connector, and each of them keeps its own place: the number of the
-last batch that is told of is in the asset's state store, and is moved on only when what was told is in Airflow's database.
-So nothing is missed when a triggerer dies; something may be told twice.
+One poll of the state tables serves all watched tables of a connector. Each table has a cursor of its own in the asset's state store: the
+number of the last batch that an event was fired for. It moves on only when the event is in Airflow's database. So no event is missed when
+a triggerer dies; an event may come twice.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CURSOR = "cdc_batch"
-"""Name of the place in the asset's state store."""
+"""Name of the cursor in the asset's state store."""
 _LONGEST_S = 120.0
 """Airflow gives up on what is not kept after ``[triggerer] shared_stream_ack_timeout``, 300 seconds."""
 _BEHIND = 1000
-"""A place is moved on at least every so many batches, also where nothing was told."""
+"""A cursor is stored at least every so many batches, also if no event was fired."""
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """What one look has found.
+class Poll:
+    """What one poll of the state tables has found.
 
-    :param number: of the look
+    :param number: of the poll
     :param after: the last batch before
     :param upto: the last batch now
     :param batches: the batches in between, oldest first
@@ -62,9 +62,9 @@ class CdcChangeTrigger(BaseEventTrigger):
 
     :param connector: name of the connector
     :param topics: topics of the watched tables; none means all tables of the connector
-    :param asset: name of the asset whose state store keeps the place; ``None`` where one asset alone has this trigger
+    :param asset: name of the asset whose state store keeps the cursor; ``None`` where one asset alone has this trigger
     :param state_conn_id: Airflow connection to the state tables
-    :param poll_interval: seconds between two looks, at most 120: what is told by one look counts as kept with the next
+    :param poll_interval: seconds between two polls, at most 120: events of one poll count as stored with the next
     :raises ConfigError: it is longer
     """
 
@@ -94,23 +94,23 @@ class CdcChangeTrigger(BaseEventTrigger):
 
     @classmethod
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
-        return _Looks(kwargs)
+        return _Poller(kwargs)
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncIterator[TriggerEvent]:
         cursor = _Cursor(self)
         _cursors.setdefault(self.shared_stream_key(), set()).add(cursor)
         try:
-            async for news in shared_stream:
+            async for poll in shared_stream:
                 if cursor.batch is None:
-                    await cursor.find(news.after)
+                    await cursor.find(poll.after)
                 assert cursor.batch is not None
-                batches = news.batches
-                if cursor.batch > news.upto:  # the connector was deleted, and has begun again
+                batches = poll.batches
+                if cursor.batch > poll.upto:  # the connector was deleted, and has begun again
                     cursor.batch = 0
-                if cursor.batch < news.after:  # told of while nobody listened
-                    batches = [*await asyncio.to_thread(self._missed, cursor.batch, news.after), *batches]
+                if cursor.batch < poll.after:  # committed while nobody listened
+                    batches = [*await asyncio.to_thread(self._missed, cursor.batch, poll.after), *batches]
                 payload = self._payload([b for b in batches if b.batch > cursor.batch])
-                cursor.told(news, bool(payload))
+                cursor.fired(poll, bool(payload))
                 if payload:
                     yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
         finally:
@@ -118,19 +118,19 @@ class CdcChangeTrigger(BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """By itself, where there is no shared stream: in tests, or for a deferred task."""
-        producer = _Looks(self.serialize()[1])
-        last: News | None = None
+        producer = _Poller(self.serialize()[1])
+        last: Poll | None = None
 
-        async def stream() -> AsyncGenerator[News, None]:
+        async def stream() -> AsyncGenerator[Poll, None]:
             nonlocal last
             async with aclosing(producer.open_stream()) as looks:  # type: ignore[type-var]
-                async for news, _ in looks:
+                async for poll, _ in looks:
                     if last is not None:
                         await producer.confirm(last.number)
-                    last = news
-                    yield news
+                    last = poll
+                    yield poll
 
-        async with aclosing(stream()) as news, aclosing(self.filter_shared_stream(news)) as events:  # type: ignore[type-var]
+        async with aclosing(stream()) as poll, aclosing(self.filter_shared_stream(poll)) as events:  # type: ignore[type-var]
             async for event in events:
                 yield event
 
@@ -140,36 +140,36 @@ class CdcChangeTrigger(BaseEventTrigger):
 
     def _payload(self, batches: Sequence[BatchRecord]) -> dict[str, Any] | None:
         found: dict[str, int] = {}
-        told = []
+        changed = []
         wanted = {sanitized(topic) for topic in self.topics}  # connectors of earlier releases have others
         for batch in batches:
             events = {t: n for t, n in batch.topics.items() if n and (not wanted or sanitized(t) in wanted)}
             if events:
-                told.append(batch)
+                changed.append(batch)
             for topic, n in events.items():
                 found[topic] = found.get(topic, 0) + n
-        if not told:
+        if not changed:
             return None
         return {
             "connector": self.connector,
             "topics": found,
             "events": sum(found.values()),
-            "batches": [told[0].batch, told[-1].batch],
-            "last_seq": told[-1].last_seq,
-            "position": told[-1].position,
+            "batches": [changed[0].batch, changed[-1].batch],
+            "last_seq": changed[-1].last_seq,
+            "position": changed[-1].position,
         }
 
 
 @dataclass(eq=False)
 class _Cursor:
-    """How far one asset is told."""
+    """The last batch that an event of one asset was fired for."""
 
     trigger: CdcChangeTrigger
     batch: int | None = None
     kept: int = -1
     """The batch in the asset's state store."""
     open: dict[int, tuple[int, bool]] = field(default_factory=dict)
-    """Look → batch up to which it tells, and whether it did tell something."""
+    """Poll → its last batch, and whether an event was fired for it."""
 
     async def find(self, now: int) -> None:
         """Begin where the asset's state store says, the first time with what comes from ``now`` on."""
@@ -180,18 +180,18 @@ class _Cursor:
         else:
             self.batch = self.kept = int(found)
 
-    def told(self, news: News, something: bool) -> None:
-        self.batch = news.upto
-        self.open[news.number] = (self.batch, something)
+    def fired(self, poll: Poll, something: bool) -> None:
+        self.batch = poll.upto
+        self.open[poll.number] = (self.batch, something)
 
-    async def confirm(self, look: int) -> None:
-        """What was told by this look, and by those before it, is in Airflow's database.
+    async def confirm(self, poll: int) -> None:
+        """The events of this poll, and of those before it, are in Airflow's database.
 
-        Whoever did not see this look may have failed at one before it, and is not concerned.
+        A cursor that did not see this poll may have failed at one before it, and is not concerned.
         """
-        if look not in self.open:
+        if poll not in self.open:
             return
-        done = [self.open.pop(number) for number in sorted(self.open) if number <= look]
+        done = [self.open.pop(number) for number in sorted(self.open) if number <= poll]
         if done and (any(something for _, something in done) or abs(done[-1][0] - self.kept) >= _BEHIND):
             await self._keep(done[-1][0])
 
@@ -206,14 +206,14 @@ class _Cursor:
 
 
 _cursors: dict[Hashable, set[_Cursor]] = {}
-"""Shared stream → the places of those who listen to it; all in the one event loop of a triggerer."""
+"""Shared stream → the cursors of its listeners; all in the one event loop of a triggerer."""
 
 
 def _key(kwargs: dict[str, Any]) -> Hashable:
     return ("cdc-changes", kwargs["connector"], kwargs["state_conn_id"], kwargs["poll_interval"])
 
 
-class _Looks(SharedStreamProducer):
+class _Poller(SharedStreamProducer):
     """The one poll of the state tables for a connector."""
 
     def __init__(self, kwargs: dict[str, Any]) -> None:
@@ -224,28 +224,28 @@ class _Looks(SharedStreamProducer):
     async def open_stream(self) -> AsyncIterator[tuple[Any, Any]]:
         before: int | None = None
 
-        def look(store: StateStore) -> News:
+        def ask(store: StateStore) -> Poll:
             newest = store.batches(self._connector, limit=1)
             upto = newest[0].batch if newest else 0
             after = upto if before is None or before > upto else before
-            return News(time.monotonic_ns(), after, upto, _batches(store, self._connector, after, upto))
+            return Poll(time.monotonic_ns(), after, upto, _batches(store, self._connector, after, upto))
 
-        async with aclosing(answers(self._conn_id, look, self._interval, log=log)) as found:  # type: ignore[type-var]
-            async for news in found:
-                # quiet looks are passed on too: somebody may have begun to listen since the last one
-                yield news, news.number
-                before = news.upto
+        async with aclosing(answers(self._conn_id, ask, self._interval, log=log)) as found:  # type: ignore[type-var]
+            async for poll in found:
+                # empty polls are passed on too: somebody may have begun to listen since the last one
+                yield poll, poll.number
+                before = poll.upto
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
         for item in batch:
             # What failed is not kept for all who listened: those that live on are confirmed with the next look, and those that
-            # do not begin again at their own place.
+            # do not begin again at their own cursor.
             if not item.outcome.failed:
                 await self.confirm(item.broker_payload)
 
-    async def confirm(self, look: int) -> None:
+    async def confirm(self, poll: int) -> None:
         for cursor in list(_cursors.get(self._key, ())):
-            await cursor.confirm(look)
+            await cursor.confirm(poll)
 
 
 def _batches(store: StateStore, connector: str, after: int, upto: int) -> list[BatchRecord]:

@@ -10,7 +10,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_cdc.core.errors import TerminalError, TransientError
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
-from airflow_provider_cdc.triggers.state import closed
+from airflow_provider_cdc.triggers.state import close_in_thread
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.runtime import ChangesProbe
@@ -62,7 +62,7 @@ class ChangesAvailableTrigger(BaseTrigger):
                         access.definition.name, failures, getattr(e, "orig", e),
                     )  # fmt: skip
                     if probe is not None:  # the connection may have been corrected meanwhile: it is looked up again
-                        await closed(probe)
+                        await close_in_thread(probe)
                         probe = None
                 else:
                     failures = 0
@@ -72,7 +72,7 @@ class ChangesAvailableTrigger(BaseTrigger):
                 await asyncio.sleep(self.poll_interval * min(2**failures, _SLOWEST))
         finally:
             if probe is not None:
-                await closed(probe)
+                await close_in_thread(probe)
 
 
 def _event(**payload: str) -> TriggerEvent:

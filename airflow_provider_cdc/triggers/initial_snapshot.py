@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_cdc.hooks.wording import standstill
-from airflow_provider_cdc.triggers.state import Found, StateTrigger
+from airflow_provider_cdc.hooks.wording import why_idle
+from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.state.store import StateStore
@@ -20,19 +20,19 @@ class InitialSnapshotTrigger(StateTrigger):
     Tables that a signal asks for do not count. Fires ``{"seq", "batch"}``: what the connector had captured by then.
     """
 
-    def ask(self, store: StateStore) -> Found:
+    def ask(self, store: StateStore) -> PollResult:
         offset = store.load(self.connector).offset
-        why = standstill(store.connector(self.connector), self.connector)
+        why = why_idle(store.connector(self.connector), self.connector)
         if offset is None or offset.position is None:
             text = f"Connector {self.connector} has captured nothing yet{f': {why}' if why else ''}."
-            return Found(text, f"nothing {why}")
+            return PollResult(text, f"nothing {why}")
         left = sorted(table for table in offset.snapshot.pending if table not in offset.snapshot.requests)
         if not left:
             text = f"The initial snapshot of {self.connector} is complete, at seq {offset.seq}."
-            return Found(text, "complete", {"seq": offset.seq, "batch": offset.batch})
+            return PollResult(text, "complete", {"seq": offset.seq, "batch": offset.batch})
         more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
         text = (
             f"Connector {self.connector} has {len(left)} table{'s' if len(left) > 1 else ''} still to read: "
             f"{', '.join(left[:_SHOWN])}{more}; {offset.seq:,} events so far{f'; {why}' if why else ''}."
         )
-        return Found(text, f"{len(left)} {why}")
+        return PollResult(text, f"{len(left)} {why}")

@@ -1,4 +1,4 @@
-"""Waits for what becomes of a signal."""
+"""Waits for the fate of a signal."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import StateError
 from airflow_provider_cdc.core.signal import Fate
-from airflow_provider_cdc.hooks.wording import progress_text, standstill
-from airflow_provider_cdc.triggers.state import Found, StateTrigger
+from airflow_provider_cdc.hooks.wording import progress_text, why_idle
+from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.state.store import StateStore
 
 
 class SignalFateTrigger(StateTrigger):
-    """Fires when the fate of a signal is final, and tells the log how its snapshot comes on.
+    """Fires when the fate of a signal is final; until then, logs the progress of its snapshot.
 
     Fires ``{"number", "id", "type", "fate", "message", "progress"}``, whatever the fate.
 
@@ -31,7 +31,7 @@ class SignalFateTrigger(StateTrigger):
     def arguments(self) -> dict[str, Any]:
         return {"number": self.number}
 
-    def ask(self, store: StateStore) -> Found:
+    def ask(self, store: StateStore) -> PollResult:
         found = store.signals_of(self.connector, 1, number=self.number)
         if not found:
             raise StateError(
@@ -42,13 +42,13 @@ class SignalFateTrigger(StateTrigger):
         fate, progress = signal.fate, signal.progress
         name = f"Signal {self.number} ({signal.type}) of {self.connector}"
         if fate is Fate.RECEIVED:
-            why = standstill(store.connector(self.connector), self.connector)
-            return Found(f"{name} waits to be taken{f': {why}' if why else ''}.", f"received {why}")
+            why = why_idle(store.connector(self.connector), self.connector)
+            return PollResult(f"{name} waits to be taken{f': {why}' if why else ''}.", f"received {why}")
         stage = f"{fate.value} {progress.get('table')} {progress.get('left')} {signal.message}"
         if not fate.final:
-            told = "; ".join(filter(None, (progress_text(progress), signal.message)))
-            return Found(f"{told or 'begun'} ({name[0].lower()}{name[1:]})", stage)
+            text = "; ".join(filter(None, (progress_text(progress), signal.message)))
+            return PollResult(f"{text or 'begun'} ({name[0].lower()}{name[1:]})", stage)
         text = f"{name} is {fate.value}" + (f": {signal.message}" if signal.message else ".")
         document = signal.document()
         event = {name: document[name] for name in ("number", "id", "type", "message", "progress")}
-        return Found(text, stage, {**event, "fate": fate.value})
+        return PollResult(text, stage, {**event, "fate": fate.value})

@@ -31,8 +31,8 @@ _SLOWEST = 8
 """A state database that cannot be reached is asked less and less often, down to this times the interval."""
 _PATIENCE_S = 2.0
 """How long one question may wait for the database before it counts as failed; it is asked again after that."""
-TOLD_EVERY_S = 10.0
-"""How often a trigger writes into the log of its task how things stand, while they stand alike."""
+LOG_EVERY_S = 10.0
+"""How often a trigger writes into the log of its task while nothing changes."""
 
 
 async def answers(state_conn_id: str, ask: Callable[[StateStore], T], interval: float, *, log: Any) -> AsyncIterator[T]:
@@ -58,7 +58,7 @@ async def answers(state_conn_id: str, ask: Callable[[StateStore], T], interval: 
                 reason = getattr(e, "orig", None) or e
                 log.warning("The state tables cannot be asked (%d in a row), trying again: %s", failures, reason)
                 if store is not None:
-                    await closed(store)
+                    await close_in_thread(store)
                     store = None
             else:
                 failures = 0
@@ -66,10 +66,10 @@ async def answers(state_conn_id: str, ask: Callable[[StateStore], T], interval: 
             await asyncio.sleep(interval * min(2**failures, _SLOWEST))
     finally:
         if store is not None:
-            await closed(store)
+            await close_in_thread(store)
 
 
-async def closed(opened: Closeable) -> None:
+async def close_in_thread(opened: Closeable) -> None:
     """Close what has connections in a thread: one that is lost may take its time, and every trigger of the process would wait."""
     await asyncio.shield(asyncio.to_thread(opened.close))
 
@@ -85,12 +85,12 @@ def _open(state_conn_id: str) -> StateStore:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """How what is waited for stands.
+class PollResult:
+    """The answer to one question to the state tables.
 
     :param text: for the log
-    :param stage: what part of the way it is on; a new one is told at once, more of the same now and then
-    :param event: what the trigger fires, when the waiting is over
+    :param stage: how far it is; a new stage is logged at once, the same one now and then
+    :param event: what the trigger fires; ``None`` as long as it waits
     """
 
     text: str
@@ -123,22 +123,22 @@ class StateTrigger(BaseTrigger):
         return path, {"connector": self.connector, **self.arguments(), **common}
 
     @abc.abstractmethod
-    def ask(self, store: StateStore) -> Found:
-        """How things stand; also for those who wait in a worker.
+    def ask(self, store: StateStore) -> PollResult:
+        """Ask once; also for those who wait in a worker.
 
         :raises CdcError: a person must act, or the question can be asked again
         """
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        told, stage = 0.0, None
+        logged_at, stage = 0.0, None
         found = answers(self.state_conn_id, self.ask, self.poll_interval, log=self.log)
         try:
             async with contextlib.aclosing(found) as found:  # type: ignore[type-var]
                 async for answer in found:
                     now = time.monotonic()
-                    if answer.event is not None or answer.stage != stage or now - told >= TOLD_EVERY_S:
+                    if answer.event is not None or answer.stage != stage or now - logged_at >= LOG_EVERY_S:
                         self.log.info("%s", answer.text)
-                        told, stage = now, answer.stage
+                        logged_at, stage = now, answer.stage
                     if answer.event is not None:
                         yield TriggerEvent(answer.event)  # type: ignore[no-untyped-call]
                         return

@@ -9,16 +9,16 @@ import pytest
 from airflow_provider_cdc.core.records import ConnectorRecord
 from airflow_provider_cdc.core.seams import Control, Wanted
 from airflow_provider_cdc.core.signal import Fate
-from airflow_provider_cdc.hooks.wording import fraction, halted, progress_text, standstill, verdict
+from airflow_provider_cdc.hooks.wording import failure_text, fraction, halted, progress_text, why_idle
 
 
 def test_why_nothing_moves_is_said_in_one_sentence() -> None:
-    assert standstill(None, "shop") == "no capture of shop has run yet"
-    assert standstill(ConnectorRecord("shop"), "shop") == "no run of its capture is alive; the next one goes on with it"
-    assert standstill(ConnectorRecord("shop", owner="a run"), "shop") == ""
+    assert why_idle(None, "shop") == "no capture of shop has run yet"
+    assert why_idle(ConnectorRecord("shop"), "shop") == "no run of its capture is alive; the next one goes on with it"
+    assert why_idle(ConnectorRecord("shop", owner="a run"), "shop") == ""
     control = Control(Wanted.PAUSED, by="ann", reason="upgrade")
     paused = ConnectorRecord("shop", owner="a run that ends now", control=control)
-    assert standstill(paused, "shop") == "the connector is paused by ann: upgrade"
+    assert why_idle(paused, "shop") == "the connector is paused by ann: upgrade"
     assert halted(Control(Wanted.STOPPED)) == "stopped"
 
 
@@ -44,5 +44,5 @@ def test_progress_is_told_as_far_as_it_is_known(progress: Any, text: str, part: 
 
 def test_a_verdict_is_told_of_what_was_not_carried_out_only() -> None:
     event = {"number": 7, "type": "log", "message": ""}
-    assert verdict("shop", {**event, "fate": "done"}) is None
-    assert verdict("shop", {**event, "fate": "failed"}) == "Signal 7 (log) of shop failed: no reason was given"
+    assert failure_text("shop", {**event, "fate": "done"}) is None
+    assert failure_text("shop", {**event, "fate": "failed"}) == "Signal 7 (log) of shop failed: no reason was given"

@@ -20,7 +20,7 @@ options: dict[str, Any] = {
 
 
 def include_object(item: Any, name: str | None, kind: str, *_: Any) -> bool:
-    """Airflow's own tables are in the same database and no business of ours."""
+    """Only the state tables: Airflow's own tables are in the same database and are left alone."""
     return not (kind == "table" and name not in Base.metadata.tables)
 
 
