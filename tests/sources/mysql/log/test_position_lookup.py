@@ -114,9 +114,10 @@ def test_gtids_are_where_the_stream_goes_on(db: Any, source: MySqlSource) -> Non
     assert _ids(source, db, found) == [3]
     again = source.parse_position(found.to_json())
     assert again == found
-    last = list(source.stream(found, Fixed({}), until=source.current_position()))[-1]
+    until = source.current_position()  # MariaDB writes a checkpoint after it whenever it likes
+    last = list(source.stream(found, Fixed({}), until=until))[-1]
     assert isinstance(last.position, MySqlPosition)  # type: ignore[union-attr]
-    assert last.position.reached(source.current_position())  # type: ignore[union-attr]
+    assert last.position.reached(until)  # type: ignore[union-attr]
     # at the end of the log there is nothing, and a stream is there at once
     here = source.position_of({"gtid_set": source.current_position().gtids})
     items = list(source.stream(here, Fixed({}), until=source.current_position()))
