@@ -3,6 +3,10 @@
 import re
 import sys
 import tomllib
+from graphlib import TopologicalSorter
+
+import grimp
+import pytest
 
 from airflow_provider_cdc.sources import SOURCES
 from dev import paths
@@ -20,6 +24,22 @@ def test_sources_have_the_same_files() -> None:
     for folder in (paths.ROOT / "airflow_provider_cdc" / "sources").iterdir():
         if (folder / "source.py").exists():
             assert expected <= {p.name for p in folder.iterdir()}, folder
+
+
+@pytest.fixture(scope="module")
+def imports() -> grimp.ImportGraph:
+    """Every import of the package and of the Spark jobs: those inside functions and those for types alone count too."""
+    return grimp.build_graph("airflow_provider_cdc", "spark_jobs", cache_dir=None, exclude_type_checking_imports=False)
+
+
+def test_no_modules_import_each_other_in_a_circle(imports: grimp.ImportGraph) -> None:
+    order = TopologicalSorter({m: imports.find_modules_directly_imported_by(m) for m in imports.modules})
+    order.prepare()  # a CycleError names the circle
+
+
+def test_imports_for_types_and_inside_functions_count(imports: grimp.ImportGraph) -> None:
+    late = imports.find_modules_directly_imported_by("airflow_provider_cdc.runtime")
+    assert {"airflow_provider_cdc.state.store", "airflow_provider_cdc.core.source"} <= late
 
 
 def test_the_package_promises_only_databases_and_targets_that_are_there() -> None:
