@@ -15,6 +15,7 @@ import pytest
 from airflow_provider_cdc.core.errors import CdcError, SourceUnavailable, UnknownLogEvent
 from airflow_provider_cdc.core.metrics import RunMetrics
 from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.gtid import parse_gtids
 from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
@@ -176,7 +177,8 @@ def _log(db: Any) -> tuple[str, int, str]:
     """The file that the server writes, where it writes next, and its GTIDs."""
     mariadb = db.server.kind == "mariadb"
     row = db.sql("SHOW MASTER STATUS" if mariadb else "SHOW BINARY LOG STATUS")[0]
-    return row[0], row[1], db.sql("SELECT @@gtid_binlog_pos")[0][0] if mariadb else row[4].replace("\n", "")
+    gtids = db.sql("SELECT @@gtid_binlog_pos")[0][0] if mariadb else row[4].replace("\n", "")
+    return row[0], row[1], str(parse_gtids(gtids))  # the server writes tagged ones in a shorter form
 
 
 def _last_event(db: Any, file: str) -> dict[str, str]:
