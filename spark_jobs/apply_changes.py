@@ -24,8 +24,8 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
-from airflow_provider_cdc.core.manifest import Manifest
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.manifest import Manifest
+from airflow_provider_cdc.core.model.schema import TableId
 from spark_jobs.ownership import applied_batch
 from spark_jobs.pending import Batches, Pending, joined
 from spark_jobs.session import open_changelog, own_session, session

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
-from airflow_provider_cdc.core.manifest import DataFile, Manifest
-from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.manifest import DataFile, Manifest
+from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 
 
 @dataclass(slots=True)

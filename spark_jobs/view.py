@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_cdc.core.manifest import Manifest
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.manifest import Manifest
+from airflow_provider_cdc.core.model.schema import TableId
 from spark_jobs.pending import Batches
 from spark_jobs.targets.base import NEVER
 

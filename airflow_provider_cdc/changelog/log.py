@@ -13,7 +13,7 @@ from airflow_provider_cdc.changelog.exclusive import verify_exclusive
 from airflow_provider_cdc.changelog.storage import Storage, Unconfirmed
 from airflow_provider_cdc.changelog.writer import ParquetBatchWriter
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown
-from airflow_provider_cdc.core.manifest import FORMAT, DataFile, Manifest
+from airflow_provider_cdc.core.model.manifest import FORMAT, DataFile, Manifest
 from airflow_provider_cdc.core.seams import BatchWriter
 
 _BLOCK = 4 << 20

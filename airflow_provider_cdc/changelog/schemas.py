@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.changelog.names import Names
 from airflow_provider_cdc.changelog.values import column_schema
-from airflow_provider_cdc.core.schema import Column, TableSchema, arrow_type
+from airflow_provider_cdc.core.model.schema import Column, TableSchema, arrow_type
 
 Node = dict[str, Any]
 
@@ -164,7 +164,7 @@ def schema_change_value(connector: str, owner: str, source: Mapping[str, Any], t
 
     :param owner: name of the schema of the ``source`` block
     :param source: that block
-    :param types: of the source's own fields, see :class:`~airflow_provider_cdc.core.manifest.Manifest`
+    :param types: of the source's own fields, see :class:`~airflow_provider_cdc.core.model.manifest.Manifest`
     """
     known = {**types, **_COMMON}
     guessed = {name: "int64" if isinstance(value, int) else "string" for name, value in source.items()}

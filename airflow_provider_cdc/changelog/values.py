@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_cdc.core.config_values import BinaryHandling
-from airflow_provider_cdc.core.schema import GEOMETRY, Column
+from airflow_provider_cdc.core.model.schema import GEOMETRY, Column
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_DAY = _EPOCH.date()

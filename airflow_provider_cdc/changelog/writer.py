@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_cdc.changelog.storage import DurableFile, Storage
-from airflow_provider_cdc.core.event_batch import EventBatch
-from airflow_provider_cdc.core.manifest import DataFile
+from airflow_provider_cdc.core.model.event_batch import EventBatch
+from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.core.source import VARIED
 
 ROW_GROUP_ROWS = 131_072

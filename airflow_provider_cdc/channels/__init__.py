@@ -24,7 +24,7 @@ from airflow_provider_cdc.core.seams import SignalChannel
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.config import ConnectorConfig
-    from airflow_provider_cdc.core.notifications import NotificationChannel
+    from airflow_provider_cdc.core.model.notifications import NotificationChannel
 
 SIGNAL_GROUP: Final = "airflow_provider_cdc.signal_channels"
 """Entry points: name → a callable that is given configuration and connector, and gives a :class:`SignalChannel`."""

@@ -20,8 +20,8 @@ from typing import Final
 from airflow_provider_cdc.channels.messages import read_message
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.requests import LARGEST
-from airflow_provider_cdc.core.signal import SentSignal
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.seams import SignalChannel
-from airflow_provider_cdc.core.signal import SentSignal
 
 log = logging.getLogger(__name__)
 

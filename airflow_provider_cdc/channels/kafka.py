@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow_provider_cdc.channels.messages import read_message
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
+from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.requests import LARGEST
-from airflow_provider_cdc.core.signal import SentSignal
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from airflow_provider_cdc.core.notifications import Notification
+from airflow_provider_cdc.core.model.notifications import Notification
 
 log = logging.getLogger(__name__)
 

@@ -57,8 +57,8 @@ def _data(text: str | None) -> str | None:
 
 
 def _send(args: argparse.Namespace, type_: str, data: str | None) -> None:
+    from airflow_provider_cdc.core.model.signal import SentSignal, Signal
     from airflow_provider_cdc.core.requests import Refused, parse
-    from airflow_provider_cdc.core.signal import SentSignal, Signal
 
     id_ = args.id or str(uuid.uuid4())
     try:
@@ -75,7 +75,7 @@ def _send(args: argparse.Namespace, type_: str, data: str | None) -> None:
 
 def _wait(store: StateStore, connector: str, number: int) -> None:
     """Print a line whenever something has changed, until the fate is final; exit status 1 unless it is ``done``."""
-    from airflow_provider_cdc.core.signal import Fate
+    from airflow_provider_cdc.core.model.signal import Fate
 
     shown = ""
     while True:

@@ -15,15 +15,15 @@ from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, ConfigError
-from airflow_provider_cdc.core.event_batch import EventBatch
-from airflow_provider_cdc.core.events import LeftOut
-from airflow_provider_cdc.core.manifest import FORMAT, Answer, LeftOutRecord, Manifest, SchemaChangeRecord
-from airflow_provider_cdc.core.notifications import Notification, NotificationChannel
-from airflow_provider_cdc.core.offset import Offset
-from airflow_provider_cdc.core.position import Position
-from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.core.model.event_batch import EventBatch
+from airflow_provider_cdc.core.model.events import LeftOut
+from airflow_provider_cdc.core.model.manifest import FORMAT, Answer, LeftOutRecord, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.model.notifications import Notification, NotificationChannel
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.model.signal import Fate
 from airflow_provider_cdc.core.seams import BatchWriter, ChangeLog, Lease, StateStore, StoredOffset
-from airflow_provider_cdc.core.signal import Fate
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Batcher:
 
     :ivar stored: the committed offset
     :ivar sanitized: whether topics have been named so by the batches before, and then, by those that are made; see
-        :class:`~airflow_provider_cdc.core.manifest.Manifest`
+        :class:`~airflow_provider_cdc.core.model.manifest.Manifest`
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Batcher:
         source_fields: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """
-        :param source_fields: see :class:`~airflow_provider_cdc.core.manifest.Manifest`
+        :param source_fields: see :class:`~airflow_provider_cdc.core.model.manifest.Manifest`
         :param channels: get the notifications of what is committed
         :param source: the documented ``source.connector`` value
         :param config: the properties that were set, without secrets; manifests carry them for those who render events

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.schema import TableId, TableSchema
-from airflow_provider_cdc.core.schema_history import SchemaHistory
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 
 
 class CapturedTables:

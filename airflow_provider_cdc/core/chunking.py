@@ -16,11 +16,11 @@ from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRan
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.config_values import WatermarkStrategy
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceBusy, TransientError
-from airflow_provider_cdc.core.notifications import ScanProblem, ScanStatus
-from airflow_provider_cdc.core.offset import Scan
-from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.model.notifications import ScanProblem, ScanStatus
+from airflow_provider_cdc.core.model.offset import Scan
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.requests import WINDOW_CLOSE, WINDOW_OPEN
-from airflow_provider_cdc.core.schema import TableId, TableSchema
 from airflow_provider_cdc.core.sharing import WindowSize
 from airflow_provider_cdc.core.windows import Window
 

@@ -22,9 +22,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_provider_cdc.core.config_values import CHUNK_BYTES
-from airflow_provider_cdc.core.events import RowBlock
-from airflow_provider_cdc.core.position import Position
-from airflow_provider_cdc.core.schema import TableId, TableSchema, arrow_type
+from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema, arrow_type
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -35,7 +35,7 @@ from airflow_provider_cdc.core.config_values import (
 from airflow_provider_cdc.core.extensions import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.schema import Column
+    from airflow_provider_cdc.core.model.schema import Column
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.control_watch import Stop
 from airflow_provider_cdc.core.errors import CdcError, CommitConflict, ConnectorHalted, PrerequisiteError
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.metrics import Value, shortened
-from airflow_provider_cdc.core.notifications import NotificationChannel
+from airflow_provider_cdc.core.model.metrics import Value, shortened
+from airflow_provider_cdc.core.model.notifications import NotificationChannel
 from airflow_provider_cdc.core.run import Parts, Run
 from airflow_provider_cdc.core.seams import ChangeLog, Lease, SignalChannel, StateStore, Wanted
 from airflow_provider_cdc.core.source import Source
@@ -48,7 +48,7 @@ class CaptureResult:
     :param events: change events committed by this run
     :param topics: topic → events
     :param batches: numbers of the batches committed
-    :param metrics: context → name → value; see :mod:`airflow_provider_cdc.core.metrics`
+    :param metrics: context → name → value; see :mod:`airflow_provider_cdc.core.model.metrics`
     """
 
     connector: str

@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc import __version__
 from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.event_batch import EventBatch
-from airflow_provider_cdc.core.events import OPERATIONS, TRUNCATE, UPDATE, LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.model.event_batch import EventBatch
+from airflow_provider_cdc.core.model.events import OPERATIONS, TRUNCATE, UPDATE, LogBlock, RowBlock, Transactions
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.rows import (
     Selected,
     changed_rows,
@@ -34,7 +35,6 @@ from airflow_provider_cdc.core.rows import (
     take,
     unavailable_names,
 )
-from airflow_provider_cdc.core.schema import TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.topics import Topics
 
 _CONSTANT = pa.dictionary(pa.int8(), pa.string())

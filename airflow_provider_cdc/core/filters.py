@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.masking import Masking, Maskings
-from airflow_provider_cdc.core.schema import NOT_CAPTURED, Column, TableId, TableSchema
+from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableId, TableSchema
 
 
 class _Names:

@@ -22,11 +22,11 @@ from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.incremental import writes_watermarks
-from airflow_provider_cdc.core.offset import Offset
-from airflow_provider_cdc.core.position import Position
-from airflow_provider_cdc.core.schema import TableId, TableSchema
-from airflow_provider_cdc.core.schema_history import SchemaHistory
-from airflow_provider_cdc.core.signal import SentSignal
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.snapshotters import reads_rows, snapshot_policy
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.config_values import LimitAction
 from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 
 log = logging.getLogger(__name__)
 

@@ -23,13 +23,13 @@ from airflow_provider_cdc.core.chunks import ChunkReader
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.core.events import LogBlock, RowBlock
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.notifications import ScanProblem, ScanStatus
-from airflow_provider_cdc.core.offset import IncrementalState, Scan
-from airflow_provider_cdc.core.position import Position
-from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.schema_history import SchemaHistory
+from airflow_provider_cdc.core.model.events import LogBlock, RowBlock
+from airflow_provider_cdc.core.model.notifications import ScanProblem, ScanStatus
+from airflow_provider_cdc.core.model.offset import IncrementalState, Scan
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.signal_table import Watermark
 from airflow_provider_cdc.core.source import Source
 from airflow_provider_cdc.core.windows import Touched, Window

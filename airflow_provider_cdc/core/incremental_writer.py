@@ -10,12 +10,12 @@ from airflow_provider_cdc.core.chunks import ChunkRows
 from airflow_provider_cdc.core.committer import Committer
 from airflow_provider_cdc.core.event_writer import EventWriter
 from airflow_provider_cdc.core.incremental import Incremental, Written
-from airflow_provider_cdc.core.metrics import ChunksSeen
-from airflow_provider_cdc.core.notifications import ScanStatus, Type
-from airflow_provider_cdc.core.offset import Scan
+from airflow_provider_cdc.core.model.metrics import ChunksSeen
+from airflow_provider_cdc.core.model.notifications import ScanStatus, Type
+from airflow_provider_cdc.core.model.offset import Scan
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.core.model.signal import Fate
 from airflow_provider_cdc.core.request_progress import RequestProgress
-from airflow_provider_cdc.core.schema_history import SchemaHistory
-from airflow_provider_cdc.core.signal import Fate
 from airflow_provider_cdc.core.state import CaptureState
 from airflow_provider_cdc.core.telling import incremental_ended, key_text, scan_ended
 

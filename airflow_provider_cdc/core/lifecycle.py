@@ -22,9 +22,11 @@ from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import CommitConflict, ConfigError, LeaseHeld
 from airflow_provider_cdc.core.gap import Gap, Repair, all_again, find_gap, moved, no_gap, repair_signals
-from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.core.model.signal import Fate
 from airflow_provider_cdc.core.offset_plan import OffsetPlan, OffsetPlanner
-from airflow_provider_cdc.core.position import Position
 from airflow_provider_cdc.core.records import (
     BatchRecord,
     ConnectorRecord,
@@ -33,9 +35,7 @@ from airflow_provider_cdc.core.records import (
     Registration,
     SignalRecord,
 )
-from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.seams import ChangeLog, Control, Lease, StateStore, StoredOffset, Wanted
-from airflow_provider_cdc.core.signal import Fate
 from airflow_provider_cdc.core.source import Source
 from airflow_provider_cdc.core.standing import Status, standing
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.core.events import RowBlock
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.schema import TableId
 
 _VALUES = ("true", "first", "first_in_data_collection", "last_in_data_collection", "last")
 _PLAIN, _FIRST, _FIRST_OF_TABLE, _LAST_OF_TABLE, _LAST = range(len(_VALUES))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider_cdc.core.config_base import COLUMN_TEXT
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.manifest import SchemaChangeRecord
-from airflow_provider_cdc.core.offset import Offset
-from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.position import Position
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.core.model.schema import TableId
     from airflow_provider_cdc.core.records import BatchRecord
-    from airflow_provider_cdc.core.schema import TableId
     from airflow_provider_cdc.core.seams import StoredOffset
     from airflow_provider_cdc.core.source import Source
 

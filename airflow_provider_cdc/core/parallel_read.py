@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from airflow_provider_cdc.core.events import RowBlock
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession
 
 Group = dict[TableId, list[Chunk]]

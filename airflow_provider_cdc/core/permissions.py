@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from airflow_provider_cdc.core.model.signal import Signal
 from airflow_provider_cdc.core.requests import SQL, ExecuteSnapshot, Other, Refused, Request
-from airflow_provider_cdc.core.signal import Signal
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.config import ConnectorConfig

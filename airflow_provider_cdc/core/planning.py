@@ -20,12 +20,12 @@ from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.gap import repair_signals
 from airflow_provider_cdc.core.guardrail import guard
 from airflow_provider_cdc.core.lists import ListsBefore, text
-from airflow_provider_cdc.core.offset import Offset
-from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.remedies import how_to_read
 from airflow_provider_cdc.core.rereads import pended
-from airflow_provider_cdc.core.schema import TableId, TableSchema
-from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.seams import StateStore
 from airflow_provider_cdc.core.snapshotters import SnapshotPolicy, reads_rows
 from airflow_provider_cdc.core.source import Source

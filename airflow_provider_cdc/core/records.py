@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, TypedDict
 
-from airflow_provider_cdc.core.notifications import Notification
-from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.model.notifications import Notification
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.signal import Fate
 from airflow_provider_cdc.core.seams import Control
-from airflow_provider_cdc.core.signal import Fate
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable
 
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.core.model.schema import TableSchema
 
 
 def how_to_read(connector: str, tables: Iterable[TableSchema], filters: Filters) -> str:

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from airflow_provider_cdc.core.signal import Signal
+from airflow_provider_cdc.core.model.signal import Signal
 
 WINDOW_OPEN: Final = "snapshot-window-open"
 WINDOW_CLOSE: Final = "snapshot-window-close"

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 
 from airflow_provider_cdc.core.incremental import Incremental
-from airflow_provider_cdc.core.offset import Offset
-from airflow_provider_cdc.core.schema import TableId
-from airflow_provider_cdc.core.schema_history import SchemaHistory
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.state import CaptureState
 
 log = logging.getLogger(__name__)
@@ -64,6 +64,6 @@ def pended(
     selects: Mapping[str, str] | None = None,
     streamed: Collection[str] = (),
 ) -> Offset:
-    """The offset with more tables pending; see :meth:`SnapshotState.pend <airflow_provider_cdc.core.offset.SnapshotState.pend>`."""
+    """The offset with more tables pending; see :meth:`SnapshotState.pend <airflow_provider_cdc.core.model.offset.SnapshotState.pend>`."""
     held = {str(table): history.seen(table) for table in tables}
     return offset.snapshots(offset.snapshot.pend(held, request=request, selects=selects, streamed=streamed))

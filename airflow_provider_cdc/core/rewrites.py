@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from airflow_provider_cdc.core.schema import NOT_CAPTURED, Column, TableChange, TableSchema
+from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableChange, TableSchema
 
 
 def rewrite_reason(old: TableSchema | None, change: TableChange) -> str | None:

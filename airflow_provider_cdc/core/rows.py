@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.events import CREATE, DELETE, READ, TRUNCATE, UPDATE, LogBlock, RowBlock
 from airflow_provider_cdc.core.masking import Masking
-from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.core.model.events import CREATE, DELETE, READ, TRUNCATE, UPDATE, LogBlock, RowBlock
+from airflow_provider_cdc.core.model.schema import TableSchema
 
 Mask = npt.NDArray[np.bool_]
 

@@ -35,14 +35,15 @@ from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.heartbeat import Heartbeats
 from airflow_provider_cdc.core.incremental import Incremental, writes_watermarks
 from airflow_provider_cdc.core.incremental_writer import IncrementalWriter
-from airflow_provider_cdc.core.metrics import RunMetrics, Value
-from airflow_provider_cdc.core.notifications import INITIAL, NotificationChannel, Type
-from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.model.metrics import RunMetrics, Value
+from airflow_provider_cdc.core.model.notifications import INITIAL, NotificationChannel, Type
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.core.model.source_fields import field_types
 from airflow_provider_cdc.core.planning import Plan, Planner
 from airflow_provider_cdc.core.request_progress import RequestProgress
 from airflow_provider_cdc.core.rereads import Rereads
 from airflow_provider_cdc.core.schema_changes import SchemaChanges
-from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.seams import ChangeLog, Lease, SignalChannel, StateStore
 from airflow_provider_cdc.core.signal_actions import SignalActions
 from airflow_provider_cdc.core.signal_processor import SignalProcessor
@@ -51,7 +52,6 @@ from airflow_provider_cdc.core.snapshot import Snapshotter, Stopped
 from airflow_provider_cdc.core.snapshot_actions import SnapshotActions
 from airflow_provider_cdc.core.snapshotters import reads_rows, snapshot_policy, snapshot_query
 from airflow_provider_cdc.core.source import Source
-from airflow_provider_cdc.core.source_fields import field_types
 from airflow_provider_cdc.core.state import CaptureState
 from airflow_provider_cdc.core.streaming import Streaming
 from airflow_provider_cdc.core.telling import tell

@@ -11,15 +11,15 @@ from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.config_values import RewriteMode
 from airflow_provider_cdc.core.errors import ConfigError, SchemaConflict
 from airflow_provider_cdc.core.event_writer import EventWriter
-from airflow_provider_cdc.core.events import SchemaChange, Truncate
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.incremental import Incremental
-from airflow_provider_cdc.core.metrics import Seen
+from airflow_provider_cdc.core.model.events import SchemaChange, Truncate
+from airflow_provider_cdc.core.model.metrics import Seen
+from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.remedies import how_to_read
 from airflow_provider_cdc.core.rereads import Rereads
 from airflow_provider_cdc.core.rewrites import rewrite_reason
-from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.state import CaptureState
 
 log = logging.getLogger(__name__)

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_provider_cdc.core.manifest import Answer, DataFile, Manifest, SchemaChangeRecord
-from airflow_provider_cdc.core.notifications import Notification
-from airflow_provider_cdc.core.offset import Offset
-from airflow_provider_cdc.core.signal import Fate, SentSignal, Signal
+from airflow_provider_cdc.core.model.manifest import Answer, DataFile, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.model.notifications import Notification
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.signal import Fate, SentSignal, Signal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from airflow_provider_cdc.core.event_batch import EventBatch
+    from airflow_provider_cdc.core.model.event_batch import EventBatch
 
 
 @dataclass(frozen=True, slots=True)

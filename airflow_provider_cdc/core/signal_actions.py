@@ -14,6 +14,8 @@ from airflow_provider_cdc.core.custom_actions import SignalContext, custom_actio
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.event_writer import EventWriter
 from airflow_provider_cdc.core.incremental import Incremental
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.core.model.signal import Signal
 from airflow_provider_cdc.core.offset_plan import OffsetPlanner
 from airflow_provider_cdc.core.requests import (
     TYPES,
@@ -27,9 +29,7 @@ from airflow_provider_cdc.core.requests import (
     StopSnapshot,
     parse,
 )
-from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.seams import StateStore
-from airflow_provider_cdc.core.signal import Signal
 from airflow_provider_cdc.core.snapshot_actions import SnapshotActions
 from airflow_provider_cdc.core.source import Source
 from airflow_provider_cdc.core.state import CaptureState

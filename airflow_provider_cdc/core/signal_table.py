@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.events import CREATE, DELETE, LogBlock, RowBlock
+from airflow_provider_cdc.core.model.events import CREATE, DELETE, LogBlock, RowBlock
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.requests import WINDOW_CLOSE, WINDOW_OPEN
-from airflow_provider_cdc.core.schema import TableId
 from airflow_provider_cdc.core.seams import StateStore
-from airflow_provider_cdc.core.signal import SentSignal
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,14 @@ from airflow_provider_cdc.core.committer import Committer
 from airflow_provider_cdc.core.config_values import RowCountOrder
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
 from airflow_provider_cdc.core.event_writer import EventWriter
-from airflow_provider_cdc.core.events import RowBlock
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.marks import MarkedRows, Marks
-from airflow_provider_cdc.core.metrics import RunMetrics, SnapshotSeen
+from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.metrics import RunMetrics, SnapshotSeen
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.parallel_read import Ahead, Group, Item, in_parallel
-from airflow_provider_cdc.core.position import Position
-from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.schema_history import SchemaHistory
 from airflow_provider_cdc.core.snapshotters import SnapshotPolicy, SnapshotQuery
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession, Source
 from airflow_provider_cdc.core.state import CaptureState

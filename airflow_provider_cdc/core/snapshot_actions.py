@@ -7,14 +7,14 @@ from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.incremental import Incremental, check_form
-from airflow_provider_cdc.core.metrics import ChunksSeen
-from airflow_provider_cdc.core.notifications import Type
-from airflow_provider_cdc.core.offset import Scan
+from airflow_provider_cdc.core.model.metrics import ChunksSeen
+from airflow_provider_cdc.core.model.notifications import Type
+from airflow_provider_cdc.core.model.offset import Scan
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.core.model.signal import Fate, Signal
 from airflow_provider_cdc.core.requests import ExecuteSnapshot, Refused, StopSnapshot
 from airflow_provider_cdc.core.rereads import Rereads
-from airflow_provider_cdc.core.schema import TableId
-from airflow_provider_cdc.core.schema_history import SchemaHistory
-from airflow_provider_cdc.core.signal import Fate, Signal
 from airflow_provider_cdc.core.source import Source
 from airflow_provider_cdc.core.state import CaptureState
 from airflow_provider_cdc.core.table_patterns import check_work, conditions_by_table, matching, not_found

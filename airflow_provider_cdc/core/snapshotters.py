@@ -19,7 +19,7 @@ from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.config_values import QueryMode, SnapshotMode
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, PrerequisiteError
 from airflow_provider_cdc.core.extensions import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 
 log = logging.getLogger(__name__)
 

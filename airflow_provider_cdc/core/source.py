@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 from airflow_provider_cdc.core.chunks import ChunkReader
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError
-from airflow_provider_cdc.core.events import LogItem, RowBlock
 from airflow_provider_cdc.core.forms import EventForm
-from airflow_provider_cdc.core.metrics import Value
-from airflow_provider_cdc.core.position import Position
-from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.events import LogItem, RowBlock
+from airflow_provider_cdc.core.model.metrics import Value
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -49,7 +49,7 @@ class Tables(Protocol):
     """The schemas of the captured tables, as a source's log reader sees them.
 
     The same object answers differently as the log goes on: whoever consumes the stream applies each
-    :class:`~airflow_provider_cdc.core.events.SchemaChange` before it asks for the next item.
+    :class:`~airflow_provider_cdc.core.model.events.SchemaChange` before it asks for the next item.
     """
 
     def get(self, table: TableId) -> TableSchema | None:
@@ -60,7 +60,7 @@ class Tables(Protocol):
 
     def read_again(self, table: TableId) -> bool:
         """Whether the table is going to be read whole: rows before that which nobody can decode are told
-        (:class:`~airflow_provider_cdc.core.events.LeftOut`), and are no error."""
+        (:class:`~airflow_provider_cdc.core.model.events.LeftOut`), and are no error."""
 
     def known(self) -> list[TableId]:
         """All tables that have a schema now."""
@@ -261,7 +261,7 @@ class Source(abc.ABC):
     def metrics(self) -> Mapping[str, Value]:
         """What the source tells of the stream that it reads, or has read last, besides the metrics that every source has.
 
-        Names are documented ones where there are such, and never those of :mod:`airflow_provider_cdc.core.metrics`, but for
+        Names are documented ones where there are such, and never those of :mod:`airflow_provider_cdc.core.model.metrics`, but for
         ``NumberOfEventsFiltered``: changes that the source itself left out, which are added. May be asked at any time.
         """
         return {}

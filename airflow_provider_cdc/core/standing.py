@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.records import ConnectorRecord, SignalRecord
 from airflow_provider_cdc.core.seams import Wanted
 

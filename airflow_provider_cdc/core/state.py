@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import cmp_to_key
 from typing import Any
 
-from airflow_provider_cdc.core.offset import IncrementalState, Offset, SnapshotState
-from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, SnapshotState
+from airflow_provider_cdc.core.model.position import Position
 
 
 class CaptureState:

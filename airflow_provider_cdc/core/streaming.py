@@ -15,11 +15,11 @@ from airflow_provider_cdc.core.committer import Committer
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.control_watch import ControlWatch, Stop
 from airflow_provider_cdc.core.event_writer import EventWriter
-from airflow_provider_cdc.core.events import Heartbeat, LogBlock, LogItem, Rollback, SchemaChange, Truncate
 from airflow_provider_cdc.core.heartbeat import Heartbeats
 from airflow_provider_cdc.core.incremental import Incremental
 from airflow_provider_cdc.core.incremental_writer import IncrementalWriter
-from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, Rollback, SchemaChange, Truncate
+from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.schema_changes import SchemaChanges
 from airflow_provider_cdc.core.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.signal_table import SignalTable

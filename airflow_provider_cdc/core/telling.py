@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from airflow_provider_cdc.core.batch import Batcher
-from airflow_provider_cdc.core.notifications import (
+from airflow_provider_cdc.core.model.notifications import (
     BLOCKING,
     INCREMENTAL,
     INITIAL,
@@ -16,8 +16,8 @@ from airflow_provider_cdc.core.notifications import (
     ScanStatus,
     Type,
 )
-from airflow_provider_cdc.core.offset import IncrementalState, Offset, Scan
-from airflow_provider_cdc.core.signal import Fate, Signal
+from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, Scan
+from airflow_provider_cdc.core.model.signal import Fate, Signal
 
 
 class Telling:

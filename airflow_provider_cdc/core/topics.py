@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.config import ConnectorConfig
-    from airflow_provider_cdc.core.schema import TableId
+    from airflow_provider_cdc.core.model.schema import TableId
 
 LONGEST = 249
 """Characters of a topic's name, as Kafka allows them."""

@@ -23,7 +23,7 @@ _SHOWN = 30
 def captured_tables(store: StateStore, connector: ConnectorRecord) -> dict[str, str]:
     """Tables that are captured and have a structure: name as ``database.table`` → name with the level above it, where there is one."""
     from airflow_provider_cdc.core.filters import Filters
-    from airflow_provider_cdc.core.schema_history import SchemaHistory
+    from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 
     tables = SchemaHistory.replay(store.schema_history(connector.connector)).tables
     access = access_of(connector)
@@ -37,7 +37,7 @@ def captured_tables(store: StateStore, connector: ConnectorRecord) -> dict[str, 
 
 def known_tables(store: StateStore, connector: ConnectorRecord) -> list[str]:
     """Names of :func:`captured_tables`, to be shown. If the definition cannot be used now, all tables of the schema history."""
-    from airflow_provider_cdc.core.schema_history import SchemaHistory
+    from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 
     try:
         return sorted(captured_tables(store, connector))

@@ -11,7 +11,7 @@ from airflow_provider_cdc.plugins import activity
 from airflow_provider_cdc.plugins.html import Raw, ago, facts, link, page, table
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.manifest import Manifest
+    from airflow_provider_cdc.core.model.manifest import Manifest
     from airflow_provider_cdc.core.records import BatchRecord, ConnectorRecord, NotificationRecord, SignalRecord
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.records import ConnectorRecord, Registration
 from airflow_provider_cdc.core.seams import Control, Lease
 from airflow_provider_cdc.state.controls import control_of

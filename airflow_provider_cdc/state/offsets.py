@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_cdc.core.errors import CommitConflict, CommitStateUnknown, StateUnavailable
-from airflow_provider_cdc.core.manifest import Answer, Manifest, SchemaChangeRecord
-from airflow_provider_cdc.core.notifications import Notification
-from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.model.manifest import Answer, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.model.notifications import Notification
+from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.records import BatchRecord, OffsetRecord
 from airflow_provider_cdc.core.seams import Lease, StoredOffset
 from airflow_provider_cdc.state.database import Database, storable

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from airflow_provider_cdc.core.manifest import Answer, Manifest, SchemaChangeRecord
-from airflow_provider_cdc.core.notifications import Notification
-from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.model.manifest import Answer, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.model.notifications import Notification
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.signal import Fate, SentSignal, Signal
 from airflow_provider_cdc.core.records import (
     BatchRecord,
     ConnectorRecord,
@@ -22,7 +23,6 @@ from airflow_provider_cdc.core.records import (
     SignalRecord,
 )
 from airflow_provider_cdc.core.seams import Control, Lease, StoredOffset, Wanted
-from airflow_provider_cdc.core.signal import Fate, SentSignal, Signal
 from airflow_provider_cdc.state.connectors import Connectors
 from airflow_provider_cdc.state.controls import Controls
 from airflow_provider_cdc.state.database import Database

@@ -10,7 +10,7 @@ from airflow_provider_cdc.hooks import overview
 from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.position import Position
+    from airflow_provider_cdc.core.model.position import Position
     from airflow_provider_cdc.core.records import BatchRecord, ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import StateError
-from airflow_provider_cdc.core.signal import Fate
+from airflow_provider_cdc.core.model.signal import Fate
 from airflow_provider_cdc.hooks.wording import progress_text, why_idle
 from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
 

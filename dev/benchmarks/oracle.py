@@ -89,7 +89,7 @@ def _fetched(server: Oracle, served: dict[str, int]) -> float:
 
 def _parsed(rows: int, repeat: int) -> float:
     """Rows a second of one core, in the best run."""
-    from airflow_provider_cdc.core.schema import TableId, TableSchema
+    from airflow_provider_cdc.core.model.schema import TableId, TableSchema
     from airflow_provider_cdc.sources.oracle.config import OracleConfig
     from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
     from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column

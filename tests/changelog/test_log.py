@@ -13,8 +13,8 @@ import pytest
 from airflow_provider_cdc.changelog.log import ChangeLog, batch_name
 from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown, StorageUnavailable
-from airflow_provider_cdc.core.manifest import FORMAT, Manifest
-from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.model.manifest import FORMAT, Manifest
+from airflow_provider_cdc.core.model.offset import Offset
 from dev.servers import S3
 from tests.support.manifests import manifest
 from tests.support.patience import LONGEST_S

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.debezium import Record, Renderer
-from airflow_provider_cdc.core.manifest import Manifest
-from airflow_provider_cdc.core.notifications import INCREMENTAL, INITIAL, Notification, Type
+from airflow_provider_cdc.core.model.manifest import Manifest
+from airflow_provider_cdc.core.model.notifications import INCREMENTAL, INITIAL, Notification, Type
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.changelog.values import as_integers, column_schema, converter, placeholder
-from airflow_provider_cdc.core.schema import GEOMETRY, Column, Declared
+from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, Declared
 
 ZONED = "io.debezium.time.ZonedTimestamp"
 DECIMAL = "org.apache.kafka.connect.data.Decimal"

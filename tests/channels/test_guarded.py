@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_cdc.channels import guarded
 from airflow_provider_cdc.channels.guarded import Guarded
-from airflow_provider_cdc.core.signal import SentSignal
+from airflow_provider_cdc.core.model.signal import SentSignal
 
 SIGNAL = SentSignal("1", "log", None, "mine", "o")
 

@@ -12,12 +12,12 @@ import pytest
 from airflow_provider_cdc.channels import NOTIFICATION_GROUP, SIGNAL_GROUP, open_channels, open_notifications
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.notifications import INCREMENTAL, Notification, Type
-from airflow_provider_cdc.core.signal import SentSignal
+from airflow_provider_cdc.core.model.notifications import INCREMENTAL, Notification, Type
+from airflow_provider_cdc.core.model.signal import SentSignal
 from tests.support.packages import installed
 
 _OWN = """
-from airflow_provider_cdc.core.signal import SentSignal
+from airflow_provider_cdc.core.model.signal import SentSignal
 
 class Queue:
     def __init__(self, config, connector):

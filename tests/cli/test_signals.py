@@ -12,10 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_provider_cdc.core.notifications import Notification
-from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.model.notifications import Notification
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.signal import Fate, SentSignal
 from airflow_provider_cdc.core.records import Registration
-from airflow_provider_cdc.core.signal import Fate, SentSignal
 from airflow_provider_cdc.hooks.wording import progress_text
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop

@@ -15,9 +15,9 @@ from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown, LeaseLost
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.manifest import FORMAT, Manifest, SchemaChangeRecord
-from airflow_provider_cdc.core.offset import Offset
-from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.manifest import FORMAT, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.seams import Lease
 from airflow_provider_cdc.state.store import StateStore
 

@@ -14,8 +14,8 @@ from airflow_provider_cdc.core.chunking import AHEAD, ChunkThread
 from airflow_provider_cdc.core.chunks import ChunkRows, StructureChanged
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import SourceBusy, SourceUnavailable
-from airflow_provider_cdc.core.offset import Scan
-from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.core.model.offset import Scan
+from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.position import MemoryPosition

@@ -16,10 +16,19 @@ from airflow_provider_cdc import __version__
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.event_batch import EventBatch
-from airflow_provider_cdc.core.events import CREATE, DELETE, OPERATIONS, READ, UPDATE, LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.schema import Column, TableId, TableSchema, row_struct
+from airflow_provider_cdc.core.model.event_batch import EventBatch
+from airflow_provider_cdc.core.model.events import (
+    CREATE,
+    DELETE,
+    OPERATIONS,
+    READ,
+    UPDATE,
+    LogBlock,
+    RowBlock,
+    Transactions,
+)
+from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema, row_struct
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 
 Row = dict[str, Any]

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from airflow_provider_cdc.core.events import UPDATE, RowBlock
+from airflow_provider_cdc.core.model.events import UPDATE, RowBlock
+from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.rows import Selected, changed_rows
-from airflow_provider_cdc.core.schema import GEOMETRY, Column, TableId, TableSchema, row_struct
 
 POINT = {"wkb": b"\1", "srid": None}
 

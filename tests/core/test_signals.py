@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.custom_actions import ACTIONS, SignalContext, custom_actions
+from airflow_provider_cdc.core.model.signal import Fate, Signal
 from airflow_provider_cdc.core.requests import (
     LARGEST,
     MOST_CHUNK_ROWS,
@@ -28,7 +29,6 @@ from airflow_provider_cdc.core.requests import (
     parse,
     unquoted,
 )
-from airflow_provider_cdc.core.signal import Fate, Signal
 from tests.support.packages import installed
 
 CHANGE = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.events import RowBlock
+from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.source import Chunk
 from airflow_provider_cdc.sources.memory import source as memory
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase

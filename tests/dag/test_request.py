@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.model.signal import Signal
 from airflow_provider_cdc.core.requests import ExecuteSnapshot, parse
-from airflow_provider_cdc.core.signal import Signal
 from airflow_provider_cdc.dag.request import snapshot_request
 
 CAPTURED = {name: f"ORCLPDB1.{name}" for name in ("shop.orders", "shop.order_lines", "shop.customers", "shop.a+b")}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
-from airflow_provider_cdc.core.signal import Fate
+from airflow_provider_cdc.core.model.signal import Fate
 from airflow_provider_cdc.hooks.links import ConnectorLink
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.signal import AdHocSnapshotOperator, SendSignalOperator

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.mining import stream
 from airflow_provider_cdc.sources.oracle.snapshot import read_blocks
 from airflow_provider_cdc.sources.oracle.transactions import transaction_buffer

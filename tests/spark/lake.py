@@ -124,7 +124,7 @@ class Database(MemoryDatabase):
 
 
 def _altered(schema: Any, **change: Any) -> Any:
-    from airflow_provider_cdc.core.schema import TableChange
+    from airflow_provider_cdc.core.model.schema import TableChange
 
     return TableChange(type="ALTER", id=schema.id, table=schema, **change)
 

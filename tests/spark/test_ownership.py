@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from spark_jobs.apply_changes import table_location
 from spark_jobs.targets.base import Marker, Owner
 from spark_jobs.targets.delta import DeltaTarget

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from spark_jobs.apply_changes import ApplyChanges, table_location
 from spark_jobs.datatypes import literal, quoted
 from spark_jobs.session import own_session

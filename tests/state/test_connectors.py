@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.records import Registration
 from airflow_provider_cdc.core.seams import Control
 from airflow_provider_cdc.state.store import StateStore

@@ -9,11 +9,11 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CommitConflict, LeaseLost
-from airflow_provider_cdc.core.notifications import Notification
-from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.model.notifications import Notification
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.records import Registration
 from airflow_provider_cdc.core.seams import Control, StoredOffset, Wanted
-from airflow_provider_cdc.core.signal import SentSignal
 from airflow_provider_cdc.state.models import Base
 from airflow_provider_cdc.state.store import StateStore
 from tests.state.conftest import Stores

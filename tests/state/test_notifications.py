@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from airflow_provider_cdc.core.errors import CommitConflict
-from airflow_provider_cdc.core.notifications import INITIAL, Notification, Type
-from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.model.notifications import INITIAL, Notification, Type
+from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.state.store import StateStore
 from tests.support.manifests import manifest
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.manifest import Answer
-from airflow_provider_cdc.core.offset import Offset
+from airflow_provider_cdc.core.model.manifest import Answer
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.signal import Fate, SentSignal, Signal
 from airflow_provider_cdc.core.records import SignalRecord
 from airflow_provider_cdc.core.requests import LARGEST
-from airflow_provider_cdc.core.signal import Fate, SentSignal, Signal
 from airflow_provider_cdc.state.store import StateStore
 from tests.state.conftest import Stores
 from tests.support.manifests import manifest

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from airflow_provider_cdc.core.signal import SentSignal
+from airflow_provider_cdc.core.model.signal import SentSignal
 from tests.support.connectors import Connector
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.connector import Capture, CaptureResult
-from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture, open_source
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.store import StateStore

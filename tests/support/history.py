@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.core.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from tests.support.oracle_workload import Truth
 from tests.support.replay import Illegal, Replay, Row

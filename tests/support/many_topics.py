@@ -79,8 +79,8 @@ def capture(folder: str) -> dict[str, Any]:
 
 
 def _events(table: int, seq: int, rows: int, width: int = 1) -> Any:
-    from airflow_provider_cdc.core.event_batch import EventBatch
-    from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
+    from airflow_provider_cdc.core.model.event_batch import EventBatch
+    from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 
     columns = (Column(name="id", type="int64"), Column(name="v", type="binary"))
     schema = TableSchema(id=TableId(namespace="s", name=f"t{table}"), columns=columns, key=("id",), version=1)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, KeyRange
-from airflow_provider_cdc.core.events import LogBlock, SchemaChange
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.events import LogBlock, SchemaChange
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.source import MariaDbSource, MySqlSource
 

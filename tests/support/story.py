@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.core.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
 from tests.support.connectors import Connector
 
 Row = dict[str, Any]

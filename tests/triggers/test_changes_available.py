@@ -139,7 +139,7 @@ def mariadb_connector(
     monkeypatch: pytest.MonkeyPatch, server: Any, folder: Path, *, password: str
 ) -> ConnectorDefinition:
     """A connector that has an offset."""
-    from airflow_provider_cdc.core.offset import Offset
+    from airflow_provider_cdc.core.model.offset import Offset
 
     url = f"sqlite:///{folder}/state.db"
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=url)

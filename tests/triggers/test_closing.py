@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.signal import SentSignal
+from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.runtime import ChangesProbe

@@ -23,8 +23,8 @@ from airflow_provider_cdc.core.chunks import (
 )
 from airflow_provider_cdc.core.config_values import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import QueryRefused
-from airflow_provider_cdc.core.events import READ, RowBlock
-from airflow_provider_cdc.core.schema import TableId, TableSchema, row_struct
+from airflow_provider_cdc.core.model.events import READ, RowBlock
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema, row_struct
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase, Row
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_cdc.core.events import CREATE, DELETE, UPDATE
-from airflow_provider_cdc.core.schema import Column, Declared, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.events import CREATE, DELETE, UPDATE
+from airflow_provider_cdc.core.model.schema import Column, Declared, TableChange, TableId, TableSchema
 
 DATABASES: dict[str, MemoryDatabase] = {}
 """All databases of the process by name, where the property ``memory.database`` finds them."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from airflow_provider_cdc.core.chunks import ChunkReader
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SchemaConflict
-from airflow_provider_cdc.core.events import (
+from airflow_provider_cdc.core.model.events import (
     READ,
     Heartbeat,
     LeftOut,
@@ -27,8 +27,8 @@ from airflow_provider_cdc.core.events import (
     Transactions,
     Truncate,
 )
-from airflow_provider_cdc.core.position import Position
-from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema, row_struct
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.source import Chunk, Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks, condition
 from airflow_provider_cdc.sources.memory.config import MemoryConfig

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from airflow_provider_cdc.core.converters import selects
-from airflow_provider_cdc.core.schema import Column
+from airflow_provider_cdc.core.model.schema import Column
 
 BOOLEAN: Final = "io.debezium.connector.binlog.converters.TinyIntOneToBooleanConverter"
 JDBC_SINK: Final = "io.debezium.connector.binlog.converters.JdbcSinkDataTypesConverter"

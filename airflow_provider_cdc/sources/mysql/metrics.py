@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider_cdc.core.metrics import Value
+from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
 

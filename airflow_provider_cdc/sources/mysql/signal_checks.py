@@ -9,7 +9,7 @@ import pymysql
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.config_values import WatermarkStrategy
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, scalar

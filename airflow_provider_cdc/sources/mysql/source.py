@@ -15,11 +15,11 @@ from pymysql.connections import Connection
 from airflow_provider_cdc.core.chunks import ChunkReader
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
-from airflow_provider_cdc.core.events import LogItem
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.metrics import Value
-from airflow_provider_cdc.core.position import Position
-from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.events import LogItem
+from airflow_provider_cdc.core.model.metrics import Value
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import VARIED, Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.checks import check, retention_seconds

@@ -14,7 +14,7 @@ from oracledb import Connection
 
 from airflow_provider_cdc.core.errors import CdcError, TransientError
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.snapshotters import never_reads
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.oracle.config import OracleConfig

@@ -12,8 +12,8 @@ from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.config_base import ConnectionForm, Decides
 from airflow_provider_cdc.core.config_values import Patterns, TimePrecision
 from airflow_provider_cdc.core.converters import with_converters
+from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.core.overrides import with_statements
-from airflow_provider_cdc.core.schema import Column
 from airflow_provider_cdc.sources.oracle.config_values import (
     LOBS,
     Adapter,

@@ -8,7 +8,7 @@ from typing import Final
 
 from airflow_provider_cdc.core.config_values import DecimalHandling
 from airflow_provider_cdc.core.converters import check_converters, selects
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 
 BOOLEAN: Final = "io.debezium.connector.oracle.converters.NumberOneToBooleanConverter"
 ZERO_SCALE: Final = "io.debezium.connector.oracle.converters.NumberToZeroScaleConverter"

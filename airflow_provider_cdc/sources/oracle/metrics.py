@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from airflow_provider_cdc.core.metrics import Value
+from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 

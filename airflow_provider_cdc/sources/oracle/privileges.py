@@ -12,7 +12,7 @@ from typing import Any, Final
 import oracledb
 from oracledb import Connection
 
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.snapshotters import never_reads
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.oracle.config import OracleConfig

@@ -11,7 +11,7 @@ from typing import Final
 
 from airflow_provider_cdc.core.config_values import WatermarkStrategy
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.privileges import Grant, Privileges

@@ -13,11 +13,11 @@ import pyarrow as pa
 from airflow_provider_cdc.core.chunks import ChunkReader
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.errors import PositionLost
-from airflow_provider_cdc.core.events import LogItem
 from airflow_provider_cdc.core.forms import EventForm
-from airflow_provider_cdc.core.metrics import Value
-from airflow_provider_cdc.core.position import Position
-from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.events import LogItem
+from airflow_provider_cdc.core.model.metrics import Value
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.oracle.checks import check
 from airflow_provider_cdc.sources.oracle.config import OracleConfig

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.events import LogBlock, LogItem
+from airflow_provider_cdc.core.model.events import LogBlock, LogItem
 from airflow_provider_cdc.core.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.streaming import Streaming
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase

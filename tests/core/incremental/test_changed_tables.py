@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core import incremental
-from airflow_provider_cdc.core.events import SchemaChange
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.events import SchemaChange
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.schema_changes import SchemaChanges
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from tests.sources.mysql.snapshot.test_chunk_keys import chunked
 from tests.support.asked import fate, send
 from tests.support.connectors import Connector, mysql_connector

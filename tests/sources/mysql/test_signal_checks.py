@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.source import Finding
 from tests.support.asked import answered, fate, snapshot
 from tests.support.connectors import mysql_connector

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.metrics import RunMetrics
+from airflow_provider_cdc.core.model.metrics import RunMetrics
 from airflow_provider_cdc.sources.oracle import metrics
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from airflow_provider_cdc.sources.oracle.schema import ddl

@@ -14,8 +14,8 @@ from unittest.mock import patch
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.events import Heartbeat
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.events import Heartbeat
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.mining.flush import LogWriterFlush

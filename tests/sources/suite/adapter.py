@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from airflow_provider_cdc.core.config_base import COLUMN_TEXTS
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from tests.support.connectors import Connector
 from tests.support.story import Table
 

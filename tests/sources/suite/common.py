@@ -14,10 +14,10 @@ import pytest
 from airflow_provider_cdc.core.captured_tables import CapturedTables
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.connector import CaptureResult
-from airflow_provider_cdc.core.events import LogBlock, LogItem
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.position import Position
-from airflow_provider_cdc.core.schema_history import SchemaHistory
+from airflow_provider_cdc.core.model.events import LogBlock, LogItem
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.source import Source
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.state.store import StateStore

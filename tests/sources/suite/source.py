@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
-from airflow_provider_cdc.core.events import LogBlock
 from airflow_provider_cdc.core.gap import find_gap
+from airflow_provider_cdc.core.model.events import LogBlock
 from airflow_provider_cdc.core.source import Source
 from tests.sources.suite.adapter import Adapter
 from tests.sources.suite.common import (

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.config_values import BinaryHandling
 from airflow_provider_cdc.core.errors import UnreadableValue
-from airflow_provider_cdc.core.schema import GEOMETRY, Column, arrow_type
+from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, arrow_type
 from airflow_provider_cdc.sources.mysql.columns.buffers import Bytes, Finisher, Values
 
 # -- validity ---------------------------------------------------------------------------------------------------------------------

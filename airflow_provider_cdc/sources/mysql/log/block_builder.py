@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.events import LeftOut, LogBlock, RowBlock
+from airflow_provider_cdc.core.model.events import LeftOut, LogBlock, RowBlock
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.columns.buffers import Scratch
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged
-from airflow_provider_cdc.core.events import (
+from airflow_provider_cdc.core.model.events import (
     Heartbeat,
     LogBlock,
     LogItem,
@@ -25,7 +25,7 @@ from airflow_provider_cdc.core.events import (
     Transactions,
     Truncate,
 )
-from airflow_provider_cdc.core.schema import TableChange
+from airflow_provider_cdc.core.model.schema import TableChange
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids

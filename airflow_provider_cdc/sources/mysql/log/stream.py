@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged, SourceUnavailable
-from airflow_provider_cdc.core.events import Heartbeat, LogBlock, LogItem, Rollback
+from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, Rollback
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from airflow_provider_cdc.core.schema import Column, TableChange, TableSchema
+from airflow_provider_cdc.core.model.schema import Column, TableChange, TableSchema
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.existing_rows import UNICODE, existing_rows, keeps_values
 from airflow_provider_cdc.sources.mysql.schema.types import TEXTS, ColumnType

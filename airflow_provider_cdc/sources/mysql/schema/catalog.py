@@ -10,7 +10,7 @@ from typing import Any
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.converters import converted
 from airflow_provider_cdc.sources.mysql.schema import ddl

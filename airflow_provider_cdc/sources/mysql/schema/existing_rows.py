@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from decimal import ROUND_HALF_UP, Decimal
 
-from airflow_provider_cdc.core.schema import Column
+from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, TEXTS, ColumnType
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.catalog import captured_column

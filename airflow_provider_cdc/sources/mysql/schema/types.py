@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from airflow_provider_cdc.core.config_values import BinaryHandling, DecimalHandling, TimePrecision
-from airflow_provider_cdc.core.schema import GEOMETRY, Column, Declared
+from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, Declared
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig, UnsignedHandling
 
 INTEGERS = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}

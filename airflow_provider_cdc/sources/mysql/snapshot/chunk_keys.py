@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from airflow_provider_cdc.core.chunks import Key
-from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.sources.mysql.schema.catalog import quoted_name
 from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, SPATIAL, TEXTS, ColumnType
 

@@ -22,9 +22,9 @@ from pymysql.connections import Connection
 from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
 from airflow_provider_cdc.core.config_values import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceUnavailable
-from airflow_provider_cdc.core.events import READ, RowBlock
-from airflow_provider_cdc.core.position import Position
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.events import READ, RowBlock
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import SEVERAL, Server, batch, connect, refusing, scalar, translated
 from airflow_provider_cdc.sources.mysql.gtid import lacking

@@ -18,7 +18,7 @@ import pymysql
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import SourceUnavailable
-from airflow_provider_cdc.core.schema import Column, TableSchema, row_struct
+from airflow_provider_cdc.core.model.schema import Column, TableSchema, row_struct
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.columns import finishers as col
 from airflow_provider_cdc.sources.mysql.columns.buffers import Buffers, Finisher, Scratch, finish

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import QueryRefused
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import refusing
 from airflow_provider_cdc.sources.mysql.schema.catalog import quoted, quoted_name

@@ -10,7 +10,7 @@ import oracledb
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import SourceUnavailable
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Connection, connect, translated
 from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog

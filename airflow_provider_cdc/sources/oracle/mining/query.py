@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import QueryFilter
 from airflow_provider_cdc.sources.oracle.kernels.operations import (

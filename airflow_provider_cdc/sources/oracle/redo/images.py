@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core import events
 from airflow_provider_cdc.core.errors import UnreadableValue
+from airflow_provider_cdc.core.model import events
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.redo.literals import Literal, Unreadable
 from airflow_provider_cdc.sources.oracle.redo.long_value import MAX_BYTES, LongValue

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.config_values import BinaryHandling, TimePrecision
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.schema import NOT_CAPTURED, Column, TableSchema, arrow_type, row_struct
+from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import LOBS
 from airflow_provider_cdc.sources.oracle.kernels import convert as k

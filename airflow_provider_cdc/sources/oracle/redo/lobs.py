@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core import events
+from airflow_provider_cdc.core.model import events
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels import operations as o
 from airflow_provider_cdc.sources.oracle.redo import pieces as p

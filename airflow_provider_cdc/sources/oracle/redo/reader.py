@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core import events
 from airflow_provider_cdc.core.errors import CdcError, SchemaConflict, UnreadableValue
-from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.core.model import events
+from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels.convert import convert_rows

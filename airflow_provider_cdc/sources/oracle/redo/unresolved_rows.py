@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.schema import Column, TableSchema
+from airflow_provider_cdc.core.model.schema import Column, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
 from airflow_provider_cdc.sources.oracle.kernels.operations import INSERT, LAST_CHANGE, UPDATE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from airflow_provider_cdc.core.schema import Column, TableChange, TableSchema
+from airflow_provider_cdc.core.model.schema import Column, TableChange, TableSchema
 from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.schema.column_definitions import ColumnDefinitions
 from airflow_provider_cdc.sources.oracle.schema.existing_rows import existing_rows, keeps_values

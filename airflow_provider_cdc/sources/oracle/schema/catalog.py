@@ -21,7 +21,7 @@ import oracledb
 from oracledb import Connection
 
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import code_of, rows, scalar
 from airflow_provider_cdc.sources.oracle.schema.column_defaults import constant, default_of

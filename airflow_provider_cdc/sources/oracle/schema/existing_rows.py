@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 
-from airflow_provider_cdc.core.schema import Column
+from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.schema.types import NULL, ColumnType, number_text
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 
 
 @dataclass(frozen=True, slots=True)

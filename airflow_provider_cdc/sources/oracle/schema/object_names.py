@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 

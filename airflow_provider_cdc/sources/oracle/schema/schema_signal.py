@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
 

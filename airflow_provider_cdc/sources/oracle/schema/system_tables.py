@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 
 SYSTEM_SCHEMAS: Final = frozenset(

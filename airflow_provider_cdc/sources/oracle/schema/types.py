@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from airflow_provider_cdc.core.config_values import BinaryHandling, DecimalHandling, TimePrecision
-from airflow_provider_cdc.core.schema import Column, Declared, TableId
+from airflow_provider_cdc.core.model.schema import Column, Declared, TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import IntervalHandling
 from airflow_provider_cdc.sources.oracle.converters import BOOLEAN, ZERO_SCALE, number_converters

@@ -32,8 +32,8 @@ from airflow_provider_cdc.core.errors import (
     TransientError,
     UnreadableValue,
 )
-from airflow_provider_cdc.core.events import RowBlock
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect, current_scn, database_of, rows, translated
 from airflow_provider_cdc.sources.oracle.errors import translate

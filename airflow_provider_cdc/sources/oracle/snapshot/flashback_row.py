@@ -9,7 +9,7 @@ import oracledb
 import pyarrow as pa
 from oracledb import Connection
 
-from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import code_of
 from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import QueryRefused
-from airflow_provider_cdc.core.events import READ, RowBlock
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.events import READ, RowBlock
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.connect import Connection, rows, scalar
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Connection, rows, translated
 from airflow_provider_cdc.sources.oracle.snapshot import rowids

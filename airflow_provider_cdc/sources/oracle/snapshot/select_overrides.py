@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.tokens import tokenize
 from airflow_provider_cdc.sources.tokens import BAD, QUOTED, WORD, Token
 

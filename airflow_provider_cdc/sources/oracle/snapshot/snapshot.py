@@ -14,7 +14,7 @@ This is what ``log.mining.transaction.snapshot.boundary.mode=all`` asks for; it 
 (ORA-01466). A chunk of which no row was handed over is read again, ``snapshot.database.errors.max.retries`` times. Later, rows
 of it are in files, and the SCN cannot be another one for the rest: the run ends with a transient error. What it read of
 unfinished tables is void, tables that are complete are kept, and the next run reads the others on a new view, at a new SCN; the
-log brings all of them to one place (:class:`airflow_provider_cdc.core.offset.SnapshotState`).
+log brings all of them to one place (:class:`airflow_provider_cdc.core.model.offset.SnapshotState`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ import oracledb
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import ConfigError, NotGranted, PrerequisiteError, TransientError
-from airflow_provider_cdc.core.events import RowBlock
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.snapshotters import lock_refused, lock_statements
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.oracle.config import OracleConfig

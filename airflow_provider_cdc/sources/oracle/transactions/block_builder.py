@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.events import LeftOut, LogBlock, LogItem, RowBlock, SchemaChange, Transactions
-from airflow_provider_cdc.core.schema import TableChange
+from airflow_provider_cdc.core.model.events import LeftOut, LogBlock, LogItem, RowBlock, SchemaChange, Transactions
+from airflow_provider_cdc.core.model.schema import TableChange
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels.operations import LAST_CHANGE
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters

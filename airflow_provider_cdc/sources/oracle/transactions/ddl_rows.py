@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged, UnknownLogEvent
-from airflow_provider_cdc.core.events import LogItem, SchemaChange, Truncate
+from airflow_provider_cdc.core.model.events import LogItem, SchemaChange, Truncate
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels.operations import DDL, MISSING_SCN, UNSUPPORTED
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.reader import Rows
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups

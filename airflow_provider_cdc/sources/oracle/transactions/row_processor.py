@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged
-from airflow_provider_cdc.core.events import Heartbeat, LogBlock, LogItem
+from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import SourceUnavailable
-from airflow_provider_cdc.core.events import Heartbeat, LogBlock
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from tests.support.mysql_chunks import Fixed, source_of
 from tests.support.mysql_server import new_log_file

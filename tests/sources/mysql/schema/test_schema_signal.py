@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_cdc.changelog.debezium import _table_change
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.schema import TableChange, TableId
+from airflow_provider_cdc.core.model.schema import TableChange, TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema.schema_signal import table_of
 from tests.support.mysql_chunks import source_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from tests.support.mysql_chunks import source_of
 
 COLUMNS = "id INT PRIMARY KEY, name VARCHAR(20), price DECIMAL(10,2), at DATETIME(3), kind ENUM('a','b'), raw VARBINARY(9), n BIGINT UNSIGNED, j JSON"

@@ -10,7 +10,7 @@ import pymysql
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, SourceUnavailable
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.mining.query import BATCH, RowFilter, contents_query, portable
 from dev.servers.oracle import Oracle

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.lobs import Assembled, read_with_lobs
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from airflow_provider_cdc.core.schema import Column, Declared, TableId, TableSchema
+from airflow_provider_cdc.core.model.schema import Column, Declared, TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader, Rows
 

@@ -10,7 +10,7 @@ import numpy as np
 import oracledb
 import pytest
 
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.redo.lobs import read_with_lobs
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.events import LogBlock, LogItem, Rollback, SchemaChange
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.events import LogBlock, LogItem, Rollback, SchemaChange
+from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.connect import connect, database_of
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters, StreamMetrics
 from airflow_provider_cdc.sources.oracle.mining.catalog_lookups import CatalogLookups

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.schema import TableSchema
+from airflow_provider_cdc.core.model.schema import TableSchema
 from tests.sources.oracle.schema.ddl.world import World, table_id
 
 T = table_id("T")

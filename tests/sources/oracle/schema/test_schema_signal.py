@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_cdc.changelog.debezium import _table_change
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.schema import TableChange, TableId
+from airflow_provider_cdc.core.model.schema import TableChange, TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect
 from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.schema import Column, TableId, arrow_type
+from airflow_provider_cdc.core.model.schema import Column, TableId, arrow_type
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
 from tests.sources.oracle.redo.redo_tables import PARTS, config
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.signal import SentSignal
+from airflow_provider_cdc.core.model.signal import SentSignal
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceUnavailable, UnreadableValue
-from airflow_provider_cdc.core.events import READ, RowBlock
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.events import READ, RowBlock
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.source import Chunk
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect

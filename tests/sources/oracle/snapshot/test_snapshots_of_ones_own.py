@@ -11,7 +11,7 @@ import oracledb
 import pytest
 
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
-from airflow_provider_cdc.core.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.oracle.snapshot import snapshot
 from dev.servers.oracle import Oracle

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.core.errors import CdcError, SourceLogDamaged, UnknownLogEvent
-from airflow_provider_cdc.core.events import Heartbeat, LogBlock, LogItem, SchemaChange
-from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, SchemaChange
+from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters

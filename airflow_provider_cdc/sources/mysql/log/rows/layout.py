@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import UnreadableValue
-from airflow_provider_cdc.core.schema import Column, TableSchema, row_struct
+from airflow_provider_cdc.core.model.schema import Column, TableSchema, row_struct
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.columns import finishers as col
 from airflow_provider_cdc.sources.mysql.columns import wire_types as w

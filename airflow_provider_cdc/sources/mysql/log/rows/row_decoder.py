@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceLogDamaged
-from airflow_provider_cdc.core.events import CREATE, DELETE, RowBlock
+from airflow_provider_cdc.core.model.events import CREATE, DELETE, RowBlock
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.columns.buffers import Scratch, finish
 from airflow_provider_cdc.sources.mysql.log.events.event_table import Events

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.columns import wire_types as w
 from airflow_provider_cdc.sources.mysql.columns.finishers import nulls
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
 from tests.sources.mysql.schema.ddl.type_words import MARIADB, MARIADB_11_8, MYSQL, MYSQL_9, Word, words

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from airflow_provider_cdc.core.schema import (
+from airflow_provider_cdc.core.model.schema import (
     GEOMETRY,
     Column,
     Declared,

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from airflow_provider_cdc.core.captured_tables import CapturedTables
 from airflow_provider_cdc.core.config import ConnectorConfig
 from airflow_provider_cdc.core.filters import Filters
-from airflow_provider_cdc.core.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.rewrites import rewrite_reason
-from airflow_provider_cdc.core.schema import Column, TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.schema_history import SchemaHistory
 
 
 def _id(name: str) -> TableId:

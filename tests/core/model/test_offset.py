@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from airflow_provider_cdc.core.offset import Offset, PendingTable, SnapshotState
+from airflow_provider_cdc.core.model.offset import Offset, PendingTable, SnapshotState
 
 _position = st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3), max_size=2)
 _pending = st.builds(

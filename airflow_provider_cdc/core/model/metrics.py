@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.event_batch import EventBatch
-    from airflow_provider_cdc.core.manifest import SchemaChangeRecord
+    from airflow_provider_cdc.core.model.event_batch import EventBatch
+    from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
 
 Value = bool | int | float | str | list[str] | dict[str, int] | dict[str, str]
 """A metric: fit for JSON."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from airflow_provider_cdc.core.position import Position
-from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 
 if TYPE_CHECKING:
     import numpy.typing as npt

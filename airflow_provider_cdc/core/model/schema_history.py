@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_provider_cdc.core.manifest import SchemaChangeRecord
-from airflow_provider_cdc.core.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 
 
 class SchemaHistory:

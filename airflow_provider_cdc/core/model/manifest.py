@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from airflow_provider_cdc.core.notifications import Notification
-from airflow_provider_cdc.core.offset import Offset
-from airflow_provider_cdc.core.schema import TableChange, TableSchema
-from airflow_provider_cdc.core.signal import Fate
+from airflow_provider_cdc.core.model.notifications import Notification
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.schema import TableChange, TableSchema
+from airflow_provider_cdc.core.model.signal import Fate
 
 FORMAT = 1
 """Version of the manifest's form. Readers refuse a higher one."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.core.position import Position
+from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 
 
