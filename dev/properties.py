@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dev import paths
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.config import ConnectorConfig
+    from airflow_provider_cdc.core.config.connector import ConnectorConfig
 
 PAGE = paths.ROOT / "docs" / "configuration.md"
 _BEGIN, _END = "<!-- {} begins -->", "<!-- {} ends -->"
@@ -22,7 +22,7 @@ _BEGIN, _END = "<!-- {} begins -->", "<!-- {} ends -->"
 
 def page(text: str) -> str:
     """The page with its tables as the models are now."""
-    from airflow_provider_cdc.core.config import ConnectorConfig
+    from airflow_provider_cdc.core.config.connector import ConnectorConfig
 
     tables = {
         "common": _properties(ConnectorConfig.model_fields),
@@ -50,7 +50,7 @@ def configs() -> dict[type[ConnectorConfig], list[str]]:
 
 def _section(kinds: list[str], config: type[ConnectorConfig]) -> str:
     """What one source has besides: its own properties, common ones with another default, and what it takes or refuses."""
-    from airflow_provider_cdc.core.config import ConnectorConfig
+    from airflow_provider_cdc.core.config.connector import ConnectorConfig
 
     common = ConnectorConfig.model_fields
     own = {

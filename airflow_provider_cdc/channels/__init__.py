@@ -23,7 +23,7 @@ from airflow_provider_cdc.core.extensions import extensions
 from airflow_provider_cdc.core.seams import SignalChannel
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.config import ConnectorConfig
+    from airflow_provider_cdc.core.config.connector import ConnectorConfig
     from airflow_provider_cdc.core.model.notifications import NotificationChannel
 
 SIGNAL_GROUP: Final = "airflow_provider_cdc.signal_channels"

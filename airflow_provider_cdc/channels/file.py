@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from airflow_provider_cdc.channels.messages import read_message
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.requests import LARGEST

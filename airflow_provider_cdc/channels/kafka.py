@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_cdc.channels.messages import read_message
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.requests import LARGEST

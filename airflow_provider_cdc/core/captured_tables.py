@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
-from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.config_values import WatermarkStrategy
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.values import WatermarkStrategy
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceBusy, TransientError
 from airflow_provider_cdc.core.model.notifications import ScanProblem, ScanStatus
 from airflow_provider_cdc.core.model.offset import Scan

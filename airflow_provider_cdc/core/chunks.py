@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self
 
-from airflow_provider_cdc.core.config_values import CHUNK_BYTES
+from airflow_provider_cdc.core.config.values import CHUNK_BYTES
 from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema, arrow_type

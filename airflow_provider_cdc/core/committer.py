@@ -6,7 +6,7 @@ import time
 from typing import Final
 
 from airflow_provider_cdc.core.batch import Batcher
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.event_writer import EventWriter
 from airflow_provider_cdc.core.signal_table import SignalTable
 from airflow_provider_cdc.core.state import CaptureState

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.control_watch import Stop
 from airflow_provider_cdc.core.errors import CdcError, CommitConflict, ConnectorHalted, PrerequisiteError
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.model.metrics import Value, shortened
 from airflow_provider_cdc.core.model.notifications import NotificationChannel
 from airflow_provider_cdc.core.run import Parts, Run

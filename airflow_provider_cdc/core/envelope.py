@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc import __version__
-from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.topics import Topics
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.events import OPERATIONS, TRUNCATE, UPDATE, LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.model.position import Position
@@ -35,7 +36,6 @@ from airflow_provider_cdc.core.rows import (
     take,
     unavailable_names,
 )
-from airflow_provider_cdc.core.topics import Topics
 
 _CONSTANT = pa.dictionary(pa.int8(), pa.string())
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
@@ -78,7 +78,7 @@ class Envelope:
             self._skipped[code] = letter in config.skipped_operations
 
     def topic(self, table: TableId) -> str:
-        """See :meth:`Topics.claim <airflow_provider_cdc.core.topics.Topics.claim>`."""
+        """See :meth:`Topics.claim <airflow_provider_cdc.core.config.topics.Topics.claim>`."""
         return self._topics.name(table) if table == self._hidden else self._topics.claim(table)
 
     def selected(self, schema: TableSchema) -> TableSchema:

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.source import Source
 
 log = logging.getLogger(__name__)

@@ -20,10 +20,10 @@ import numpy as np
 
 from airflow_provider_cdc.core.chunking import ChunkThread
 from airflow_provider_cdc.core.chunks import ChunkReader
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.model.events import LogBlock, RowBlock
 from airflow_provider_cdc.core.model.notifications import ScanProblem, ScanStatus
 from airflow_provider_cdc.core.model.offset import IncrementalState, Scan

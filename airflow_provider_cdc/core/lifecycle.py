@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from airflow_provider_cdc.core.batch import Batcher
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import CommitConflict, ConfigError, LeaseHeld
 from airflow_provider_cdc.core.gap import Gap, Repair, all_again, find_gap, moved, no_gap, repair_signals
 from airflow_provider_cdc.core.model.offset import Offset

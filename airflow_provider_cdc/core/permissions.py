@@ -21,7 +21,7 @@ from airflow_provider_cdc.core.model.signal import Signal
 from airflow_provider_cdc.core.requests import SQL, ExecuteSnapshot, Other, Refused, Request
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.config import ConnectorConfig
+    from airflow_provider_cdc.core.config.connector import ConnectorConfig
 
 TRUSTED: Final = ("airflow", "repair")
 """Channels whose senders have the rights in Airflow that it asks for."""

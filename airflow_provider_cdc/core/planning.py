@@ -12,14 +12,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.config_base import Decides
-from airflow_provider_cdc.core.config_values import LostMode, SnapshotMode
+from airflow_provider_cdc.core.config.base import Decides
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.guardrail import guard
+from airflow_provider_cdc.core.config.lists import ListsBefore, text
+from airflow_provider_cdc.core.config.topics import Topics
+from airflow_provider_cdc.core.config.values import LostMode, SnapshotMode
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.gap import repair_signals
-from airflow_provider_cdc.core.guardrail import guard
-from airflow_provider_cdc.core.lists import ListsBefore, text
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
@@ -29,7 +30,6 @@ from airflow_provider_cdc.core.rereads import pended
 from airflow_provider_cdc.core.seams import StateStore
 from airflow_provider_cdc.core.snapshotters import SnapshotPolicy, reads_rows
 from airflow_provider_cdc.core.source import Source
-from airflow_provider_cdc.core.topics import Topics
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable
 
-from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.schema import TableSchema
 
 

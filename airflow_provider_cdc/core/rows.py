@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_cdc.core.config.masking import Masking
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.masking import Masking
 from airflow_provider_cdc.core.model.events import CREATE, DELETE, READ, TRUNCATE, UPDATE, LogBlock, RowBlock
 from airflow_provider_cdc.core.model.schema import TableSchema
 

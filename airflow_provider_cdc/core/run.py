@@ -26,12 +26,13 @@ from dataclasses import dataclass
 from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.captured_tables import CapturedTables
 from airflow_provider_cdc.core.committer import Committer
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.topics import Topics, as_earlier_releases
 from airflow_provider_cdc.core.control_watch import ControlWatch, Stop
 from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import AccessDenied, CdcError, NotGranted, QueryRefused
 from airflow_provider_cdc.core.event_writer import EventWriter
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.heartbeat import Heartbeats
 from airflow_provider_cdc.core.incremental import Incremental, writes_watermarks
 from airflow_provider_cdc.core.incremental_writer import IncrementalWriter
@@ -55,7 +56,6 @@ from airflow_provider_cdc.core.source import Source
 from airflow_provider_cdc.core.state import CaptureState
 from airflow_provider_cdc.core.streaming import Streaming
 from airflow_provider_cdc.core.telling import tell
-from airflow_provider_cdc.core.topics import Topics, as_earlier_releases
 
 log = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from airflow_provider_cdc.core.captured_tables import CapturedTables
 from airflow_provider_cdc.core.committer import Committer
-from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.config_values import RewriteMode
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.values import RewriteMode
 from airflow_provider_cdc.core.errors import ConfigError, SchemaConflict
 from airflow_provider_cdc.core.event_writer import EventWriter
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.incremental import Incremental
 from airflow_provider_cdc.core.model.events import SchemaChange, Truncate
 from airflow_provider_cdc.core.model.metrics import Seen

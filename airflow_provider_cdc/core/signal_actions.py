@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_provider_cdc.core import permissions
 from airflow_provider_cdc.core.captured_tables import CapturedTables
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.custom_actions import SignalContext, custom_actions
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.event_writer import EventWriter

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.model.events import CREATE, DELETE, LogBlock, RowBlock
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.model.signal import SentSignal

@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.committer import Committer
-from airflow_provider_cdc.core.config_values import RowCountOrder
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.values import RowCountOrder
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
 from airflow_provider_cdc.core.event_writer import EventWriter
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.marks import MarkedRows, Marks
 from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.metrics import RunMetrics, SnapshotSeen

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
 from airflow_provider_cdc.core.chunks import ChunkReader
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError
 from airflow_provider_cdc.core.forms import EventForm
 from airflow_provider_cdc.core.model.events import LogItem, RowBlock

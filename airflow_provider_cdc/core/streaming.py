@@ -12,7 +12,7 @@ from typing import Final
 from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.captured_tables import CapturedTables
 from airflow_provider_cdc.core.committer import Committer
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.control_watch import ControlWatch, Stop
 from airflow_provider_cdc.core.event_writer import EventWriter
 from airflow_provider_cdc.core.heartbeat import Heartbeats

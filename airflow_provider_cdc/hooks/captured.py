@@ -22,7 +22,7 @@ _SHOWN = 30
 
 def captured_tables(store: StateStore, connector: ConnectorRecord) -> dict[str, str]:
     """Tables that are captured and have a structure: name as ``database.table`` → name with the level above it, where there is one."""
-    from airflow_provider_cdc.core.filters import Filters
+    from airflow_provider_cdc.core.config.filters import Filters
     from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 
     tables = SchemaHistory.replay(store.schema_history(connector.connector)).tables

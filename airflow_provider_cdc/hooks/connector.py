@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 
-from airflow_provider_cdc.core.secrets import secret_values
+from airflow_provider_cdc.core.config.secrets import secret_values
 from airflow_provider_cdc.hooks.extra import extra_of
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook

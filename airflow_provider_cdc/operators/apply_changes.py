@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, AssetAlias
 
+from airflow_provider_cdc.core.config.secrets import credentials, is_secret_name
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.core.secrets import credentials, is_secret_name
 from airflow_provider_cdc.hooks.connector import storage_options
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.tasks import ConnectorFields, failure

@@ -19,8 +19,8 @@ from airflow.sdk import Asset
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
+from airflow_provider_cdc.core.config.topics import sanitized
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.topics import sanitized
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.triggers.state import answers
 

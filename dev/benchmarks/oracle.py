@@ -67,7 +67,7 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
 
 def _fetched(server: Oracle, served: dict[str, int]) -> float:
     """Seconds of a fetch of all rows with the columns that capture asks for."""
-    from airflow_provider_cdc.core.filters import Filters
+    from airflow_provider_cdc.core.config.filters import Filters
     from airflow_provider_cdc.sources.oracle.config import OracleConfig
     from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_cdc.channels import file as module
 from airflow_provider_cdc.channels import open_channels
 from airflow_provider_cdc.channels.file import FileChannel
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal
 from airflow_provider_cdc.core.requests import LARGEST, ExecuteSnapshot, Refused, parse

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_cdc.channels import SignalChannel, open_channels
 from airflow_provider_cdc.channels.kafka import KafkaChannel
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal
 from airflow_provider_cdc.core.requests import ExecuteSnapshot, Refused, StopSnapshot, parse

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.channels.kafka import KafkaChannel
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from dev.servers import Kafka
 from tests.conftest import _started

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.channels import NOTIFICATION_GROUP, SIGNAL_GROUP, open_channels, open_notifications
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.notifications import INCREMENTAL, Notification, Type
 from airflow_provider_cdc.core.model.signal import SentSignal

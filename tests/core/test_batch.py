@@ -11,10 +11,10 @@ import pytest
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.batch import Batcher
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown, LeaseLost
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.model.manifest import FORMAT, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema

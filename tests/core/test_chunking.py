@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_cdc.core import chunking, sharing
 from airflow_provider_cdc.core.chunking import AHEAD, ChunkThread
 from airflow_provider_cdc.core.chunks import ChunkRows, StructureChanged
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import SourceBusy, SourceUnavailable
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.schema import TableSchema

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_cdc import __version__
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.events import (
     CREATE,

@@ -11,7 +11,7 @@ import pytest
 from pydantic import Field
 
 from airflow_provider_cdc import sources
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from dev import compatibility
 from dev.compatibility import Entry, collected, entries, ids, repeated, wrong_properties, wrong_tests
 

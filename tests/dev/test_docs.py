@@ -11,8 +11,8 @@ from typing import ClassVar
 import pytest
 from pydantic import Field
 
-from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.config_base import Decides
+from airflow_provider_cdc.core.config.base import Decides
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from dev import paths
 from dev.properties import PAGE, configs, page
 

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.model.schema import TableSchema
 class EventBatch:
     """Change events of one topic under one table schema, in ``seq`` order.
 
-    :param schema: the captured schema (see :meth:`Filters.select <airflow_provider_cdc.core.filters.Filters.select>`)
+    :param schema: the captured schema (see :meth:`Filters.select <airflow_provider_cdc.core.config.filters.Filters.select>`)
     :param counts: operation letter → number of events
     :param unavailable: columns whose value some event does not have, in either image
     """

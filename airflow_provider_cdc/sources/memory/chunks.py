@@ -21,7 +21,7 @@ from airflow_provider_cdc.core.chunks import (
     key_from_json,
     key_to_json,
 )
-from airflow_provider_cdc.core.config_values import CHUNK_BYTES
+from airflow_provider_cdc.core.config.values import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.core.model.events import READ, RowBlock
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema, row_struct

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.config_base import ConnectionForm
+from airflow_provider_cdc.core.config.base import ConnectionForm
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 
 
 class MemoryConfig(ConnectorConfig):

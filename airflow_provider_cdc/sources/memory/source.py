@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.chunks import ChunkReader
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SchemaConflict
 from airflow_provider_cdc.core.model.events import (
     READ,

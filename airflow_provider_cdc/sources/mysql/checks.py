@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.snapshotters import never_reads
 from airflow_provider_cdc.core.source import Finding

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.config_base import ConnectionForm, Decides
-from airflow_provider_cdc.core.config_values import Patterns
+from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.select_overrides import name_parts, with_statements
+from airflow_provider_cdc.core.config.values import Patterns
 from airflow_provider_cdc.core.converters import check_converters, with_converters
-from airflow_provider_cdc.core.overrides import name_parts, with_statements
 from airflow_provider_cdc.sources.mysql.converters import CONVERTERS
 
 

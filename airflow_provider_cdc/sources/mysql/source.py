@@ -13,9 +13,9 @@ import pymysql
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.chunks import ChunkReader
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.model.events import LogItem
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position

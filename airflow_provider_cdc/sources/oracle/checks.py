@@ -12,8 +12,8 @@ from typing import Final
 import oracledb
 from oracledb import Connection
 
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CdcError, TransientError
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.snapshotters import never_reads
 from airflow_provider_cdc.core.source import Finding

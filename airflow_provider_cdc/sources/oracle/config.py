@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.config_base import ConnectionForm, Decides
-from airflow_provider_cdc.core.config_values import Patterns, TimePrecision
+from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.select_overrides import with_statements
+from airflow_provider_cdc.core.config.values import Patterns, TimePrecision
 from airflow_provider_cdc.core.converters import with_converters
 from airflow_provider_cdc.core.model.schema import Column
-from airflow_provider_cdc.core.overrides import with_statements
 from airflow_provider_cdc.sources.oracle.config_values import (
     LOBS,
     Adapter,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_cdc.core.config_values import DecimalHandling
+from airflow_provider_cdc.core.config.values import DecimalHandling
 from airflow_provider_cdc.core.converters import check_converters, selects
 from airflow_provider_cdc.core.model.schema import TableId
 

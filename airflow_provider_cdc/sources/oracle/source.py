@@ -11,7 +11,7 @@ import oracledb
 import pyarrow as pa
 
 from airflow_provider_cdc.core.chunks import ChunkReader
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import PositionLost
 from airflow_provider_cdc.core.forms import EventForm
 from airflow_provider_cdc.core.model.events import LogItem

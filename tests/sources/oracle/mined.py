@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.mining.query import BATCH
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from airflow_provider_cdc.core.config_base import COLUMN_TEXTS
+from airflow_provider_cdc.core.config.base import COLUMN_TEXTS
 from airflow_provider_cdc.core.model.schema import TableId
 from tests.support.connectors import Connector
 from tests.support.story import Table

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.core.config_base import Decides
+from airflow_provider_cdc.core.config.base import Decides
 from airflow_provider_cdc.sources import load_source
 from tests.sources.suite.adapter import INT, TEXT, Adapter, Row
 from tests.sources.suite.common import (

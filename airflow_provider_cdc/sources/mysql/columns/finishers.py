@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.config_values import BinaryHandling
+from airflow_provider_cdc.core.config.values import BinaryHandling
 from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, arrow_type
 from airflow_provider_cdc.sources.mysql.columns.buffers import Bytes, Finisher, Values

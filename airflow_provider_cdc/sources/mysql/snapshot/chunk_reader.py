@@ -20,7 +20,7 @@ import pymysql
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
-from airflow_provider_cdc.core.config_values import CHUNK_BYTES
+from airflow_provider_cdc.core.config.values import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.model.events import READ, RowBlock
 from airflow_provider_cdc.core.model.position import Position

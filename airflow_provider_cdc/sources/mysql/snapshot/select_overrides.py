@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 
+from airflow_provider_cdc.core.config.select_overrides import LIST, name_parts
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.overrides import LIST, name_parts
 from airflow_provider_cdc.core.source import Finding
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 

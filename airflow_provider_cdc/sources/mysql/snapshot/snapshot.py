@@ -20,10 +20,10 @@ import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
 
+from airflow_provider_cdc.core.config.select_overrides import LIST
 from airflow_provider_cdc.core.errors import QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.model.events import READ, RowBlock
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.overrides import LIST
 from airflow_provider_cdc.core.snapshotters import lock_refused, lock_statements
 from airflow_provider_cdc.core.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig

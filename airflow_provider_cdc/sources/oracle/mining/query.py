@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import QueryFilter

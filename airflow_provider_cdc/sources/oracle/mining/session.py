@@ -27,8 +27,8 @@ import oracledb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError, SourceUnavailable
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
 from airflow_provider_cdc.sources.oracle.connect import (

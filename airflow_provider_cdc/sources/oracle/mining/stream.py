@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PositionLost
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.model.events import Heartbeat, LogItem
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.source import Tables

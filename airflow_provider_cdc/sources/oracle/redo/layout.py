@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.config_values import BinaryHandling, TimePrecision
+from airflow_provider_cdc.core.config.values import BinaryHandling, TimePrecision
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.oracle.config import OracleConfig

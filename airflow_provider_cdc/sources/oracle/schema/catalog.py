@@ -20,7 +20,7 @@ from typing import Any, Final
 import oracledb
 from oracledb import Connection
 
-from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import code_of, rows, scalar

@@ -20,7 +20,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 
-from airflow_provider_cdc.core.config_values import BinaryHandling, DecimalHandling, TimePrecision
+from airflow_provider_cdc.core.config.values import BinaryHandling, DecimalHandling, TimePrecision
 from airflow_provider_cdc.core.model.schema import Column, Declared, TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import IntervalHandling

@@ -23,7 +23,7 @@ import oracledb
 import pyarrow as pa
 
 from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
-from airflow_provider_cdc.core.config_values import CHUNK_BYTES
+from airflow_provider_cdc.core.config.values import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import (
     CdcError,
     PrerequisiteError,

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.source import Tables
 from airflow_provider_cdc.sources import load_source
 from airflow_provider_cdc.sources.mysql import kernels as k

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.config.select_overrides import LIST
 from airflow_provider_cdc.core.errors import ConfigError, QueryRefused
-from airflow_provider_cdc.core.overrides import LIST
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from tests.support.asked import snapshot
 from tests.support.connectors import Connector, mysql_connector

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.sources.oracle.connect import database_of
 from airflow_provider_cdc.sources.oracle.mining.flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.mining.log_switch import Progress

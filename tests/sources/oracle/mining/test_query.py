@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, assume, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.mining.query import BATCH, RowFilter, contents_query, portable

@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.sources.oracle.connect import rows
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from dev.servers.oracle import Oracle

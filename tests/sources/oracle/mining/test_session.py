@@ -12,8 +12,8 @@ import oracledb
 import pyarrow as pa
 import pytest
 
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.sources.oracle.connect import rows
 from airflow_provider_cdc.sources.oracle.mining.query import BATCH, WIRE, decoded
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession

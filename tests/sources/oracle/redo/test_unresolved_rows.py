@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.model.events import LogBlock, LogItem, Rollback, SchemaChange
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.connect import connect, database_of

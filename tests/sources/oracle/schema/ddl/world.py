@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_cdc.core.captured_tables import CapturedTables
-from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.rewrites import rewrite_reason

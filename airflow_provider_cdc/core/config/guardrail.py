@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
-from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.config_values import LimitAction
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.values import LimitAction
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.model.schema import TableId
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_cdc.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.config import ConnectorConfig
+    from airflow_provider_cdc.core.config.connector import ConnectorConfig
     from airflow_provider_cdc.core.model.schema import TableId
 
 LONGEST = 249

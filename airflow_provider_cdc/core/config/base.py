@@ -24,8 +24,8 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
+from airflow_provider_cdc.core.config.secrets import bare, credentials
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.secrets import bare, credentials
 
 log = logging.getLogger(__name__)
 

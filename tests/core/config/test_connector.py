@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, SecretStr
 
-from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.config_base import Decides
-from airflow_provider_cdc.core.config_values import (
+from airflow_provider_cdc.core.config.base import Decides
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.values import (
     BinaryHandling,
     DecimalHandling,
     Patterns,

@@ -15,9 +15,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.masking import Masking, Maskings
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.masking import Masking, Maskings
 from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableId, TableSchema
 
 

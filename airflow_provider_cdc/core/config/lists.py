@@ -15,11 +15,11 @@ import enum
 import json
 from collections.abc import Iterable, Mapping
 
-from airflow_provider_cdc.core.config import ConnectorConfig
-from airflow_provider_cdc.core.config_base import Decides
-from airflow_provider_cdc.core.filters import Filters
+from airflow_provider_cdc.core.config.base import Decides
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.select_overrides import name_parts
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.overrides import name_parts
 
 _FIRST = ("database.include.list", "database.exclude.list", "table.include.list", "table.exclude.list")
 """All that the offsets of earlier releases remember."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from airflow_provider_cdc.core import config_kafka_connect
-from airflow_provider_cdc.core.config_base import COLUMN_TEXTS, Configuration, Decides
-from airflow_provider_cdc.core.config_values import (
+from airflow_provider_cdc.core.config import kafka_connect as config_kafka_connect
+from airflow_provider_cdc.core.config.base import COLUMN_TEXTS, Configuration, Decides
+from airflow_provider_cdc.core.config.values import (
     CHUNK_BYTES,
     BinaryHandling,
     ChannelTypes,

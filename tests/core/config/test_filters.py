@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.filters import Filters
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources import load_source
 

@@ -1,7 +1,7 @@
 """Properties of Kafka Connect and of Debezium's engine, which people have in the files that they bring along.
 
 They belong to what runs a connector, not to the connector: all sources know them by the same reasons. A trailing ``*`` matches a
-prefix, as in :class:`~airflow_provider_cdc.core.config_base.Configuration`. This module is imported at DAG parse: it must stay light.
+prefix, as in :class:`~airflow_provider_cdc.core.config.base.Configuration`. This module is imported at DAG parse: it must stay light.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
+from airflow_provider_cdc.core.config.select_overrides import LIST, name_parts, with_statements
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.overrides import LIST, name_parts, with_statements
 
 
 @pytest.mark.parametrize(

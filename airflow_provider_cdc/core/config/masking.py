@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_cdc.core.config_base import COLUMN_TEXT
+from airflow_provider_cdc.core.config.base import COLUMN_TEXT
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 

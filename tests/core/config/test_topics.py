@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.core import topics as module
-from airflow_provider_cdc.core.config import ConnectorConfig
+from airflow_provider_cdc.core.config import topics as module
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.topics import Topics, sanitized
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.topics import Topics, sanitized
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from dev.servers import MariaDb
 from tests.support.connectors import Connector, memory_connector, mysql_connector
