@@ -24,10 +24,10 @@ from airflow_provider_cdc.sources import config_class, load_source
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.config.connector import ConnectorConfig
     from airflow_provider_cdc.core.connector import Capture
-    from airflow_provider_cdc.core.forms import EventForm
     from airflow_provider_cdc.core.lifecycle import Lifecycle
-    from airflow_provider_cdc.core.records import Registration
-    from airflow_provider_cdc.core.source import Source
+    from airflow_provider_cdc.core.spi.event_forms import EventForm
+    from airflow_provider_cdc.core.spi.records import Registration
+    from airflow_provider_cdc.core.spi.source import Source
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
@@ -109,7 +109,7 @@ def event_form(source: str, name: str) -> EventForm | None:
     :param name: ``debezium`` is the usual form, which is ``None``
     :raises ConfigError: there is no such form; the error names those there are
     """
-    from airflow_provider_cdc.core.forms import USUAL, choose
+    from airflow_provider_cdc.core.spi.event_forms import USUAL, choose
 
     return None if name == USUAL else choose(load_source(source).FORMS, name, source)
 
@@ -257,7 +257,7 @@ def registration(
     definition: ConnectorDefinition, config: ConnectorConfig, connections: Mapping[str, str] | None = None
 ) -> Registration:
     """What the state tables record of a run's definition; it holds no secret."""
-    from airflow_provider_cdc.core.records import Registration
+    from airflow_provider_cdc.core.spi.records import Registration
 
     return Registration(
         definition.name,

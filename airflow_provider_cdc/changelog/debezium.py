@@ -34,11 +34,11 @@ from airflow_provider_cdc.changelog.schemas import (
     schema_change_value,
 )
 from airflow_provider_cdc.changelog.values import PLACEHOLDER, Convert, as_integers, converter, placeholder
-from airflow_provider_cdc.core.forms import EventForm
 from airflow_provider_cdc.core.model.manifest import DataFile, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.model.notifications import Notification, Type
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.source_fields import field_types
+from airflow_provider_cdc.core.spi.event_forms import EventForm
 
 _ROWS = 10_000
 """Events of a file that are in memory at once."""

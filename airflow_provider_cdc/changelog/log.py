@@ -14,7 +14,7 @@ from airflow_provider_cdc.changelog.storage import Storage, Unconfirmed
 from airflow_provider_cdc.changelog.writer import ParquetBatchWriter
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown
 from airflow_provider_cdc.core.model.manifest import FORMAT, DataFile, Manifest
-from airflow_provider_cdc.core.seams import BatchWriter
+from airflow_provider_cdc.core.spi.interfaces import BatchWriter
 
 _BLOCK = 4 << 20
 """Bytes of a file that are read at once for its checksum."""
@@ -26,7 +26,7 @@ def batch_name(batch: int) -> str:
 
 
 class ChangeLog:
-    """See :class:`airflow_provider_cdc.core.seams.ChangeLog`.
+    """See :class:`airflow_provider_cdc.core.spi.interfaces.ChangeLog`.
 
         >>> changelog = ChangeLog("s3://lake/changelog")
         >>> [m.batch for m in changelog.manifests("shop", after=41)]

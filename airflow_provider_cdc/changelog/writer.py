@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from airflow_provider_cdc.changelog.storage import DurableFile, Storage
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.manifest import DataFile
-from airflow_provider_cdc.core.source import VARIED
+from airflow_provider_cdc.core.spi.source import VARIED
 
 ROW_GROUP_ROWS = 131_072
 ROW_GROUP_BYTES = 32 << 20
@@ -50,7 +50,7 @@ class _Part:
 
 
 class ParquetBatchWriter:
-    """See :class:`airflow_provider_cdc.core.seams.BatchWriter`.
+    """See :class:`airflow_provider_cdc.core.spi.interfaces.BatchWriter`.
 
     :param folder: the batch's folder, relative to the storage's root
     :param writer: unique id of the run, part of every file name

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow_provider_cdc.channels.guarded import Guarded
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.extensions import extensions
-from airflow_provider_cdc.core.seams import SignalChannel
+from airflow_provider_cdc.core.spi.interfaces import SignalChannel
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.config.connector import ConnectorConfig

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.seams import SignalChannel
+from airflow_provider_cdc.core.spi.interfaces import SignalChannel
 
 log = logging.getLogger(__name__)
 

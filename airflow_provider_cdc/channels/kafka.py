@@ -78,7 +78,7 @@ class KafkaChannel:
         self._begin()
 
     def poll(self) -> Sequence[SentSignal]:
-        """Messages that have come since; see :meth:`airflow_provider_cdc.core.seams.SignalChannel.poll`.
+        """Messages that have come since; see :meth:`airflow_provider_cdc.core.spi.interfaces.SignalChannel.poll`.
 
         Waits as long as ``signal.kafka.poll.timeout.ms`` says, the first time and while the brokers do not answer.
 

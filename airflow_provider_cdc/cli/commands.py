@@ -18,7 +18,7 @@ from airflow_provider_cdc.runtime import event_form
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.debezium import Renderer
     from airflow_provider_cdc.changelog.log import ChangeLog
-    from airflow_provider_cdc.core.source import Finding
+    from airflow_provider_cdc.core.spi.source import Finding
 
 
 @command

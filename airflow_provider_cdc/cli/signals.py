@@ -14,7 +14,7 @@ from airflow_provider_cdc.hooks import overview
 from airflow_provider_cdc.hooks.wording import progress_text, why_idle
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.records import NotificationRecord
+    from airflow_provider_cdc.core.spi.records import NotificationRecord
     from airflow_provider_cdc.state.store import StateStore
 
 

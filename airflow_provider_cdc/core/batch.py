@@ -23,7 +23,7 @@ from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.model.signal import Fate
-from airflow_provider_cdc.core.seams import BatchWriter, ChangeLog, Lease, StateStore, StoredOffset
+from airflow_provider_cdc.core.spi.interfaces import BatchWriter, ChangeLog, Lease, StateStore, StoredOffset
 
 log = logging.getLogger(__name__)
 

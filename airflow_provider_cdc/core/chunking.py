@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.values import WatermarkStrategy
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceBusy, TransientError
@@ -22,6 +21,7 @@ from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.requests import WINDOW_CLOSE, WINDOW_OPEN
 from airflow_provider_cdc.core.sharing import WindowSize
+from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
 from airflow_provider_cdc.core.windows import Window
 
 log = logging.getLogger(__name__)

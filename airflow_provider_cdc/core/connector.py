@@ -29,8 +29,8 @@ from airflow_provider_cdc.core.errors import CdcError, CommitConflict, Connector
 from airflow_provider_cdc.core.model.metrics import Value, shortened
 from airflow_provider_cdc.core.model.notifications import NotificationChannel
 from airflow_provider_cdc.core.run import Parts, Run
-from airflow_provider_cdc.core.seams import ChangeLog, Lease, SignalChannel, StateStore, Wanted
-from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.spi.interfaces import ChangeLog, Lease, SignalChannel, StateStore, Wanted
+from airflow_provider_cdc.core.spi.source import Source
 
 log = logging.getLogger(__name__)
 

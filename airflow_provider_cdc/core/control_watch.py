@@ -6,7 +6,7 @@ import logging
 import time
 from dataclasses import dataclass
 
-from airflow_provider_cdc.core.seams import Control, StateStore, Wanted
+from airflow_provider_cdc.core.spi.interfaces import Control, StateStore, Wanted
 
 log = logging.getLogger(__name__)
 

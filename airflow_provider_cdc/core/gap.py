@@ -30,7 +30,7 @@ from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.snapshotters import reads_rows, snapshot_policy
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.source import Source
+    from airflow_provider_cdc.core.spi.source import Source
 
 
 class Repair(enum.StrEnum):

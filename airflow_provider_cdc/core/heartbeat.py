@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.spi.source import Source
 
 log = logging.getLogger(__name__)
 

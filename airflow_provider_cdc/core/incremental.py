@@ -19,7 +19,6 @@ from typing import Final
 import numpy as np
 
 from airflow_provider_cdc.core.chunking import ChunkThread
-from airflow_provider_cdc.core.chunks import ChunkReader
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.envelope import Envelope
@@ -31,7 +30,8 @@ from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.signal_table import Watermark
-from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.spi.chunks import ChunkReader
+from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.windows import Touched, Window
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,6 @@ import logging
 import time
 
 from airflow_provider_cdc.core.batch import Batcher
-from airflow_provider_cdc.core.chunks import ChunkRows
 from airflow_provider_cdc.core.committer import Committer
 from airflow_provider_cdc.core.event_writer import EventWriter
 from airflow_provider_cdc.core.incremental import Incremental, Written
@@ -16,6 +15,7 @@ from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import Fate
 from airflow_provider_cdc.core.request_progress import RequestProgress
+from airflow_provider_cdc.core.spi.chunks import ChunkRows
 from airflow_provider_cdc.core.state import CaptureState
 from airflow_provider_cdc.core.telling import incremental_ended, key_text, scan_ended
 

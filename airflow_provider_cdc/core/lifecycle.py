@@ -27,7 +27,8 @@ from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import Fate
 from airflow_provider_cdc.core.offset_plan import OffsetPlan, OffsetPlanner
-from airflow_provider_cdc.core.records import (
+from airflow_provider_cdc.core.spi.interfaces import ChangeLog, Control, Lease, StateStore, StoredOffset, Wanted
+from airflow_provider_cdc.core.spi.records import (
     BatchRecord,
     ConnectorRecord,
     NotificationRecord,
@@ -35,8 +36,7 @@ from airflow_provider_cdc.core.records import (
     Registration,
     SignalRecord,
 )
-from airflow_provider_cdc.core.seams import ChangeLog, Control, Lease, StateStore, StoredOffset, Wanted
-from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.standing import Status, standing
 
 _LOOKED_AT = 10_000

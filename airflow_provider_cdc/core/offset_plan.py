@@ -18,9 +18,9 @@ from airflow_provider_cdc.core.model.position import Position
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.schema import TableId
-    from airflow_provider_cdc.core.records import BatchRecord
-    from airflow_provider_cdc.core.seams import StoredOffset
-    from airflow_provider_cdc.core.source import Source
+    from airflow_provider_cdc.core.spi.interfaces import StoredOffset
+    from airflow_provider_cdc.core.spi.records import BatchRecord
+    from airflow_provider_cdc.core.spi.source import Source
 
 
 class Effect(enum.StrEnum):

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.source import Chunk, SnapshotSession
+from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
 
 Group = dict[TableId, list[Chunk]]
 Item = Group | RowBlock | Chunk

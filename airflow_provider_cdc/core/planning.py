@@ -27,9 +27,9 @@ from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.remedies import how_to_read
 from airflow_provider_cdc.core.rereads import pended
-from airflow_provider_cdc.core.seams import StateStore
 from airflow_provider_cdc.core.snapshotters import SnapshotPolicy, reads_rows
-from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.spi.interfaces import StateStore
+from airflow_provider_cdc.core.spi.source import Source
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.signal import Fate
-from airflow_provider_cdc.core.seams import StateStore
+from airflow_provider_cdc.core.spi.interfaces import StateStore
 from airflow_provider_cdc.core.state import CaptureState
 
 _INTERVAL_S: Final = 1.0

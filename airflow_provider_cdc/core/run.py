@@ -45,14 +45,14 @@ from airflow_provider_cdc.core.planning import Plan, Planner
 from airflow_provider_cdc.core.request_progress import RequestProgress
 from airflow_provider_cdc.core.rereads import Rereads
 from airflow_provider_cdc.core.schema_changes import SchemaChanges
-from airflow_provider_cdc.core.seams import ChangeLog, Lease, SignalChannel, StateStore
 from airflow_provider_cdc.core.signal_actions import SignalActions
 from airflow_provider_cdc.core.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.signal_table import SignalTable
 from airflow_provider_cdc.core.snapshot import Snapshotter, Stopped
 from airflow_provider_cdc.core.snapshot_actions import SnapshotActions
 from airflow_provider_cdc.core.snapshotters import reads_rows, snapshot_policy, snapshot_query
-from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.spi.interfaces import ChangeLog, Lease, SignalChannel, StateStore
+from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.state import CaptureState
 from airflow_provider_cdc.core.streaming import Streaming
 from airflow_provider_cdc.core.telling import tell

@@ -29,9 +29,9 @@ from airflow_provider_cdc.core.requests import (
     StopSnapshot,
     parse,
 )
-from airflow_provider_cdc.core.seams import StateStore
 from airflow_provider_cdc.core.snapshot_actions import SnapshotActions
-from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.spi.interfaces import StateStore
+from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.state import CaptureState
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.model.events import CREATE, DELETE, LogBlock, Row
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.requests import WINDOW_CLOSE, WINDOW_OPEN
-from airflow_provider_cdc.core.seams import StateStore
+from airflow_provider_cdc.core.spi.interfaces import StateStore
 
 
 @dataclass(frozen=True, slots=True)

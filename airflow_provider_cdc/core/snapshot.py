@@ -27,7 +27,7 @@ from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSc
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.parallel_read import Ahead, Group, Item, in_parallel
 from airflow_provider_cdc.core.snapshotters import SnapshotPolicy, SnapshotQuery
-from airflow_provider_cdc.core.source import Chunk, SnapshotSession, Source
+from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession, Source
 from airflow_provider_cdc.core.state import CaptureState
 from airflow_provider_cdc.core.telling import Telling
 

@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.records import ConnectorRecord, SignalRecord
-from airflow_provider_cdc.core.seams import Wanted
+from airflow_provider_cdc.core.spi.interfaces import Wanted
+from airflow_provider_cdc.core.spi.records import ConnectorRecord, SignalRecord
 
 
 class RunState(enum.StrEnum):

@@ -24,7 +24,7 @@ from airflow_provider_cdc.core.schema_changes import SchemaChanges
 from airflow_provider_cdc.core.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.signal_table import SignalTable
 from airflow_provider_cdc.core.snapshot import Stopped
-from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.state import CaptureState
 
 log = logging.getLogger(__name__)

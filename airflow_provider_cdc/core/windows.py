@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.chunks import ChunkRows, Key, key_to_json
 from airflow_provider_cdc.core.model.events import CREATE, DELETE, READ, UPDATE, RowBlock
 from airflow_provider_cdc.core.model.notifications import ScanProblem
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.rows import Mask, take
+from airflow_provider_cdc.core.spi.chunks import ChunkRows, Key, key_to_json
 
 Columns = list[pa.Array]
 KeyColumns = tuple[tuple[str, str], ...]

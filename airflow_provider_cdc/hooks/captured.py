@@ -13,7 +13,7 @@ from airflow_provider_cdc.hooks.overview import access_of
 from airflow_provider_cdc.runtime import parse_config
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 _SHOWN = 30

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from airflow_provider_cdc.changelog.log import ChangeLog
-    from airflow_provider_cdc.core.records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.records import ConnectorRecord
     from airflow_provider_cdc.core.standing import Status
     from airflow_provider_cdc.state.store import StateStore
 

@@ -18,7 +18,7 @@ from airflow_provider_cdc.runtime import ConnectorDefinition, open_source
 from airflow_provider_cdc.sources import SOURCES, config_class
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.source import Finding
+    from airflow_provider_cdc.core.spi.source import Finding
 
 PREFIX = "cdc_"
 """Connection types are this and the kind of source."""

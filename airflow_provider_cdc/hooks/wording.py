@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.model.signal import Fate
-from airflow_provider_cdc.core.records import ConnectorRecord, Progress
-from airflow_provider_cdc.core.seams import Control, Wanted
+from airflow_provider_cdc.core.spi.interfaces import Control, Wanted
+from airflow_provider_cdc.core.spi.records import ConnectorRecord, Progress
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.gap import Gap

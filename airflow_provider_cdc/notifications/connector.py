@@ -16,7 +16,7 @@ from airflow_provider_cdc.hooks.wording import halted
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.core.records import NotificationRecord
+    from airflow_provider_cdc.core.spi.records import NotificationRecord
     from airflow_provider_cdc.runtime import ConnectorDefinition
     from airflow_provider_cdc.state.store import StateStore
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from html import escape
 
 from airflow_provider_cdc.core.model.signal import Fate
-from airflow_provider_cdc.core.records import ConnectorRecord, NotificationRecord, SignalRecord
+from airflow_provider_cdc.core.spi.records import ConnectorRecord, NotificationRecord, SignalRecord
 from airflow_provider_cdc.core.standing import RunState, standing, state_of
 from airflow_provider_cdc.hooks.wording import fraction, halted, progress_text
 from airflow_provider_cdc.plugins.html import Raw, ago, link, table

@@ -16,7 +16,7 @@ from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.records import ConnectorRecord
+from airflow_provider_cdc.core.spi.records import ConnectorRecord
 from airflow_provider_cdc.hooks import overview
 from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.plugins import pages

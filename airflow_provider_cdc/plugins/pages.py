@@ -12,7 +12,7 @@ from airflow_provider_cdc.plugins.html import Raw, ago, facts, link, page, table
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.manifest import Manifest
-    from airflow_provider_cdc.core.records import BatchRecord, ConnectorRecord, NotificationRecord, SignalRecord
+    from airflow_provider_cdc.core.spi.records import BatchRecord, ConnectorRecord, NotificationRecord, SignalRecord
 
 
 def connectors(base: str, rows: Sequence[ConnectorRecord]) -> str:

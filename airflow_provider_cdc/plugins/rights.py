@@ -7,7 +7,7 @@ from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails, DagDetails
 from airflow.models.dag import DagModel
 
-from airflow_provider_cdc.core.records import ConnectorRecord
+from airflow_provider_cdc.core.spi.records import ConnectorRecord
 
 
 def may_see(user: BaseUser, connector: ConnectorRecord) -> bool:

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.config.connector import ConnectorConfig
-    from airflow_provider_cdc.core.source import Source
+    from airflow_provider_cdc.core.spi.source import Source
 
 
 class Kind(NamedTuple):

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.records import ConnectorRecord, Registration
-from airflow_provider_cdc.core.seams import Control, Lease
+from airflow_provider_cdc.core.spi.interfaces import Control, Lease
+from airflow_provider_cdc.core.spi.records import ConnectorRecord, Registration
 from airflow_provider_cdc.state.controls import control_of
 from airflow_provider_cdc.state.database import Database
 from airflow_provider_cdc.state.leases import Leases

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from airflow_provider_cdc.core.seams import Control, Wanted
+from airflow_provider_cdc.core.spi.interfaces import Control, Wanted
 from airflow_provider_cdc.state.database import Database, storable
 from airflow_provider_cdc.state.models import ControlRow
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from airflow_provider_cdc.core.errors import LeaseHeld, LeaseLost
-from airflow_provider_cdc.core.seams import Lease
+from airflow_provider_cdc.core.spi.interfaces import Lease
 from airflow_provider_cdc.state.database import Database
 from airflow_provider_cdc.state.models import LeaseRow
 
@@ -31,7 +31,7 @@ class Leases:
 
     @contextlib.contextmanager
     def hold(self, connector: str, owner: str, *, wait_s: float) -> Iterator[Lease]:
-        """See :meth:`airflow_provider_cdc.core.seams.StateStore.lease`."""
+        """See :meth:`airflow_provider_cdc.core.spi.interfaces.StateStore.lease`."""
         lease = self.acquire(connector, owner, wait_s)
         stop = threading.Event()
         beat = threading.Thread(target=self.keep_alive, args=(lease, stop), name="cdc-lease", daemon=True)

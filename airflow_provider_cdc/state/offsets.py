@@ -12,8 +12,8 @@ from airflow_provider_cdc.core.errors import CommitConflict, CommitStateUnknown,
 from airflow_provider_cdc.core.model.manifest import Answer, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.records import BatchRecord, OffsetRecord
-from airflow_provider_cdc.core.seams import Lease, StoredOffset
+from airflow_provider_cdc.core.spi.interfaces import Lease, StoredOffset
+from airflow_provider_cdc.core.spi.records import BatchRecord, OffsetRecord
 from airflow_provider_cdc.state.database import Database, storable
 from airflow_provider_cdc.state.leases import Leases
 from airflow_provider_cdc.state.models import BatchRow, OffsetHistoryRow, OffsetRow, SchemaHistoryRow

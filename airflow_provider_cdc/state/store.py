@@ -14,7 +14,8 @@ from airflow_provider_cdc.core.model.manifest import Answer, Manifest, SchemaCha
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.signal import Fate, SentSignal, Signal
-from airflow_provider_cdc.core.records import (
+from airflow_provider_cdc.core.spi.interfaces import Control, Lease, StoredOffset, Wanted
+from airflow_provider_cdc.core.spi.records import (
     BatchRecord,
     ConnectorRecord,
     NotificationRecord,
@@ -22,7 +23,6 @@ from airflow_provider_cdc.core.records import (
     Registration,
     SignalRecord,
 )
-from airflow_provider_cdc.core.seams import Control, Lease, StoredOffset, Wanted
 from airflow_provider_cdc.state.connectors import Connectors
 from airflow_provider_cdc.state.controls import Controls
 from airflow_provider_cdc.state.database import Database
@@ -33,7 +33,7 @@ from airflow_provider_cdc.state.signals import Signals
 
 
 class StateStore:
-    """One class per concern over one database, behind the methods of :class:`airflow_provider_cdc.core.seams.StateStore` and of
+    """One class per concern over one database, behind the methods of :class:`airflow_provider_cdc.core.spi.interfaces.StateStore` and of
     :class:`airflow_provider_cdc.core.lifecycle.LifecycleStore`, which say what each method promises.
 
         >>> store = StateStore("postgresql+psycopg://airflow:***@db/airflow")

@@ -11,7 +11,7 @@ from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.position import Position
-    from airflow_provider_cdc.core.records import BatchRecord, ConnectorRecord
+    from airflow_provider_cdc.core.spi.records import BatchRecord, ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 

@@ -25,7 +25,7 @@ from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.triggers.state import answers
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.records import BatchRecord
+    from airflow_provider_cdc.core.spi.records import BatchRecord
     from airflow_provider_cdc.state.store import StateStore
 
 log = logging.getLogger(__name__)

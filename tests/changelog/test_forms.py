@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_cdc.changelog.debezium import Record, Renderer
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.forms import EventForm
+from airflow_provider_cdc.core.spi.event_forms import EventForm
 from airflow_provider_cdc.runtime import event_form
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector

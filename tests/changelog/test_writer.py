@@ -29,7 +29,7 @@ from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.events import CREATE, LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema, row_struct
-from airflow_provider_cdc.core.source import VARIED
+from airflow_provider_cdc.core.spi.source import VARIED
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 
 FOLDER = ("c", "data", "000000000001")

@@ -15,7 +15,7 @@ import pytest
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.signal import Fate, SentSignal
-from airflow_provider_cdc.core.records import Registration
+from airflow_provider_cdc.core.spi.records import Registration
 from airflow_provider_cdc.hooks.wording import progress_text
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop

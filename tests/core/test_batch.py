@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, C
 from airflow_provider_cdc.core.model.manifest import FORMAT, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.seams import Lease
+from airflow_provider_cdc.core.spi.interfaces import Lease
 from airflow_provider_cdc.state.store import StateStore
 
 SCHEMA = TableSchema(id=TableId(namespace="shop", name="t"), columns=(Column(name="a", type="int64"),), key=("a",))

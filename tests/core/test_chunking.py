@@ -11,11 +11,11 @@ import pytest
 
 from airflow_provider_cdc.core import chunking, sharing
 from airflow_provider_cdc.core.chunking import AHEAD, ChunkThread
-from airflow_provider_cdc.core.chunks import ChunkRows, StructureChanged
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import SourceBusy, SourceUnavailable
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.spi.chunks import ChunkRows, StructureChanged
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.position import MemoryPosition

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_cdc.core.connector import Capture
 from airflow_provider_cdc.core.errors import ConfigError, LeaseHeld, PrerequisiteError
-from airflow_provider_cdc.core.source import Finding
+from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.runtime import open_capture
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource, _Session

@@ -27,10 +27,10 @@ from airflow_provider_cdc.core.lifecycle import Lifecycle
 from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, PendingTable, Scan, SnapshotState
 from airflow_provider_cdc.core.model.signal import Fate, SentSignal, Signal
 from airflow_provider_cdc.core.offset_plan import Effect
-from airflow_provider_cdc.core.records import Registration
 from airflow_provider_cdc.core.requests import parse
 from airflow_provider_cdc.core.run import Run
-from airflow_provider_cdc.core.seams import Wanted
+from airflow_provider_cdc.core.spi.interfaces import Wanted
+from airflow_provider_cdc.core.spi.records import Registration
 from airflow_provider_cdc.core.standing import RunState
 from airflow_provider_cdc.runtime import open_lifecycle
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.model.signal import Fate
-from airflow_provider_cdc.core.records import ConnectorRecord
-from airflow_provider_cdc.core.seams import Control, Wanted
+from airflow_provider_cdc.core.spi.interfaces import Control, Wanted
+from airflow_provider_cdc.core.spi.records import ConnectorRecord
 from airflow_provider_cdc.hooks.wording import failure_text, fraction, halted, progress_text, why_idle
 
 

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.records import Registration
+from airflow_provider_cdc.core.spi.records import Registration
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.links import BatchLink
 from airflow_provider_cdc.runtime import ConnectorDefinition

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cdc.core.model.signal import Fate, SentSignal
-from airflow_provider_cdc.core.records import ConnectorRecord
-from airflow_provider_cdc.core.seams import Wanted
+from airflow_provider_cdc.core.spi.interfaces import Wanted
+from airflow_provider_cdc.core.spi.records import ConnectorRecord
 from airflow_provider_cdc.hooks import overview
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.plugins import pages

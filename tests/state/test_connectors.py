@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.records import Registration
-from airflow_provider_cdc.core.seams import Control
+from airflow_provider_cdc.core.spi.interfaces import Control
+from airflow_provider_cdc.core.spi.records import Registration
 from airflow_provider_cdc.state.store import StateStore
 from tests.support.patience import LONGEST_S
 

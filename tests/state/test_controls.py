@@ -12,8 +12,8 @@ from airflow_provider_cdc.core.errors import CommitConflict, LeaseLost
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.records import Registration
-from airflow_provider_cdc.core.seams import Control, StoredOffset, Wanted
+from airflow_provider_cdc.core.spi.interfaces import Control, StoredOffset, Wanted
+from airflow_provider_cdc.core.spi.records import Registration
 from airflow_provider_cdc.state.models import Base
 from airflow_provider_cdc.state.store import StateStore
 from tests.state.conftest import Stores

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_cdc.core.errors import LeaseHeld, LeaseLost
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.seams import Lease
+from airflow_provider_cdc.core.spi.interfaces import Lease
 from airflow_provider_cdc.state.database import _NOW_MS
 from airflow_provider_cdc.state.models import LeaseRow
 from airflow_provider_cdc.state.store import StateStore

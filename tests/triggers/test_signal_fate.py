@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cdc.core.model.signal import Fate, SentSignal
-from airflow_provider_cdc.core.seams import Wanted
+from airflow_provider_cdc.core.spi.interfaces import Wanted
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.signal_fate import SignalFateTrigger
 from tests.support.face import Shop, connect, context, make_shop

@@ -2,7 +2,7 @@
 
 The contexts are those of the documents: ``snapshot``, only where the run read tables, ``streaming`` and ``schema-history``; chunks of
 incremental snapshots have one of their own, ``incremental-snapshot``. What is of one
-database alone comes from :meth:`airflow_provider_cdc.core.source.Source.metrics` and is part of ``streaming``. Numbers of event queues
+database alone comes from :meth:`airflow_provider_cdc.core.spi.source.Source.metrics` and is part of ``streaming``. Numbers of event queues
 are missing, because there are none.
 
     >>> capture.run().metrics["streaming"]["TotalNumberOfUpdateEventsSeen"]

@@ -12,7 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.core.chunks import (
+from airflow_provider_cdc.core.config.values import CHUNK_BYTES
+from airflow_provider_cdc.core.errors import QueryRefused
+from airflow_provider_cdc.core.model.events import READ, RowBlock
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema, row_struct
+from airflow_provider_cdc.core.spi.chunks import (
     ChunkReader,
     ChunkRows,
     Key,
@@ -21,10 +25,6 @@ from airflow_provider_cdc.core.chunks import (
     key_from_json,
     key_to_json,
 )
-from airflow_provider_cdc.core.config.values import CHUNK_BYTES
-from airflow_provider_cdc.core.errors import QueryRefused
-from airflow_provider_cdc.core.model.events import READ, RowBlock
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema, row_struct
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase, Row
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 
@@ -38,7 +38,7 @@ _PIECE = 8
 
 
 class MemoryChunks(ChunkReader):
-    """See :class:`airflow_provider_cdc.core.chunks.ChunkReader`. Views of this database are exact: low and high are one place.
+    """See :class:`airflow_provider_cdc.core.spi.chunks.ChunkReader`. Views of this database are exact: low and high are one place.
 
     :param signals: the signal table, for written watermarks
     """

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.chunks import ChunkReader
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SchemaConflict
 from airflow_provider_cdc.core.model.events import (
@@ -29,7 +28,8 @@ from airflow_provider_cdc.core.model.events import (
 )
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema, row_struct
-from airflow_provider_cdc.core.source import Chunk, Finding, SnapshotSession, Source, Tables
+from airflow_provider_cdc.core.spi.chunks import ChunkReader
+from airflow_provider_cdc.core.spi.source import Chunk, Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks, condition
 from airflow_provider_cdc.sources.memory.config import MemoryConfig
 from airflow_provider_cdc.sources.memory.database import DATABASES, Entry, MemoryDatabase, Row, RowChange

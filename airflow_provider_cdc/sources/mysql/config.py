@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.select_overrides import name_parts, with_statements
 from airflow_provider_cdc.core.config.values import Patterns
-from airflow_provider_cdc.core.converters import check_converters, with_converters
+from airflow_provider_cdc.core.spi.converters import check_converters, with_converters
 from airflow_provider_cdc.sources.mysql.converters import CONVERTERS
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from airflow_provider_cdc.core.converters import selects
 from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.core.spi.converters import selects
 
 BOOLEAN: Final = "io.debezium.connector.binlog.converters.TinyIntOneToBooleanConverter"
 JDBC_SINK: Final = "io.debezium.connector.binlog.converters.JdbcSinkDataTypesConverter"

@@ -10,7 +10,7 @@ from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.config.values import WatermarkStrategy
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.source import Finding
+from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, scalar
 from airflow_provider_cdc.sources.mysql.log.binlog_filters import BinlogFilters

@@ -12,8 +12,8 @@ from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.select_overrides import with_statements
 from airflow_provider_cdc.core.config.values import Patterns, TimePrecision
-from airflow_provider_cdc.core.converters import with_converters
 from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.core.spi.converters import with_converters
 from airflow_provider_cdc.sources.oracle.config_values import (
     LOBS,
     Adapter,

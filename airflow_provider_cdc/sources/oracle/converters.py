@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_cdc.core.config.values import DecimalHandling
-from airflow_provider_cdc.core.converters import check_converters, selects
 from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.spi.converters import check_converters, selects
 
 BOOLEAN: Final = "io.debezium.connector.oracle.converters.NumberOneToBooleanConverter"
 ZERO_SCALE: Final = "io.debezium.connector.oracle.converters.NumberToZeroScaleConverter"

@@ -14,7 +14,7 @@ from oracledb import Connection
 
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.snapshotters import never_reads
-from airflow_provider_cdc.core.source import Finding
+from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import LockingMode, MiningStrategy
 from airflow_provider_cdc.sources.oracle.connect import Database, code_of, rows, scalar

@@ -12,7 +12,7 @@ from typing import Final
 from airflow_provider_cdc.core.config.values import WatermarkStrategy
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.source import Finding
+from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.privileges import Grant, Privileges
 from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog

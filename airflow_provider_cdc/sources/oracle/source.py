@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 import oracledb
 import pyarrow as pa
 
-from airflow_provider_cdc.core.chunks import ChunkReader
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import PositionLost
-from airflow_provider_cdc.core.forms import EventForm
 from airflow_provider_cdc.core.model.events import LogItem
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.source import Finding, SnapshotSession, Source, Tables
+from airflow_provider_cdc.core.spi.chunks import ChunkReader
+from airflow_provider_cdc.core.spi.event_forms import EventForm
+from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.oracle.checks import check
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import (

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.errors import (
     ConnectorHalted,
     PrerequisiteError,
 )
-from airflow_provider_cdc.core.seams import Wanted
+from airflow_provider_cdc.core.spi.interfaces import Wanted
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, fill, partial
 from tests.support.asked import scans, send, snapshot, told

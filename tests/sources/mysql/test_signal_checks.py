@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.source import Finding
+from airflow_provider_cdc.core.spi.source import Finding
 from tests.support.asked import answered, fate, snapshot
 from tests.support.connectors import mysql_connector
 from tests.support.mysql_chunks import reader_of, source_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import AccessDenied, SourceUnavailable
-from airflow_provider_cdc.core.source import Finding
+from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.oracle import checks
 from airflow_provider_cdc.sources.oracle.checks import check
 from dev.servers.oracle import Oracle

@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.connector import CaptureResult
 from airflow_provider_cdc.core.model.events import LogBlock, LogItem
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.state.store import StateStore
 from tests.sources.suite.adapter import INT, TEXT, Adapter, Row

@@ -1,4 +1,4 @@
-"""What every source must do as a :class:`~airflow_provider_cdc.core.source.Source`: positions, discovery, snapshot, stream, checks, and
+"""What every source must do as a :class:`~airflow_provider_cdc.core.spi.source.Source`: positions, discovery, snapshot, stream, checks, and
 questions beside a run."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.gap import find_gap
 from airflow_provider_cdc.core.model.events import LogBlock
-from airflow_provider_cdc.core.source import Source
+from airflow_provider_cdc.core.spi.source import Source
 from tests.sources.suite.adapter import Adapter
 from tests.sources.suite.common import (
     Suite,

@@ -26,7 +26,7 @@ from airflow_provider_cdc.core.model.events import (
     Truncate,
 )
 from airflow_provider_cdc.core.model.schema import TableChange
-from airflow_provider_cdc.core.source import Tables
+from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids
 from airflow_provider_cdc.sources.mysql.log import transaction_control as control

@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged, SourceUnavailable
 from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, Rollback
-from airflow_provider_cdc.core.source import Tables
+from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server
 from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
@@ -32,7 +32,7 @@ class BinlogStream:
     """One pass over the log. Use :meth:`items` once.
 
     :param until: where to end; ``None`` = never
-    :param patience: see :meth:`airflow_provider_cdc.core.source.Source.stream`
+    :param patience: see :meth:`airflow_provider_cdc.core.spi.source.Source.stream`
     :param metrics: what it does is added to them
     :param single: read one XA transaction that was prepared, as if it had been committed, and no more
     """
@@ -69,7 +69,7 @@ class BinlogStream:
         return self._cursor.position
 
     def items(self) -> Iterator[LogItem]:
-        """See :meth:`airflow_provider_cdc.core.source.Source.stream`."""
+        """See :meth:`airflow_provider_cdc.core.spi.source.Source.stream`."""
         while True:
             try:
                 yield from self._pass()

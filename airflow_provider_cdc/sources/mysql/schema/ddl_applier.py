@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.source import Tables
+from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.alter_table import Alter, charset_of

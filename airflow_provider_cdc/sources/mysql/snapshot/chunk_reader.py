@@ -1,4 +1,4 @@
-"""Chunks of tables beside the stream, for incremental snapshots; see :mod:`airflow_provider_cdc.core.chunks`.
+"""Chunks of tables beside the stream, for incremental snapshots; see :mod:`airflow_provider_cdc.core.spi.chunks`.
 
 Each chunk is read in a transaction of its own, which first takes the table's metadata lock: from there on the structure cannot
 change, so comparing it with the one that the rows are to be read under is enough.
@@ -19,12 +19,12 @@ import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
 from airflow_provider_cdc.core.config.values import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.model.events import READ, RowBlock
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import SEVERAL, Server, batch, connect, refusing, scalar, translated
 from airflow_provider_cdc.sources.mysql.gtid import lacking
@@ -54,7 +54,7 @@ Fingerprint = Rows
 
 
 def open_chunk_reader(config: MySqlConfig, server: Server, signals: TableId | None) -> ChunkReader:
-    """See :meth:`airflow_provider_cdc.core.source.Source.chunks`."""
+    """See :meth:`airflow_provider_cdc.core.spi.source.Source.chunks`."""
     connection = connect(config, **SEVERAL)
     try:
         with translated(config):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container
 
 from airflow_provider_cdc.core.config.select_overrides import LIST, name_parts
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.source import Finding
+from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 
 

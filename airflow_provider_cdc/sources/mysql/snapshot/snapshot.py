@@ -25,7 +25,7 @@ from airflow_provider_cdc.core.errors import QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.model.events import READ, RowBlock
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.snapshotters import lock_refused, lock_statements
-from airflow_provider_cdc.core.source import Chunk, SnapshotSession
+from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, refusing, scalar, server_of, translated
 from airflow_provider_cdc.sources.mysql.log.log_end import log_end
@@ -49,7 +49,7 @@ _LOCK_TIMEOUT = {1205, 1969, 3024}
 
 
 class MySqlSnapshot(SnapshotSession):
-    """See :class:`airflow_provider_cdc.core.source.SnapshotSession`."""
+    """See :class:`airflow_provider_cdc.core.spi.source.SnapshotSession`."""
 
     position: MySqlPosition
 

@@ -32,7 +32,7 @@ class Marks:
 
     :param position: one that the rows can be said to come from
     :param ts_us: when they were read
-    :param low, high: see :class:`airflow_provider_cdc.core.chunks.ChunkRows`
+    :param low, high: see :class:`airflow_provider_cdc.core.spi.chunks.ChunkRows`
     """
 
     position: MySqlPosition

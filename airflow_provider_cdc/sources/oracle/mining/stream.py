@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PositionLost
 from airflow_provider_cdc.core.model.events import Heartbeat, LogItem
 from airflow_provider_cdc.core.model.metrics import Value
-from airflow_provider_cdc.core.source import Tables
+from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Database
 from airflow_provider_cdc.sources.oracle.kernels.operations import FOREVER
@@ -72,7 +72,7 @@ class LogMinerStream:
         self._measured: dict[str, Value] = {}
 
     def items(self) -> Iterator[LogItem]:
-        """The items of the log in order, until the end that was asked for (:meth:`airflow_provider_cdc.core.source.Source.stream`)."""
+        """The items of the log in order, until the end that was asked for (:meth:`airflow_provider_cdc.core.spi.source.Source.stream`)."""
         try:
             self._metrics.begin(self._processor.position)
             while True:

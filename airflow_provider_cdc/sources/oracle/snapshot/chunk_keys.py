@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import oracledb
 
-from airflow_provider_cdc.core.chunks import Key
 from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.spi.chunks import Key
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
 

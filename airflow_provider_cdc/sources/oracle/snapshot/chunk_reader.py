@@ -22,7 +22,6 @@ from typing import Any, Final
 import oracledb
 import pyarrow as pa
 
-from airflow_provider_cdc.core.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
 from airflow_provider_cdc.core.config.values import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import (
     CdcError,
@@ -34,6 +33,7 @@ from airflow_provider_cdc.core.errors import (
 )
 from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect, current_scn, database_of, rows, translated
 from airflow_provider_cdc.sources.oracle.errors import translate
@@ -62,7 +62,7 @@ _Structure = tuple[tuple[Any, ...], ...]
 
 
 class OracleChunkReader(ChunkReader):
-    """Reads chunks, and writes watermarks (:class:`airflow_provider_cdc.core.chunks.ChunkReader`).
+    """Reads chunks, and writes watermarks (:class:`airflow_provider_cdc.core.spi.chunks.ChunkReader`).
 
     :param signals: the signal table, for written watermarks
     :raises PrerequisiteError: there is no such signal table, or it cannot be written to

@@ -8,7 +8,7 @@ from typing import Any, Final
 import oracledb
 import pyarrow as pa
 
-from airflow_provider_cdc.core.chunks import Key, KeyRange
+from airflow_provider_cdc.core.spi.chunks import Key, KeyRange
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted, quoted_name
 from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import KeyColumn, behind, binds, compared, key_columns

@@ -34,7 +34,7 @@ from airflow_provider_cdc.core.errors import ConfigError, NotGranted, Prerequisi
 from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.snapshotters import lock_refused, lock_statements
-from airflow_provider_cdc.core.source import Chunk, SnapshotSession
+from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import LockingMode
 from airflow_provider_cdc.sources.oracle.connect import (
@@ -76,7 +76,7 @@ _NO_RIGHTS: Final = {942, 1031}
 
 
 class OracleSnapshot(SnapshotSession):
-    """A snapshot of tables as of one SCN (:class:`airflow_provider_cdc.core.source.SnapshotSession`).
+    """A snapshot of tables as of one SCN (:class:`airflow_provider_cdc.core.spi.source.SnapshotSession`).
 
     :param selects: table → statement that gives its rows, as a signal asks for them
     :raises PrerequisiteError: a privilege is missing that the snapshot needs

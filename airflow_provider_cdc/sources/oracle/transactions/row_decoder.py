@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.events import RowBlock, Transactions
 from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.core.source import VARIED
+from airflow_provider_cdc.core.spi.source import VARIED
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels.operations import LAST_CHANGE, NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.lobs import read_with_lobs

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged
 from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem
-from airflow_provider_cdc.core.source import Tables
+from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
 from airflow_provider_cdc.sources.oracle.kernels.operations import COMMIT, FOREVER, ROLLBACK, START

@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.source import Tables
+from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources import load_source
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.log import binlog_connection

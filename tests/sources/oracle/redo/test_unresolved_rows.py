@@ -34,7 +34,7 @@ ALL_LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 
 
 class Known:
-    """The structures that a consumer of the stream keeps; see :class:`airflow_provider_cdc.core.source.Tables`."""
+    """The structures that a consumer of the stream keeps; see :class:`airflow_provider_cdc.core.spi.source.Tables`."""
 
     def __init__(self, schemas: dict[TableId, TableSchema], filters: Filters | None = None) -> None:
         self.tables, self._filters = dict(schemas), filters

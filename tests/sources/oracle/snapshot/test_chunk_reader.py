@@ -13,10 +13,10 @@ from typing import Any
 import oracledb
 import pytest
 
-from airflow_provider_cdc.core.chunks import ChunkRows, Key, KeyRange, StructureChanged
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.model.events import READ
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.spi.chunks import ChunkRows, Key, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect
 from airflow_provider_cdc.sources.oracle.position import OraclePosition

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceUnavailable, UnreadableValue
 from airflow_provider_cdc.core.model.events import READ, RowBlock
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.source import Chunk
+from airflow_provider_cdc.core.spi.source import Chunk
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader

@@ -16,7 +16,7 @@ import pytest
 from airflow_provider_cdc.core.errors import CdcError, SourceLogDamaged, UnknownLogEvent
 from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, SchemaChange
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.source import Tables
+from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.mining.query import BATCH
@@ -63,7 +63,7 @@ def schema_of(name: str, settings: OracleConfig) -> TableSchema:
 
 
 class TwoTables:
-    """The captured tables T1 and T2; see :class:`airflow_provider_cdc.core.source.Tables`."""
+    """The captured tables T1 and T2; see :class:`airflow_provider_cdc.core.spi.source.Tables`."""
 
     def __init__(self, settings: OracleConfig) -> None:
         self.tables = {s.id: s for s in (schema_of("T1", settings), schema_of("T2", settings))}

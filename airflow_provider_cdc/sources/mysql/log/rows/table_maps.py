@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.source import Tables
+from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.log.rows.layout import UNNAMED, Layout, Mismatch, build_layout

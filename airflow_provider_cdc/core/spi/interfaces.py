@@ -1,4 +1,4 @@
-"""The two seams besides :class:`~airflow_provider_cdc.core.source.Source` that capture is written against.
+"""The two seams besides :class:`~airflow_provider_cdc.core.spi.source.Source` that capture is written against.
 
 ``state.StateStore`` and ``changelog.ChangeLog`` are the implementations; this module exists so that core needs neither
 SQLAlchemy nor fsspec, and so that the promises can be read in one place.

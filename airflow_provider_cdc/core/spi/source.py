@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
-from airflow_provider_cdc.core.chunks import ChunkReader
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError
-from airflow_provider_cdc.core.forms import EventForm
 from airflow_provider_cdc.core.model.events import LogItem, RowBlock
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.spi.chunks import ChunkReader
+from airflow_provider_cdc.core.spi.event_forms import EventForm
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -192,7 +192,7 @@ class Source(abc.ABC):
         """
 
     def chunks(self, *, signals: TableId | None) -> ChunkReader:
-        """Open a reader of chunks, see :mod:`airflow_provider_cdc.core.chunks`.
+        """Open a reader of chunks, see :mod:`airflow_provider_cdc.core.spi.chunks`.
 
         :param signals: the signal table, for written watermarks; ``None`` for read ones
         :raises PrerequisiteError: the database is not set up for this; the error says how it would be
