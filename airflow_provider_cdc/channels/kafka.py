@@ -17,7 +17,7 @@ from airflow_provider_cdc.channels.messages import read_message
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.requests import LARGEST
+from airflow_provider_cdc.core.signals.requests import LARGEST
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition

@@ -58,7 +58,7 @@ def _data(text: str | None) -> str | None:
 
 def _send(args: argparse.Namespace, type_: str, data: str | None) -> None:
     from airflow_provider_cdc.core.model.signal import SentSignal, Signal
-    from airflow_provider_cdc.core.requests import Refused, parse
+    from airflow_provider_cdc.core.signals.requests import Refused, parse
 
     id_ = args.id or str(uuid.uuid4())
     try:

@@ -19,8 +19,8 @@ from airflow_provider_cdc.core.model.notifications import ScanProblem, ScanStatu
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.requests import WINDOW_CLOSE, WINDOW_OPEN
 from airflow_provider_cdc.core.sharing import WindowSize
+from airflow_provider_cdc.core.signals.requests import WINDOW_CLOSE, WINDOW_OPEN
 from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
 from airflow_provider_cdc.core.windows import Window
 

@@ -8,7 +8,7 @@ from typing import Final
 from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.event_writer import EventWriter
-from airflow_provider_cdc.core.signal_table import SignalTable
+from airflow_provider_cdc.core.signals.signal_table import SignalTable
 from airflow_provider_cdc.core.state import CaptureState
 from airflow_provider_cdc.core.telling import incremental_progress
 

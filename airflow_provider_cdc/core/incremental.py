@@ -29,7 +29,7 @@ from airflow_provider_cdc.core.model.offset import IncrementalState, Scan
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.signal_table import Watermark
+from airflow_provider_cdc.core.signals.signal_table import Watermark
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
 from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.windows import Touched, Window

@@ -47,7 +47,7 @@ from airflow_provider_cdc.core.rereads import Rereads
 from airflow_provider_cdc.core.schema_changes import SchemaChanges
 from airflow_provider_cdc.core.signal_actions import SignalActions
 from airflow_provider_cdc.core.signal_processor import SignalProcessor
-from airflow_provider_cdc.core.signal_table import SignalTable
+from airflow_provider_cdc.core.signals.signal_table import SignalTable
 from airflow_provider_cdc.core.snapshot import Snapshotter, Stopped
 from airflow_provider_cdc.core.snapshot_actions import SnapshotActions
 from airflow_provider_cdc.core.snapshotters import reads_rows, snapshot_policy, snapshot_query

@@ -7,17 +7,17 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from airflow_provider_cdc.core import permissions
 from airflow_provider_cdc.core.captured_tables import CapturedTables
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.custom_actions import SignalContext, custom_actions
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.event_writer import EventWriter
 from airflow_provider_cdc.core.incremental import Incremental
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import Signal
 from airflow_provider_cdc.core.offset_plan import OffsetPlanner
-from airflow_provider_cdc.core.requests import (
+from airflow_provider_cdc.core.signals import permissions
+from airflow_provider_cdc.core.signals.custom_actions import SignalContext, custom_actions
+from airflow_provider_cdc.core.signals.requests import (
     TYPES,
     ExecuteSnapshot,
     LogMessage,

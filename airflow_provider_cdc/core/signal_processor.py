@@ -16,9 +16,9 @@ from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.control_watch import ControlWatch
 from airflow_provider_cdc.core.incremental import Incremental
 from airflow_provider_cdc.core.model.signal import Fate, Signal
-from airflow_provider_cdc.core.requests import Refused
 from airflow_provider_cdc.core.signal_actions import SignalActions
-from airflow_provider_cdc.core.signal_table import SignalTable
+from airflow_provider_cdc.core.signals.requests import Refused
+from airflow_provider_cdc.core.signals.signal_table import SignalTable
 from airflow_provider_cdc.core.spi.interfaces import SignalChannel, StateStore
 from airflow_provider_cdc.core.state import CaptureState
 from airflow_provider_cdc.core.telling import refuse

@@ -13,11 +13,11 @@ from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import Fate, Signal
-from airflow_provider_cdc.core.requests import ExecuteSnapshot, Refused, StopSnapshot
 from airflow_provider_cdc.core.rereads import Rereads
+from airflow_provider_cdc.core.signals.requests import ExecuteSnapshot, Refused, StopSnapshot
+from airflow_provider_cdc.core.signals.table_patterns import check_work, conditions_by_table, matching, not_found
 from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.state import CaptureState
-from airflow_provider_cdc.core.table_patterns import check_work, conditions_by_table, matching, not_found
 from airflow_provider_cdc.core.telling import incremental_ended, incremental_started
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import DAG, Param, task
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.requests import MOST_CHUNK_ROWS
+from airflow_provider_cdc.core.signals.requests import MOST_CHUNK_ROWS
 from airflow_provider_cdc.dag import forms
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.hooks.tasks import failure

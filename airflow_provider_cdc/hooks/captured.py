@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.core.requests import unquoted
+from airflow_provider_cdc.core.signals.requests import unquoted
 from airflow_provider_cdc.hooks.overview import access_of
 from airflow_provider_cdc.runtime import parse_config
 

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal
-from airflow_provider_cdc.core.requests import Refused, parse
+from airflow_provider_cdc.core.signals.requests import Refused, parse
 from airflow_provider_cdc.hooks import overview
 from airflow_provider_cdc.hooks.links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook

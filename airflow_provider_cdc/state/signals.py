@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_cdc.core.model.signal import Fate, SentSignal, Signal
-from airflow_provider_cdc.core.requests import LARGEST
+from airflow_provider_cdc.core.signals.requests import LARGEST
 from airflow_provider_cdc.core.spi.records import Progress, SignalRecord
 from airflow_provider_cdc.state.controls import locked
 from airflow_provider_cdc.state.database import Database, storable

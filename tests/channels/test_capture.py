@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_cdc.channels.messages import read_message
 from airflow_provider_cdc.core.model.signal import Signal
-from airflow_provider_cdc.core.requests import ExecuteSnapshot, Other, SchemaChanges, parse
+from airflow_provider_cdc.core.signals.requests import ExecuteSnapshot, Other, SchemaChanges, parse
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from dev import paths
 from dev.servers import Kafka

@@ -16,7 +16,7 @@ from airflow_provider_cdc.channels.file import FileChannel
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal
-from airflow_provider_cdc.core.requests import LARGEST, ExecuteSnapshot, Refused, parse
+from airflow_provider_cdc.core.signals.requests import LARGEST, ExecuteSnapshot, Refused, parse
 from airflow_provider_cdc.state.store import StateStore
 
 EXECUTE = {"id": "1", "type": "execute-snapshot", "data": {"data-collections": ["shop.orders"], "type": "INCREMENTAL"}}

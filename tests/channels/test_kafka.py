@@ -16,7 +16,7 @@ from airflow_provider_cdc.channels.kafka import KafkaChannel
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal
-from airflow_provider_cdc.core.requests import ExecuteSnapshot, Refused, StopSnapshot, parse
+from airflow_provider_cdc.core.signals.requests import ExecuteSnapshot, Refused, StopSnapshot, parse
 from airflow_provider_cdc.state.store import StateStore
 from dev.servers import Kafka
 from tests.support.patience import LONGEST_S, until

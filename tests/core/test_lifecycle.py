@@ -27,8 +27,8 @@ from airflow_provider_cdc.core.lifecycle import Lifecycle
 from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, PendingTable, Scan, SnapshotState
 from airflow_provider_cdc.core.model.signal import Fate, SentSignal, Signal
 from airflow_provider_cdc.core.offset_plan import Effect
-from airflow_provider_cdc.core.requests import parse
 from airflow_provider_cdc.core.run import Run
+from airflow_provider_cdc.core.signals.requests import parse
 from airflow_provider_cdc.core.spi.interfaces import Wanted
 from airflow_provider_cdc.core.spi.records import Registration
 from airflow_provider_cdc.core.standing import RunState

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.debezium import Renderer
-from airflow_provider_cdc.core.custom_actions import ACTIONS
+from airflow_provider_cdc.core.signals.custom_actions import ACTIONS
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource
@@ -333,7 +333,7 @@ def test_where_nothing_is_read_there_is_nothing_to_stop(
 # types of one's own
 
 _OWN = """
-from airflow_provider_cdc.core.requests import Refused
+from airflow_provider_cdc.core.signals.requests import Refused
 
 def count(context, data):
     context.log(f"counting for {context.connector}")

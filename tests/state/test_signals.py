@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.model.manifest import Answer
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.signal import Fate, SentSignal, Signal
-from airflow_provider_cdc.core.requests import LARGEST
+from airflow_provider_cdc.core.signals.requests import LARGEST
 from airflow_provider_cdc.core.spi.records import SignalRecord
 from airflow_provider_cdc.state.store import StateStore
 from tests.state.conftest import Stores

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.patterns import MOST, TooMuch, ways
-from airflow_provider_cdc.core.requests import Refused, unquoted
+from airflow_provider_cdc.core.signals.regex_limits import MOST, TooMuch, ways
+from airflow_provider_cdc.core.signals.requests import Refused, unquoted
 
 _TOLD = 20
 """Names that an answer tells, of those that are too many."""

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from airflow_provider_cdc.core.patterns import LONGEST, MOST, TooMuch, ways
+from airflow_provider_cdc.core.signals.regex_limits import LONGEST, MOST, TooMuch, ways
 
 NAMES = [60] * 1000
 """A thousand tables whose names are long."""

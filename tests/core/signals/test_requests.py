@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.core.custom_actions import ACTIONS, SignalContext, custom_actions
 from airflow_provider_cdc.core.model.signal import Fate, Signal
-from airflow_provider_cdc.core.requests import (
+from airflow_provider_cdc.core.signals.custom_actions import ACTIONS, SignalContext, custom_actions
+from airflow_provider_cdc.core.signals.requests import (
     LARGEST,
     MOST_CHUNK_ROWS,
     TYPES,
@@ -292,7 +292,7 @@ def test_final_fates_are_those_after_which_nothing_happens() -> None:
 # types of one's own
 
 _OWN = """
-from airflow_provider_cdc.core.requests import Refused
+from airflow_provider_cdc.core.signals.requests import Refused
 
 def purge(context, data):
     context.log(f"purging {data['table']} of {context.connector} at {context.position}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow_provider_cdc.core.extensions import extensions
-from airflow_provider_cdc.core.requests import TYPES, Refused
+from airflow_provider_cdc.core.signals.requests import TYPES, Refused
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ that a pattern asks for were there: what is left is the shape of the pattern, an
     (0, 20.0)
     >>> ways("([a-z]+.?)+", [24])
     Traceback (most recent call last):
-    airflow_provider_cdc.core.patterns.TooMuch
+    airflow_provider_cdc.core.signals.regex_limits.TooMuch
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.model.events import CREATE, DELETE, LogBlock, RowBlock
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.requests import WINDOW_CLOSE, WINDOW_OPEN
+from airflow_provider_cdc.core.signals.requests import WINDOW_CLOSE, WINDOW_OPEN
 from airflow_provider_cdc.core.spi.interfaces import StateStore
 
 

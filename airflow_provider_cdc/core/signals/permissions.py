@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_cdc.core.model.signal import Signal
-from airflow_provider_cdc.core.requests import SQL, ExecuteSnapshot, Other, Refused, Request
+from airflow_provider_cdc.core.signals.requests import SQL, ExecuteSnapshot, Other, Refused, Request
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.config.connector import ConnectorConfig

@@ -11,8 +11,8 @@ import pytest
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.signal import Signal
-from airflow_provider_cdc.core.permissions import allowed, check
-from airflow_provider_cdc.core.requests import SQL, TYPES, Refused, parse
+from airflow_provider_cdc.core.signals.permissions import allowed, check
+from airflow_provider_cdc.core.signals.requests import SQL, TYPES, Refused, parse
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.asked import send
 from tests.support.connectors import Connector, memory_connector
