@@ -1,7 +1,7 @@
 """One capture run of one connector, as callers see it: a lease, a run under it, and what became of it.
 
 :class:`Capture` is given a source, the state store and the change log; it knows nothing of Airflow. Everything that decides
-what becomes durable and when is in ``core/run.py`` and ``core/batch.py``.
+what becomes durable and when is in ``core/run.py`` and ``core/writing/batch.py``.
 
     >>> with source:
     ...     result = Capture("shop", source, config, filters, store, changelog).run()

@@ -21,7 +21,6 @@ import numpy as np
 from airflow_provider_cdc.core.chunking import ChunkThread
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.model.events import LogBlock, RowBlock
 from airflow_provider_cdc.core.model.notifications import ScanProblem, ScanStatus
@@ -33,6 +32,7 @@ from airflow_provider_cdc.core.signals.signal_table import Watermark
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
 from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.windows import Touched, Window
+from airflow_provider_cdc.core.writing.envelope import Envelope
 
 log = logging.getLogger(__name__)
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 import time
 
-from airflow_provider_cdc.core.batch import Batcher
-from airflow_provider_cdc.core.committer import Committer
-from airflow_provider_cdc.core.event_writer import EventWriter
 from airflow_provider_cdc.core.incremental import Incremental, Written
 from airflow_provider_cdc.core.model.metrics import ChunksSeen
 from airflow_provider_cdc.core.model.notifications import ScanStatus, Type
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import Fate
-from airflow_provider_cdc.core.request_progress import RequestProgress
 from airflow_provider_cdc.core.spi.chunks import ChunkRows
-from airflow_provider_cdc.core.state import CaptureState
-from airflow_provider_cdc.core.telling import incremental_ended, key_text, scan_ended
+from airflow_provider_cdc.core.writing.batch import Batcher
+from airflow_provider_cdc.core.writing.committer import Committer
+from airflow_provider_cdc.core.writing.event_writer import EventWriter
+from airflow_provider_cdc.core.writing.request_progress import RequestProgress
+from airflow_provider_cdc.core.writing.snapshot_notifications import incremental_ended, key_text, scan_ended
+from airflow_provider_cdc.core.writing.state import CaptureState
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import CommitConflict, ConfigError, LeaseHeld
 from airflow_provider_cdc.core.gap import Gap, Repair, all_again, find_gap, moved, no_gap, repair_signals
@@ -38,6 +37,7 @@ from airflow_provider_cdc.core.spi.records import (
 )
 from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.standing import Status, standing
+from airflow_provider_cdc.core.writing.batch import Batcher
 
 _LOOKED_AT = 10_000
 """Batches that a plan counts the events of."""

@@ -9,7 +9,7 @@ from airflow_provider_cdc.core.incremental import Incremental
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.state import CaptureState
+from airflow_provider_cdc.core.writing.state import CaptureState
 
 log = logging.getLogger(__name__)
 

@@ -23,16 +23,12 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.captured_tables import CapturedTables
-from airflow_provider_cdc.core.committer import Committer
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.topics import Topics, as_earlier_releases
 from airflow_provider_cdc.core.control_watch import ControlWatch, Stop
-from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import AccessDenied, CdcError, NotGranted, QueryRefused
-from airflow_provider_cdc.core.event_writer import EventWriter
 from airflow_provider_cdc.core.heartbeat import Heartbeats
 from airflow_provider_cdc.core.incremental import Incremental, writes_watermarks
 from airflow_provider_cdc.core.incremental_writer import IncrementalWriter
@@ -42,7 +38,6 @@ from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.source_fields import field_types
 from airflow_provider_cdc.core.planning import Plan, Planner
-from airflow_provider_cdc.core.request_progress import RequestProgress
 from airflow_provider_cdc.core.rereads import Rereads
 from airflow_provider_cdc.core.schema_changes import SchemaChanges
 from airflow_provider_cdc.core.signal_actions import SignalActions
@@ -53,9 +48,14 @@ from airflow_provider_cdc.core.snapshot_actions import SnapshotActions
 from airflow_provider_cdc.core.snapshotters import reads_rows, snapshot_policy, snapshot_query
 from airflow_provider_cdc.core.spi.interfaces import ChangeLog, Lease, SignalChannel, StateStore
 from airflow_provider_cdc.core.spi.source import Source
-from airflow_provider_cdc.core.state import CaptureState
 from airflow_provider_cdc.core.streaming import Streaming
-from airflow_provider_cdc.core.telling import tell
+from airflow_provider_cdc.core.writing.batch import Batcher
+from airflow_provider_cdc.core.writing.committer import Committer
+from airflow_provider_cdc.core.writing.envelope import Envelope
+from airflow_provider_cdc.core.writing.event_writer import EventWriter
+from airflow_provider_cdc.core.writing.request_progress import RequestProgress
+from airflow_provider_cdc.core.writing.snapshot_notifications import tell
+from airflow_provider_cdc.core.writing.state import CaptureState
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,10 @@ import logging
 from collections.abc import Sequence
 
 from airflow_provider_cdc.core.captured_tables import CapturedTables
-from airflow_provider_cdc.core.committer import Committer
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.values import RewriteMode
 from airflow_provider_cdc.core.errors import ConfigError, SchemaConflict
-from airflow_provider_cdc.core.event_writer import EventWriter
 from airflow_provider_cdc.core.incremental import Incremental
 from airflow_provider_cdc.core.model.events import SchemaChange, Truncate
 from airflow_provider_cdc.core.model.metrics import Seen
@@ -20,7 +18,9 @@ from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.remedies import how_to_read
 from airflow_provider_cdc.core.rereads import Rereads
 from airflow_provider_cdc.core.rewrites import rewrite_reason
-from airflow_provider_cdc.core.state import CaptureState
+from airflow_provider_cdc.core.writing.committer import Committer
+from airflow_provider_cdc.core.writing.event_writer import EventWriter
+from airflow_provider_cdc.core.writing.state import CaptureState
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ from typing import Any
 from airflow_provider_cdc.core.captured_tables import CapturedTables
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.core.event_writer import EventWriter
 from airflow_provider_cdc.core.incremental import Incremental
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import Signal
@@ -32,7 +31,8 @@ from airflow_provider_cdc.core.signals.requests import (
 from airflow_provider_cdc.core.snapshot_actions import SnapshotActions
 from airflow_provider_cdc.core.spi.interfaces import StateStore
 from airflow_provider_cdc.core.spi.source import Source
-from airflow_provider_cdc.core.state import CaptureState
+from airflow_provider_cdc.core.writing.event_writer import EventWriter
+from airflow_provider_cdc.core.writing.state import CaptureState
 
 log = logging.getLogger(__name__)
 

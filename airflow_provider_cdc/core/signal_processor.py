@@ -10,8 +10,6 @@ import logging
 import time
 from collections.abc import Sequence
 
-from airflow_provider_cdc.core.batch import Batcher
-from airflow_provider_cdc.core.committer import Committer
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.control_watch import ControlWatch
 from airflow_provider_cdc.core.incremental import Incremental
@@ -20,8 +18,10 @@ from airflow_provider_cdc.core.signal_actions import SignalActions
 from airflow_provider_cdc.core.signals.requests import Refused
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
 from airflow_provider_cdc.core.spi.interfaces import SignalChannel, StateStore
-from airflow_provider_cdc.core.state import CaptureState
-from airflow_provider_cdc.core.telling import refuse
+from airflow_provider_cdc.core.writing.batch import Batcher
+from airflow_provider_cdc.core.writing.committer import Committer
+from airflow_provider_cdc.core.writing.snapshot_notifications import refuse
+from airflow_provider_cdc.core.writing.state import CaptureState
 
 log = logging.getLogger(__name__)
 

@@ -13,12 +13,9 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from airflow_provider_cdc.core.batch import Batcher
-from airflow_provider_cdc.core.committer import Committer
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.values import RowCountOrder
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
-from airflow_provider_cdc.core.event_writer import EventWriter
 from airflow_provider_cdc.core.marks import MarkedRows, Marks
 from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.metrics import RunMetrics, SnapshotSeen
@@ -28,8 +25,11 @@ from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.parallel_read import Ahead, Group, Item, in_parallel
 from airflow_provider_cdc.core.snapshotters import SnapshotPolicy, SnapshotQuery
 from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession, Source
-from airflow_provider_cdc.core.state import CaptureState
-from airflow_provider_cdc.core.telling import Telling
+from airflow_provider_cdc.core.writing.batch import Batcher
+from airflow_provider_cdc.core.writing.committer import Committer
+from airflow_provider_cdc.core.writing.event_writer import EventWriter
+from airflow_provider_cdc.core.writing.snapshot_notifications import Telling
+from airflow_provider_cdc.core.writing.state import CaptureState
 
 log = logging.getLogger(__name__)
 

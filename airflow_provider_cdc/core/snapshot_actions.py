@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CdcError
@@ -17,8 +16,9 @@ from airflow_provider_cdc.core.rereads import Rereads
 from airflow_provider_cdc.core.signals.requests import ExecuteSnapshot, Refused, StopSnapshot
 from airflow_provider_cdc.core.signals.table_patterns import check_work, conditions_by_table, matching, not_found
 from airflow_provider_cdc.core.spi.source import Source
-from airflow_provider_cdc.core.state import CaptureState
-from airflow_provider_cdc.core.telling import incremental_ended, incremental_started
+from airflow_provider_cdc.core.writing.batch import Batcher
+from airflow_provider_cdc.core.writing.snapshot_notifications import incremental_ended, incremental_started
+from airflow_provider_cdc.core.writing.state import CaptureState
 
 
 class SnapshotActions:

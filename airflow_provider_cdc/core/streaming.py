@@ -9,12 +9,9 @@ import logging
 import time
 from typing import Final
 
-from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.captured_tables import CapturedTables
-from airflow_provider_cdc.core.committer import Committer
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.control_watch import ControlWatch, Stop
-from airflow_provider_cdc.core.event_writer import EventWriter
 from airflow_provider_cdc.core.heartbeat import Heartbeats
 from airflow_provider_cdc.core.incremental import Incremental
 from airflow_provider_cdc.core.incremental_writer import IncrementalWriter
@@ -25,7 +22,10 @@ from airflow_provider_cdc.core.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
 from airflow_provider_cdc.core.snapshot import Stopped
 from airflow_provider_cdc.core.spi.source import Source
-from airflow_provider_cdc.core.state import CaptureState
+from airflow_provider_cdc.core.writing.batch import Batcher
+from airflow_provider_cdc.core.writing.committer import Committer
+from airflow_provider_cdc.core.writing.event_writer import EventWriter
+from airflow_provider_cdc.core.writing.state import CaptureState
 
 log = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from airflow_provider_cdc.core.model.events import CREATE, DELETE, READ, UPDATE,
 from airflow_provider_cdc.core.model.notifications import ScanProblem
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.rows import Mask, take
 from airflow_provider_cdc.core.spi.chunks import ChunkRows, Key, key_to_json
+from airflow_provider_cdc.core.writing.row_operations import Mask, take
 
 Columns = list[pa.Array]
 KeyColumns = tuple[tuple[str, str], ...]

@@ -30,8 +30,8 @@ class Probes:
 
     def watch(self) -> None:
         """Put the watch in place."""
-        from airflow_provider_cdc.core.batch import Batcher
-        from airflow_provider_cdc.core.envelope import Envelope
+        from airflow_provider_cdc.core.writing.batch import Batcher
+        from airflow_provider_cdc.core.writing.envelope import Envelope
 
         encode, commit = Envelope.encode, Batcher.commit
 

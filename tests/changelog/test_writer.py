@@ -23,13 +23,13 @@ from airflow_provider_cdc.changelog.writer import ParquetBatchWriter
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.topics import Topics
-from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import StorageFull
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.events import CREATE, LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.spi.source import VARIED
+from airflow_provider_cdc.core.writing.envelope import Envelope
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 
 FOLDER = ("c", "data", "000000000001")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.model.events import LogBlock
+from airflow_provider_cdc.core.writing.envelope import Envelope
 from airflow_provider_cdc.sources.oracle.mining import stream
 from airflow_provider_cdc.sources.oracle.transactions import transaction_buffer
 from tests.support import crash

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.event_writer import EventWriter
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
-from airflow_provider_cdc.core.state import CaptureState
-from airflow_provider_cdc.core.telling import incremental_progress
+from airflow_provider_cdc.core.writing.batch import Batcher
+from airflow_provider_cdc.core.writing.event_writer import EventWriter
+from airflow_provider_cdc.core.writing.snapshot_notifications import incremental_progress
+from airflow_provider_cdc.core.writing.state import CaptureState
 
 _CHUNKS_MS: Final = 10_000
 """How often what incremental snapshots have read is made durable, where ``batch.max.ms`` is longer."""

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_cdc.core.model.events import UPDATE, RowBlock
 from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, TableId, TableSchema, row_struct
-from airflow_provider_cdc.core.rows import Selected, changed_rows
+from airflow_provider_cdc.core.writing.row_operations import Selected, changed_rows
 
 POINT = {"wkb": b"\1", "srid": None}
 

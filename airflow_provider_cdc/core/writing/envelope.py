@@ -25,7 +25,7 @@ from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.events import OPERATIONS, TRUNCATE, UPDATE, LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema, row_struct
-from airflow_provider_cdc.core.rows import (
+from airflow_provider_cdc.core.writing.row_operations import (
     Selected,
     changed_rows,
     check_keys,

@@ -12,14 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_cdc.core.batch import Batcher
-from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.events import LogBlock, RowBlock
 from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.model.metrics import RunMetrics, Seen
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableSchema
+from airflow_provider_cdc.core.writing.batch import Batcher
+from airflow_provider_cdc.core.writing.envelope import Envelope
 
 
 class EventWriter:

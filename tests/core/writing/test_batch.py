@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown, LeaseLost
 from airflow_provider_cdc.core.model.manifest import FORMAT, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.spi.interfaces import Lease
+from airflow_provider_cdc.core.writing.batch import Batcher
+from airflow_provider_cdc.core.writing.envelope import Envelope
 from airflow_provider_cdc.state.store import StateStore
 
 SCHEMA = TableSchema(id=TableId(namespace="shop", name="t"), columns=(Column(name="a", type="int64"),), key=("a",))

@@ -8,7 +8,7 @@ from typing import Any, Final
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.signal import Fate
 from airflow_provider_cdc.core.spi.interfaces import StateStore
-from airflow_provider_cdc.core.state import CaptureState
+from airflow_provider_cdc.core.writing.state import CaptureState
 
 _INTERVAL_S: Final = 1.0
 """How often progress is written to the state tables."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from airflow_provider_cdc.core.batch import Batcher
 from airflow_provider_cdc.core.model.notifications import (
     BLOCKING,
     INCREMENTAL,
@@ -18,6 +17,7 @@ from airflow_provider_cdc.core.model.notifications import (
 )
 from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, Scan
 from airflow_provider_cdc.core.model.signal import Fate, Signal
+from airflow_provider_cdc.core.writing.batch import Batcher
 
 
 class Telling:

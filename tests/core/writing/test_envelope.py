@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from airflow_provider_cdc import __version__
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.envelope import Envelope
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.events import (
@@ -29,6 +28,7 @@ from airflow_provider_cdc.core.model.events import (
     Transactions,
 )
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema, row_struct
+from airflow_provider_cdc.core.writing.envelope import Envelope
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 
 Row = dict[str, Any]
