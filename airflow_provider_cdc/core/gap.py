@@ -27,7 +27,7 @@ from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.snapshotters import reads_rows, snapshot_policy
+from airflow_provider_cdc.core.snapshot.policy import reads_rows, snapshot_policy
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.source import Source

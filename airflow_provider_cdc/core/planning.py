@@ -1,6 +1,6 @@
 """What a run has to do before it streams: which tables are to be read, and from where the log is read.
 
-It follows from the answers of the snapshot policy (:mod:`airflow_provider_cdc.core.snapshotters`), the offset, the include and exclude
+It follows from the answers of the snapshot policy (:mod:`airflow_provider_cdc.core.snapshot.policy`), the offset, the include and exclude
 lists, and whether the log still holds the position (Debezium MySQL connector, ``snapshot.mode``; ours: ``position.lost.mode``).
 """
 
@@ -27,7 +27,7 @@ from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.remedies import how_to_read
 from airflow_provider_cdc.core.rereads import pended
-from airflow_provider_cdc.core.snapshotters import SnapshotPolicy, reads_rows
+from airflow_provider_cdc.core.snapshot.policy import SnapshotPolicy, reads_rows
 from airflow_provider_cdc.core.spi.interfaces import StateStore
 from airflow_provider_cdc.core.spi.source import Source
 

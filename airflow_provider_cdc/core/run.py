@@ -43,9 +43,9 @@ from airflow_provider_cdc.core.schema_changes import SchemaChanges
 from airflow_provider_cdc.core.signal_actions import SignalActions
 from airflow_provider_cdc.core.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
-from airflow_provider_cdc.core.snapshot import Snapshotter, Stopped
+from airflow_provider_cdc.core.snapshot.policy import reads_rows, snapshot_policy, snapshot_query
+from airflow_provider_cdc.core.snapshot.snapshotter import Snapshotter, Stopped
 from airflow_provider_cdc.core.snapshot_actions import SnapshotActions
-from airflow_provider_cdc.core.snapshotters import reads_rows, snapshot_policy, snapshot_query
 from airflow_provider_cdc.core.spi.interfaces import ChangeLog, Lease, SignalChannel, StateStore
 from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.streaming import Streaming

@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.schema_changes import SchemaChanges
 from airflow_provider_cdc.core.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
-from airflow_provider_cdc.core.snapshot import Stopped
+from airflow_provider_cdc.core.snapshot.snapshotter import Stopped
 from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.writing.batch import Batcher
 from airflow_provider_cdc.core.writing.committer import Committer

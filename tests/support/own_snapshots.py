@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.extensions import SNAPSHOT_LOCKS, SNAPSHOT_POLICI
 from tests.support.packages import installed
 
 _CODE = """
-from airflow_provider_cdc.core.snapshotters import SnapshotPolicy
+from airflow_provider_cdc.core.snapshot.policy import SnapshotPolicy
 
 CALLS, SELECTS, LOCKS = [], {}, {}
 

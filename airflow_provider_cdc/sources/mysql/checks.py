@@ -9,7 +9,7 @@ from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.snapshotters import never_reads
+from airflow_provider_cdc.core.snapshot.policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig, SslMode
 from airflow_provider_cdc.sources.mysql.connect import Server, encryption, scalar

@@ -15,7 +15,7 @@ from oracledb import Connection
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CdcError, TransientError
 from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.core.snapshotters import never_reads
+from airflow_provider_cdc.core.snapshot.policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy

@@ -24,7 +24,7 @@ from airflow_provider_cdc.core.config.select_overrides import LIST
 from airflow_provider_cdc.core.errors import QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.model.events import READ, RowBlock
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.snapshotters import lock_refused, lock_statements
+from airflow_provider_cdc.core.snapshot.policy import lock_refused, lock_statements
 from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, refusing, scalar, server_of, translated

@@ -33,7 +33,7 @@ import pyarrow as pa
 from airflow_provider_cdc.core.errors import ConfigError, NotGranted, PrerequisiteError, TransientError
 from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.snapshotters import lock_refused, lock_statements
+from airflow_provider_cdc.core.snapshot.policy import lock_refused, lock_statements
 from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import LockingMode

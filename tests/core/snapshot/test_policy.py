@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.errors import ConfigError, PositionLost, Prerequi
 from airflow_provider_cdc.core.extensions import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES
 from airflow_provider_cdc.core.gap import all_again
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.snapshotters import never_reads, reads_rows, snapshot_policy
+from airflow_provider_cdc.core.snapshot.policy import never_reads, reads_rows, snapshot_policy
 from airflow_provider_cdc.sources.memory import source as memory
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.asked import fate, snapshot
@@ -29,7 +29,7 @@ BASED = "snapshot.mode.configuration.based"
 PREFIX = {"topic.prefix": "test"}
 
 _CODE = """
-from airflow_provider_cdc.core.snapshotters import SnapshotPolicy
+from airflow_provider_cdc.core.snapshot.policy import SnapshotPolicy
 
 ASKED, TOLD, MADE, ANSWERS = [], [], [], {}
 

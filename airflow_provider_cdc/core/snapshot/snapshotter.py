@@ -16,14 +16,14 @@ from typing import Any, Literal
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.values import RowCountOrder
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
-from airflow_provider_cdc.core.marks import MarkedRows, Marks
 from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.metrics import RunMetrics, SnapshotSeen
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.parallel_read import Ahead, Group, Item, in_parallel
-from airflow_provider_cdc.core.snapshotters import SnapshotPolicy, SnapshotQuery
+from airflow_provider_cdc.core.snapshot.parallel_read import Ahead, Group, Item, in_parallel
+from airflow_provider_cdc.core.snapshot.policy import SnapshotPolicy, SnapshotQuery
+from airflow_provider_cdc.core.snapshot.row_marks import MarkedRows, Marks
 from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession, Source
 from airflow_provider_cdc.core.writing.batch import Batcher
 from airflow_provider_cdc.core.writing.committer import Committer
