@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
-from airflow_provider_cdc.core.incremental import writes_watermarks
+from airflow_provider_cdc.core.incremental.coordinator import writes_watermarks
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
-from airflow_provider_cdc.core.incremental import Incremental
+from airflow_provider_cdc.core.incremental.coordinator import Incremental
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory

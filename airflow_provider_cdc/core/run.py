@@ -30,8 +30,8 @@ from airflow_provider_cdc.core.config.topics import Topics, as_earlier_releases
 from airflow_provider_cdc.core.control_watch import ControlWatch, Stop
 from airflow_provider_cdc.core.errors import AccessDenied, CdcError, NotGranted, QueryRefused
 from airflow_provider_cdc.core.heartbeat import Heartbeats
-from airflow_provider_cdc.core.incremental import Incremental, writes_watermarks
-from airflow_provider_cdc.core.incremental_writer import IncrementalWriter
+from airflow_provider_cdc.core.incremental.coordinator import Incremental, writes_watermarks
+from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
 from airflow_provider_cdc.core.model.metrics import RunMetrics, Value
 from airflow_provider_cdc.core.model.notifications import INITIAL, NotificationChannel, Type
 from airflow_provider_cdc.core.model.offset import Offset

@@ -10,7 +10,7 @@ from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.values import RewriteMode
 from airflow_provider_cdc.core.errors import ConfigError, SchemaConflict
-from airflow_provider_cdc.core.incremental import Incremental
+from airflow_provider_cdc.core.incremental.coordinator import Incremental
 from airflow_provider_cdc.core.model.events import SchemaChange, Truncate
 from airflow_provider_cdc.core.model.metrics import Seen
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema

@@ -10,7 +10,7 @@ from typing import Any
 from airflow_provider_cdc.core.captured_tables import CapturedTables
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.core.incremental import Incremental
+from airflow_provider_cdc.core.incremental.coordinator import Incremental
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import Signal
 from airflow_provider_cdc.core.offset_plan import OffsetPlanner

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.control_watch import ControlWatch
-from airflow_provider_cdc.core.incremental import Incremental
+from airflow_provider_cdc.core.incremental.coordinator import Incremental
 from airflow_provider_cdc.core.model.signal import Fate, Signal
 from airflow_provider_cdc.core.signal_actions import SignalActions
 from airflow_provider_cdc.core.signals.requests import Refused

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.incremental import Incremental, check_form
+from airflow_provider_cdc.core.incremental.coordinator import Incremental, check_form
 from airflow_provider_cdc.core.model.metrics import ChunksSeen
 from airflow_provider_cdc.core.model.notifications import Type
 from airflow_provider_cdc.core.model.offset import Scan

@@ -13,8 +13,8 @@ from airflow_provider_cdc.core.captured_tables import CapturedTables
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.control_watch import ControlWatch, Stop
 from airflow_provider_cdc.core.heartbeat import Heartbeats
-from airflow_provider_cdc.core.incremental import Incremental
-from airflow_provider_cdc.core.incremental_writer import IncrementalWriter
+from airflow_provider_cdc.core.incremental.coordinator import Incremental
+from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
 from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, Rollback, SchemaChange, Truncate
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.schema_changes import SchemaChanges

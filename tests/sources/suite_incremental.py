@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.chunking import ChunkThread
 from airflow_provider_cdc.core.errors import PositionLost
+from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkThread
 from tests.sources.suite import INT, TEXT, Adapter, equal
 from tests.support.asked import answered, fate, scans, send, snapshot
 from tests.support.connectors import Connector

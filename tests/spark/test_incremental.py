@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.core.sharing import CHUNKS
+from airflow_provider_cdc.core.incremental.window_size import CHUNKS
 from tests.spark.lake import Lake
 from tests.support.asked import fate, scans, snapshot, told
 from tests.support.connectors import Connector, mysql_connector

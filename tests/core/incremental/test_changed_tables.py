@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core import incremental
+from airflow_provider_cdc.core.incremental import coordinator as incremental
 from airflow_provider_cdc.core.model.events import SchemaChange
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.schema_changes import SchemaChanges

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core import chunking, incremental
 from airflow_provider_cdc.core.errors import (
     SourceBusy,
     SourceUnavailable,
     TransientError,
 )
+from airflow_provider_cdc.core.incremental import chunk_reader_thread as chunking
+from airflow_provider_cdc.core.incremental import coordinator as incremental
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import Busy, fill, partial

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.chunking import ChunkThread
+from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkThread
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from tests.support.asked import fate, scans, send, snapshot

@@ -9,10 +9,11 @@ from unittest.mock import patch
 
 import pytest
 
-from airflow_provider_cdc.core import chunking, sharing
-from airflow_provider_cdc.core.chunking import AHEAD, ChunkThread
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import SourceBusy, SourceUnavailable
+from airflow_provider_cdc.core.incremental import chunk_reader_thread as chunking
+from airflow_provider_cdc.core.incremental import window_size as sharing
+from airflow_provider_cdc.core.incremental.chunk_reader_thread import AHEAD, ChunkThread
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.spi.chunks import ChunkRows, StructureChanged

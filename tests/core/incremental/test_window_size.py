@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_cdc.core import sharing
-from airflow_provider_cdc.core.sharing import WindowSize
+from airflow_provider_cdc.core.incremental import window_size as sharing
+from airflow_provider_cdc.core.incremental.window_size import WindowSize
 
 
 def settled(waiting_s: float, chunk_s: float, limit: int = 1024, *, slower: float = 1.0, windows: int = 60) -> int:

@@ -15,14 +15,14 @@ from typing import Final
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.values import WatermarkStrategy
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceBusy, TransientError
+from airflow_provider_cdc.core.incremental.window_size import WindowSize
+from airflow_provider_cdc.core.incremental.windows import Window
 from airflow_provider_cdc.core.model.notifications import ScanProblem, ScanStatus
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.sharing import WindowSize
 from airflow_provider_cdc.core.signals.requests import WINDOW_CLOSE, WINDOW_OPEN
 from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
-from airflow_provider_cdc.core.windows import Window
 
 log = logging.getLogger(__name__)
 

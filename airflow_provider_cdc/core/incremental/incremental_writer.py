@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
-from airflow_provider_cdc.core.incremental import Incremental, Written
+from airflow_provider_cdc.core.incremental.coordinator import Incremental, Written
 from airflow_provider_cdc.core.model.metrics import ChunksSeen
 from airflow_provider_cdc.core.model.notifications import ScanStatus, Type
 from airflow_provider_cdc.core.model.offset import Scan

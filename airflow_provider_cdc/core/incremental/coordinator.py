@@ -18,10 +18,11 @@ from typing import Final
 
 import numpy as np
 
-from airflow_provider_cdc.core.chunking import ChunkThread
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PrerequisiteError
+from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkThread
+from airflow_provider_cdc.core.incremental.windows import Touched, Window
 from airflow_provider_cdc.core.model.events import LogBlock, RowBlock
 from airflow_provider_cdc.core.model.notifications import ScanProblem, ScanStatus
 from airflow_provider_cdc.core.model.offset import IncrementalState, Scan
@@ -31,7 +32,6 @@ from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.signals.signal_table import Watermark
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
 from airflow_provider_cdc.core.spi.source import Source
-from airflow_provider_cdc.core.windows import Touched, Window
 from airflow_provider_cdc.core.writing.envelope import Envelope
 
 log = logging.getLogger(__name__)

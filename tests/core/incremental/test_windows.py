@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_cdc.core.incremental.windows import Touched, Window, among, codes
 from airflow_provider_cdc.core.model.events import CREATE, DELETE, READ, UPDATE, RowBlock
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.spi.chunks import ChunkRows
-from airflow_provider_cdc.core.windows import Touched, Window, among, codes
 
 TABLE = TableId(namespace="shop", name="a")
 KEYS = {
