@@ -24,7 +24,7 @@ from airflow_provider_cdc.sources import config_class, load_source
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.config.connector import ConnectorConfig
     from airflow_provider_cdc.core.connector import Capture
-    from airflow_provider_cdc.core.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
     from airflow_provider_cdc.core.spi.event_forms import EventForm
     from airflow_provider_cdc.core.spi.records import Registration
     from airflow_provider_cdc.core.spi.source import Source
@@ -186,7 +186,7 @@ def open_lifecycle(
     :raises StateError: the state tables are not there
     """
     from airflow_provider_cdc.changelog.log import ChangeLog
-    from airflow_provider_cdc.core.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
     from airflow_provider_cdc.state.store import StateStore
 
     config = parse_config(definition, secrets)

@@ -15,14 +15,14 @@ from airflow_provider_cdc.hooks import overview
 from airflow_provider_cdc.hooks.wording import gap_text
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.lifecycle import Lifecycle
-    from airflow_provider_cdc.core.offset_plan import OffsetPlan
+    from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan
 
 
 @command
 def status(args: argparse.Namespace) -> None:
     """Show the status of a connector."""
-    from airflow_provider_cdc.core.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
     from airflow_provider_cdc.hooks.captured import known_tables, listed
 
     with open_store(args) as store:
@@ -182,7 +182,7 @@ def _carry_out(args: argparse.Namespace, lifecycle: Lifecycle, plan: OffsetPlan)
 @command
 def gap(args: argparse.Namespace) -> None:
     """Whether the log still holds the position, and how to go on if it does not."""
-    from airflow_provider_cdc.core.gap import Repair
+    from airflow_provider_cdc.core.lifecycle.log_gap import Repair
 
     with _lifecycle_with_source(args) as lifecycle:
         found = lifecycle.gap()
@@ -243,7 +243,7 @@ def _lifecycle(args: argparse.Namespace, *, changelog: bool = False) -> Iterator
 
     :param changelog: with its change log
     """
-    from airflow_provider_cdc.core.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
 
     with open_store(args) as store:
         row = overview.find(store, args.connector)

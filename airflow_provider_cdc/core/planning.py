@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.config.lists import ListsBefore, text
 from airflow_provider_cdc.core.config.topics import Topics
 from airflow_provider_cdc.core.config.values import LostMode, SnapshotMode
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
-from airflow_provider_cdc.core.gap import repair_signals
+from airflow_provider_cdc.core.lifecycle.log_gap import repair_signals
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema

@@ -11,9 +11,9 @@ from airflow_provider_cdc.core.captured_tables import CapturedTables
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.incremental.coordinator import Incremental
+from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlanner
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import Signal
-from airflow_provider_cdc.core.offset_plan import OffsetPlanner
 from airflow_provider_cdc.core.signals import permissions
 from airflow_provider_cdc.core.signals.custom_actions import SignalContext, custom_actions
 from airflow_provider_cdc.core.signals.requests import (

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.standing import state_of
+from airflow_provider_cdc.core.lifecycle.status import state_of
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.wording import progress_text
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.core.lifecycle.status import Status
     from airflow_provider_cdc.core.spi.records import ConnectorRecord
-    from airflow_provider_cdc.core.standing import Status
     from airflow_provider_cdc.state.store import StateStore
 
 

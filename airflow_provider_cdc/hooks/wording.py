@@ -10,7 +10,7 @@ from airflow_provider_cdc.core.spi.interfaces import Control, Wanted
 from airflow_provider_cdc.core.spi.records import ConnectorRecord, Progress
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.gap import Gap
+    from airflow_provider_cdc.core.lifecycle.log_gap import Gap
 
 
 def halted(control: Control) -> str:

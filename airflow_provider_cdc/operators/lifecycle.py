@@ -22,8 +22,8 @@ from airflow_provider_cdc.hooks.wording import gap_text
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.core.lifecycle import Lifecycle
-    from airflow_provider_cdc.core.offset_plan import OffsetPlan
+    from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan
     from airflow_provider_cdc.runtime import ConnectorDefinition
 
 
@@ -135,7 +135,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
     # -- what can be undone ------------------------------------------------------------------------------------------
 
     def _steer(self, action: Action, by: str) -> dict[str, Any]:
-        from airflow_provider_cdc.core.lifecycle import Lifecycle
+        from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
 
         with CdcStateHook(self.state_conn_id).opened() as store:
             overview.find(store, self.connector)
@@ -207,7 +207,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
             self.log.warning("  %s", line)
 
     def _repair(self, lifecycle: Lifecycle, dry: bool, by: str) -> dict[str, Any]:
-        from airflow_provider_cdc.core.gap import Repair
+        from airflow_provider_cdc.core.lifecycle.log_gap import Repair
 
         valid = [r.value for r in Repair]
         if self.repair not in valid:

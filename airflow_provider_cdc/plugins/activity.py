@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 
+from airflow_provider_cdc.core.lifecycle.status import RunState, standing, state_of
 from airflow_provider_cdc.core.model.signal import Fate
 from airflow_provider_cdc.core.spi.records import ConnectorRecord, NotificationRecord, SignalRecord
-from airflow_provider_cdc.core.standing import RunState, standing, state_of
 from airflow_provider_cdc.hooks.wording import fraction, halted, progress_text
 from airflow_provider_cdc.plugins.html import Raw, ago, link, table
 

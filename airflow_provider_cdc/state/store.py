@@ -34,7 +34,7 @@ from airflow_provider_cdc.state.signals import Signals
 
 class StateStore:
     """One class per concern over one database, behind the methods of :class:`airflow_provider_cdc.core.spi.interfaces.StateStore` and of
-    :class:`airflow_provider_cdc.core.lifecycle.LifecycleStore`, which say what each method promises.
+    :class:`airflow_provider_cdc.core.lifecycle.lifecycle.LifecycleStore`, which say what each method promises.
 
         >>> store = StateStore("postgresql+psycopg://airflow:***@db/airflow")
         >>> store.load("shop").offset.seq

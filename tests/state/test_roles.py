@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.lifecycle import Lifecycle
+from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
 from airflow_provider_cdc.runtime import open_lifecycle
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.models import Base

@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.config.values import SnapshotMode
 from airflow_provider_cdc.core.connector import CaptureResult
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.extensions import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES
-from airflow_provider_cdc.core.gap import all_again
+from airflow_provider_cdc.core.lifecycle.log_gap import all_again
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.snapshot.policy import never_reads, reads_rows, snapshot_policy
 from airflow_provider_cdc.sources.memory import source as memory

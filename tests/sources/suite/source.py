@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
-from airflow_provider_cdc.core.gap import find_gap
+from airflow_provider_cdc.core.lifecycle.log_gap import find_gap
 from airflow_provider_cdc.core.model.events import LogBlock
 from airflow_provider_cdc.core.spi.source import Source
 from tests.sources.suite.adapter import Adapter

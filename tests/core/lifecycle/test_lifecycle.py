@@ -22,16 +22,16 @@ from airflow_provider_cdc.core.errors import (
     PositionLost,
     PrerequisiteError,
 )
-from airflow_provider_cdc.core.gap import Repair
-from airflow_provider_cdc.core.lifecycle import Lifecycle
+from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+from airflow_provider_cdc.core.lifecycle.log_gap import Repair
+from airflow_provider_cdc.core.lifecycle.offset_plan import Effect
+from airflow_provider_cdc.core.lifecycle.status import RunState
 from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, PendingTable, Scan, SnapshotState
 from airflow_provider_cdc.core.model.signal import Fate, SentSignal, Signal
-from airflow_provider_cdc.core.offset_plan import Effect
 from airflow_provider_cdc.core.run import Run
 from airflow_provider_cdc.core.signals.requests import parse
 from airflow_provider_cdc.core.spi.interfaces import Wanted
 from airflow_provider_cdc.core.spi.records import Registration
-from airflow_provider_cdc.core.standing import RunState
 from airflow_provider_cdc.runtime import open_lifecycle
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.position import MemoryPosition

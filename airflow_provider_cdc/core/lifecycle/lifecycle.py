@@ -20,12 +20,13 @@ from typing import Protocol
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import CommitConflict, ConfigError, LeaseHeld
-from airflow_provider_cdc.core.gap import Gap, Repair, all_again, find_gap, moved, no_gap, repair_signals
+from airflow_provider_cdc.core.lifecycle.log_gap import Gap, Repair, all_again, find_gap, moved, no_gap, repair_signals
+from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan, OffsetPlanner
+from airflow_provider_cdc.core.lifecycle.status import Status, standing
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import Fate
-from airflow_provider_cdc.core.offset_plan import OffsetPlan, OffsetPlanner
 from airflow_provider_cdc.core.spi.interfaces import ChangeLog, Control, Lease, StateStore, StoredOffset, Wanted
 from airflow_provider_cdc.core.spi.records import (
     BatchRecord,
@@ -36,7 +37,6 @@ from airflow_provider_cdc.core.spi.records import (
     SignalRecord,
 )
 from airflow_provider_cdc.core.spi.source import Source
-from airflow_provider_cdc.core.standing import Status, standing
 from airflow_provider_cdc.core.writing.batch import Batcher
 
 _LOOKED_AT = 10_000
@@ -249,7 +249,7 @@ class Lifecycle:
         )
 
     def repair(self, how: Repair, confirmation: str | None, by: str) -> Repaired:
-        """Have the connector go on after a gap; see :mod:`airflow_provider_cdc.core.gap`.
+        """Have the connector go on after a gap; see :mod:`airflow_provider_cdc.core.lifecycle.log_gap`.
 
         :raises ConfigError: there is no gap, or it is not confirmed, or the configuration does not allow it
         :raises PrerequisiteError: tables cannot be read in chunks
