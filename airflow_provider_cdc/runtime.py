@@ -22,8 +22,8 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources import config_class, load_source
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.core.capture.capture import Capture
     from airflow_provider_cdc.core.config.connector import ConnectorConfig
-    from airflow_provider_cdc.core.connector import Capture
     from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
     from airflow_provider_cdc.core.spi.event_forms import EventForm
     from airflow_provider_cdc.core.spi.records import Registration
@@ -139,8 +139,8 @@ def open_capture(
     without_pandas()
     from airflow_provider_cdc.changelog.log import ChangeLog
     from airflow_provider_cdc.channels import open_channels, open_notifications
+    from airflow_provider_cdc.core.capture.capture import Capture
     from airflow_provider_cdc.core.config.filters import Filters
-    from airflow_provider_cdc.core.connector import Capture
     from airflow_provider_cdc.state.store import StateStore
 
     config = parse_config(definition, secrets)

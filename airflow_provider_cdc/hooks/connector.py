@@ -27,7 +27,7 @@ from airflow_provider_cdc.runtime import (
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.log import ChangeLog
-    from airflow_provider_cdc.core.connector import Capture
+    from airflow_provider_cdc.core.capture.capture import Capture
     from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
 
 

@@ -19,7 +19,7 @@ from airflow_provider_cdc.operators.links import BatchLink
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.core.connector import Capture, CaptureResult
+    from airflow_provider_cdc.core.capture.capture import Capture, CaptureResult
     from airflow_provider_cdc.runtime import ConnectorDefinition
 
 _SHOWN = 50

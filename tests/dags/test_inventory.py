@@ -19,7 +19,7 @@ FORMS = [path for path in DAGS if path.stem.startswith("cdc_")]
 HEAVY = (
     "pyspark", "pyarrow", "numpy", "numba", "pandas", "pymysql", "pymysqlreplication", "oracledb", "pymongo", "orjson",
     "zstandard", "s3fs", "alembic", "airflow_provider_cdc.state", "airflow_provider_cdc.changelog",
-    "airflow_provider_cdc.core.connector", "airflow_provider_cdc.sources.mysql.source",
+    "airflow_provider_cdc.core.capture.capture", "airflow_provider_cdc.sources.mysql.source",
     "airflow_provider_cdc.sources.oracle.source", "airflow_provider_cdc.plugins.app",
 )  # fmt: skip
 PARSE = """

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.core.connector import Capture, CaptureResult
+from airflow_provider_cdc.core.capture.capture import Capture, CaptureResult
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture, open_source
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase

@@ -18,7 +18,7 @@ import pyarrow.parquet  # noqa: F401
 import sqlalchemy.dialects.sqlite  # noqa: F401
 
 import airflow_provider_cdc.changelog.log
-import airflow_provider_cdc.core.connector
+import airflow_provider_cdc.core.capture.capture
 import airflow_provider_cdc.sources.memory.source  # noqa: F401
 from airflow_provider_cdc.changelog import storage
 from airflow_provider_cdc.changelog.storage import DurableFile, Storage

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.core.capture.row_rewrites import rewrite_reason
 from airflow_provider_cdc.core.model.manifest import Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.model.schema import TableChange, TableSchema
-from airflow_provider_cdc.core.rewrites import rewrite_reason
 from tests.support.replay import Illegal, _alter, _items
 
 Row = dict[str, Any]

@@ -22,9 +22,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.core.capture.row_rewrites import rewrite_reason
 from airflow_provider_cdc.core.model.manifest import Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.model.schema import TableChange, TableSchema
-from airflow_provider_cdc.core.rewrites import rewrite_reason
 
 Row = dict[str, Any]
 

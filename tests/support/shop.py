@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from airflow_provider_cdc.core.connector import CaptureResult
+from airflow_provider_cdc.core.capture.capture import CaptureResult
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.capture.signal_processor import SignalProcessor
+from airflow_provider_cdc.core.capture.streaming import Streaming
 from airflow_provider_cdc.core.model.events import LogBlock, LogItem
-from airflow_provider_cdc.core.signal_processor import SignalProcessor
-from airflow_provider_cdc.core.streaming import Streaming
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, FORMS, fill, partial
 from tests.support.asked import fate, send, snapshot, told

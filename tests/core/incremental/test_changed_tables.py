@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.capture.schema_changes import SchemaChanges
 from airflow_provider_cdc.core.incremental import coordinator as incremental
 from airflow_provider_cdc.core.model.events import SchemaChange
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.schema_changes import SchemaChanges
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, Busy, fill, partial, paused

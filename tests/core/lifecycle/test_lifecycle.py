@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_cdc.core.capture.run import Run
 from airflow_provider_cdc.core.errors import (
     ChangeLogDamaged,
     CommitConflict,
@@ -28,7 +29,6 @@ from airflow_provider_cdc.core.lifecycle.offset_plan import Effect
 from airflow_provider_cdc.core.lifecycle.status import RunState
 from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, PendingTable, Scan, SnapshotState
 from airflow_provider_cdc.core.model.signal import Fate, SentSignal, Signal
-from airflow_provider_cdc.core.run import Run
 from airflow_provider_cdc.core.signals.requests import parse
 from airflow_provider_cdc.core.spi.interfaces import Wanted
 from airflow_provider_cdc.core.spi.records import Registration

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from airflow_provider_cdc.core.capture.capture import CaptureResult
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.values import SnapshotMode
-from airflow_provider_cdc.core.connector import CaptureResult
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.extensions import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES
 from airflow_provider_cdc.core.lifecycle.log_gap import all_again

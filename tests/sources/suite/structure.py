@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
+from airflow_provider_cdc.core.capture.streaming import Streaming
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.streaming import Streaming
 from tests.sources.suite.adapter import INT, LONG, TEXT, Adapter
 from tests.sources.suite.common import (
     CHUNKS,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_cdc.core.captured_tables import CapturedTables
+from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
+from airflow_provider_cdc.core.capture.row_rewrites import rewrite_reason
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.rewrites import rewrite_reason
 from airflow_provider_cdc.sources.oracle.schema.ddl import Unknown, read
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier, DdlEffect
 from airflow_provider_cdc.sources.oracle.schema.lookups import NoLookups

@@ -10,11 +10,11 @@ import logging
 import time
 from collections.abc import Sequence
 
+from airflow_provider_cdc.core.capture.control_watch import ControlWatch
+from airflow_provider_cdc.core.capture.signal_actions import SignalActions
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.control_watch import ControlWatch
 from airflow_provider_cdc.core.incremental.coordinator import Incremental
 from airflow_provider_cdc.core.model.signal import Fate, Signal
-from airflow_provider_cdc.core.signal_actions import SignalActions
 from airflow_provider_cdc.core.signals.requests import Refused
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
 from airflow_provider_cdc.core.spi.interfaces import SignalChannel, StateStore

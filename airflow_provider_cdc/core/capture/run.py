@@ -23,13 +23,20 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_provider_cdc.core.captured_tables import CapturedTables
+from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
+from airflow_provider_cdc.core.capture.control_watch import ControlWatch, Stop
+from airflow_provider_cdc.core.capture.heartbeat import Heartbeats
+from airflow_provider_cdc.core.capture.rereads import Rereads
+from airflow_provider_cdc.core.capture.run_plan import Plan, Planner
+from airflow_provider_cdc.core.capture.schema_changes import SchemaChanges
+from airflow_provider_cdc.core.capture.signal_actions import SignalActions
+from airflow_provider_cdc.core.capture.signal_processor import SignalProcessor
+from airflow_provider_cdc.core.capture.snapshot_actions import SnapshotActions
+from airflow_provider_cdc.core.capture.streaming import Streaming
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.topics import Topics, as_earlier_releases
-from airflow_provider_cdc.core.control_watch import ControlWatch, Stop
 from airflow_provider_cdc.core.errors import AccessDenied, CdcError, NotGranted, QueryRefused
-from airflow_provider_cdc.core.heartbeat import Heartbeats
 from airflow_provider_cdc.core.incremental.coordinator import Incremental, writes_watermarks
 from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
 from airflow_provider_cdc.core.model.metrics import RunMetrics, Value
@@ -37,18 +44,11 @@ from airflow_provider_cdc.core.model.notifications import INITIAL, NotificationC
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.source_fields import field_types
-from airflow_provider_cdc.core.planning import Plan, Planner
-from airflow_provider_cdc.core.rereads import Rereads
-from airflow_provider_cdc.core.schema_changes import SchemaChanges
-from airflow_provider_cdc.core.signal_actions import SignalActions
-from airflow_provider_cdc.core.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
 from airflow_provider_cdc.core.snapshot.policy import reads_rows, snapshot_policy, snapshot_query
 from airflow_provider_cdc.core.snapshot.snapshotter import Snapshotter, Stopped
-from airflow_provider_cdc.core.snapshot_actions import SnapshotActions
 from airflow_provider_cdc.core.spi.interfaces import ChangeLog, Lease, SignalChannel, StateStore
 from airflow_provider_cdc.core.spi.source import Source
-from airflow_provider_cdc.core.streaming import Streaming
 from airflow_provider_cdc.core.writing.batch import Batcher
 from airflow_provider_cdc.core.writing.committer import Committer
 from airflow_provider_cdc.core.writing.envelope import Envelope

@@ -9,16 +9,16 @@ import logging
 import time
 from typing import Final
 
-from airflow_provider_cdc.core.captured_tables import CapturedTables
+from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
+from airflow_provider_cdc.core.capture.control_watch import ControlWatch, Stop
+from airflow_provider_cdc.core.capture.heartbeat import Heartbeats
+from airflow_provider_cdc.core.capture.schema_changes import SchemaChanges
+from airflow_provider_cdc.core.capture.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.control_watch import ControlWatch, Stop
-from airflow_provider_cdc.core.heartbeat import Heartbeats
 from airflow_provider_cdc.core.incremental.coordinator import Incremental
 from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
 from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, Rollback, SchemaChange, Truncate
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.schema_changes import SchemaChanges
-from airflow_provider_cdc.core.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
 from airflow_provider_cdc.core.snapshot.snapshotter import Stopped
 from airflow_provider_cdc.core.spi.source import Source

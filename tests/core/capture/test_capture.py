@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.connector import Capture
+from airflow_provider_cdc.core.capture.capture import Capture
 from airflow_provider_cdc.core.errors import ConfigError, LeaseHeld, PrerequisiteError
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.runtime import open_capture

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from airflow_provider_cdc.core.captured_tables import CapturedTables
+from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
+from airflow_provider_cdc.core.capture.remedies import how_to_read
+from airflow_provider_cdc.core.capture.rereads import Rereads
+from airflow_provider_cdc.core.capture.row_rewrites import rewrite_reason
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.values import RewriteMode
@@ -15,9 +18,6 @@ from airflow_provider_cdc.core.model.events import SchemaChange, Truncate
 from airflow_provider_cdc.core.model.metrics import Seen
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.remedies import how_to_read
-from airflow_provider_cdc.core.rereads import Rereads
-from airflow_provider_cdc.core.rewrites import rewrite_reason
 from airflow_provider_cdc.core.writing.committer import Committer
 from airflow_provider_cdc.core.writing.event_writer import EventWriter
 from airflow_provider_cdc.core.writing.state import CaptureState

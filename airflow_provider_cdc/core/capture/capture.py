@@ -1,7 +1,7 @@
 """One capture run of one connector, as callers see it: a lease, a run under it, and what became of it.
 
 :class:`Capture` is given a source, the state store and the change log; it knows nothing of Airflow. Everything that decides
-what becomes durable and when is in ``core/run.py`` and ``core/writing/batch.py``.
+what becomes durable and when is in ``core/capture/run.py`` and ``core/writing/batch.py``.
 
     >>> with source:
     ...     result = Capture("shop", source, config, filters, store, changelog).run()
@@ -22,13 +22,13 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from airflow_provider_cdc.core.capture.control_watch import Stop
+from airflow_provider_cdc.core.capture.run import Parts, Run
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.control_watch import Stop
 from airflow_provider_cdc.core.errors import CdcError, CommitConflict, ConnectorHalted, PrerequisiteError
 from airflow_provider_cdc.core.model.metrics import Value, shortened
 from airflow_provider_cdc.core.model.notifications import NotificationChannel
-from airflow_provider_cdc.core.run import Parts, Run
 from airflow_provider_cdc.core.spi.interfaces import ChangeLog, Lease, SignalChannel, StateStore, Wanted
 from airflow_provider_cdc.core.spi.source import Source
 

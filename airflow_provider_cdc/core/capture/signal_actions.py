@@ -7,7 +7,8 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from airflow_provider_cdc.core.captured_tables import CapturedTables
+from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
+from airflow_provider_cdc.core.capture.snapshot_actions import SnapshotActions
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.incremental.coordinator import Incremental
@@ -28,7 +29,6 @@ from airflow_provider_cdc.core.signals.requests import (
     StopSnapshot,
     parse,
 )
-from airflow_provider_cdc.core.snapshot_actions import SnapshotActions
 from airflow_provider_cdc.core.spi.interfaces import StateStore
 from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.writing.event_writer import EventWriter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_provider_cdc.core.capture.rereads import Rereads
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CdcError
@@ -12,7 +13,6 @@ from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import Fate, Signal
-from airflow_provider_cdc.core.rereads import Rereads
 from airflow_provider_cdc.core.signals.requests import ExecuteSnapshot, Refused, StopSnapshot
 from airflow_provider_cdc.core.signals.table_patterns import check_work, conditions_by_table, matching, not_found
 from airflow_provider_cdc.core.spi.source import Source

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_provider_cdc.core.capture.remedies import how_to_read
+from airflow_provider_cdc.core.capture.rereads import pended
 from airflow_provider_cdc.core.config.base import Decides
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
@@ -25,8 +27,6 @@ from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.remedies import how_to_read
-from airflow_provider_cdc.core.rereads import pended
 from airflow_provider_cdc.core.snapshot.policy import SnapshotPolicy, reads_rows
 from airflow_provider_cdc.core.spi.interfaces import StateStore
 from airflow_provider_cdc.core.spi.source import Source

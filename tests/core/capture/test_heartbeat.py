@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.capture.heartbeat import Heartbeats
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.heartbeat import Heartbeats
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import memory_connector
 
