@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_cdc.channels.guarded import Guarded
+from airflow_provider_cdc.core.entry_points import extensions
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.extensions import extensions
 from airflow_provider_cdc.core.spi.interfaces import SignalChannel
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from airflow_provider_cdc.core.config.values import (
     TimePrecision,
     WatermarkStrategy,
 )
-from airflow_provider_cdc.core.extensions import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
+from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.schema import Column

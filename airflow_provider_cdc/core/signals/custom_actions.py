@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from airflow_provider_cdc.core.extensions import extensions
+from airflow_provider_cdc.core.entry_points import extensions
 from airflow_provider_cdc.core.signals.requests import TYPES, Refused
 
 log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from typing import Any, Final, TypeVar
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.values import QueryMode, SnapshotMode
+from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, PrerequisiteError
-from airflow_provider_cdc.core.extensions import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
 from airflow_provider_cdc.core.model.schema import TableId
 
 log = logging.getLogger(__name__)

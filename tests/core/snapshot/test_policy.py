@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.capture.capture import CaptureResult
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.values import SnapshotMode
+from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
-from airflow_provider_cdc.core.extensions import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES
 from airflow_provider_cdc.core.lifecycle.log_gap import all_again
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.snapshot.policy import never_reads, reads_rows, snapshot_policy
