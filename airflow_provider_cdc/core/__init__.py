@@ -1,6 +1,16 @@
-"""What capture is: configuration, the Source seam, events, schemas, positions, snapshots, batches.
+"""What capture is, for every database. No Airflow, no Spark, no SQLAlchemy and no database driver may be imported here.
 
-Nothing in this package imports Airflow, Spark or a database driver; the import-linter contracts in
-``pyproject.toml`` hold that. Names are re-exported by their own modules, so that a light module (``config``,
-``errors``) can be imported at DAG parse without loading pyarrow.
+From the top floor down, each may import those below it (``lint-imports`` holds it):
+
+==============  ===========================================================================
+``capture``     a run: plan, snapshot, stream, schema changes, signals
+``lifecycle``   what people do between runs: look, pause, move the offset, repair a gap
+``snapshot``    reading whole tables; beside it ``incremental``, reading in chunks
+``writing``     from row blocks to committed batches
+``signals``     what signals ask for
+``spi``         what sources, stores, change logs and channels implement
+``config``      the properties of a connector
+``model``       plain values: schemas, positions, offsets, events, manifests
+``errors``      every error that people see
+==============  ===========================================================================
 """
