@@ -241,13 +241,13 @@ class Renderer:
         prefix = str(manifest.config.get("topic.prefix", manifest.connector))
         databases: dict[tuple[str, str | None], list[TableChange]] = {}
         for change in record.changes:
-            database = change.id.database, change.id.namespace if change.id.catalog else None
-            databases.setdefault(database, []).append(change)
+            schema = change.id.database, change.id.namespace if change.id.catalog else None
+            databases.setdefault(schema, []).append(change)
         # the database of a statement is that of its tables, whichever the session was in
-        for (database_name, namespace), changes in (databases or {(record.database, None): []}).items():
+        for (database, namespace), changes in (databases or {(record.database, None): []}).items():
             source = {
                 "version": __version__, "connector": manifest.source, "name": prefix, "ts_ms": record.ts_us // 1000,
-                "snapshot": "true" if record.snapshot else "false", "db": database_name, "sequence": None,
+                "snapshot": "true" if record.snapshot else "false", "db": database, "sequence": None,
                 "ts_us": record.ts_us, "ts_ns": record.ts_us * 1000, **({"schema": namespace} if namespace else {}),
                 "table": changes[0].id.name if changes else "",
                 **record.source,
@@ -255,7 +255,7 @@ class Renderer:
             if self._form is not None:
                 source = self._form.source(source, record.seq)
             value = {
-                "source": source, "ts_ms": (record.captured_us or record.ts_us) // 1000, "databaseName": database_name, "schemaName": namespace,
+                "source": source, "ts_ms": (record.captured_us or record.ts_us) // 1000, "databaseName": database, "schemaName": namespace,
                 "ddl": record.ddl, "tableChanges": _table_changes(changes),
             }  # fmt: skip
             described = self._change_schemas(manifest, source) if self._schemas else (None, None)
