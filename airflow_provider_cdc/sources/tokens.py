@@ -21,7 +21,7 @@ class Token(NamedTuple):
         (``b'01'``), ``hex`` (``x'2a'``), ``op`` (one character), ``end``, and ``bad`` where reading stopped
     :param key: what a grammar compares with: the upper-case text of a word that may be a keyword, the character of an
         operator, otherwise empty
-    :param value: the name as the catalogue spells it, the string without quotes and escapes, the number as written; for ``bad``
+    :param value: the name as the catalog spells it, the string without quotes and escapes, the number as written; for ``bad``
         the reason
     """
 

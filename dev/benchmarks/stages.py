@@ -93,7 +93,7 @@ def watch_capture(stages: Stages, kind: str) -> None:
     source = load_source(kind)
     stages.generator(source, "stream", "decode")
     for name in ("check", "discover", "verify_position", "current_position"):
-        stages.function(source, name, "catalogue")
+        stages.function(source, name, "catalog")
     stages.function(Envelope, "encode", "envelope")
     stages.function(ParquetBatchWriter, "_handle", "parquet")
     for name in ("load", "commit", "confirm", "advance", "schema_history", "verify"):
@@ -110,7 +110,7 @@ def _watch_mysql(stages: Stages) -> None:
     stages.function(BinlogConnection, "_ask", "socket")
     stages.function(ResultReader, "_execute", "socket")
     stages.generator(ResultReader, "read", "decode")
-    stages.function(MySqlSnapshot, "_open", "catalogue")
+    stages.function(MySqlSnapshot, "_open", "catalog")
 
 
 def _watch_oracle(stages: Stages) -> None:
@@ -118,5 +118,5 @@ def _watch_oracle(stages: Stages) -> None:
     from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
 
     stages.generator(MiningSession, "rows", "fetch")
-    stages.function(MiningSession, "open", "catalogue")
+    stages.function(MiningSession, "open", "catalog")
     stages.function(RedoReader, "read", "redo")

@@ -1,7 +1,7 @@
 """Schema change and transaction records are Debezium's own: its engine's records of the same statements were kept, and ours are the same.
 
 What differs is written down below, rule by rule, and nothing else may. Debezium tells types and defaults as a statement spells them; we tell what
-they are, as the catalogue does, so that a snapshot and the log say the same.
+they are, as the catalog does, so that a snapshot and the log say the same.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _recorded(kind: str) -> dict[str, Any]:
     return document
 
 
-def _as_the_catalogue(theirs: dict[str, Any], kind: str) -> dict[str, Any]:
+def _as_the_catalog(theirs: dict[str, Any], kind: str) -> dict[str, Any]:
     """A column as Debezium tells it, with its type as what it is and its texts as texts."""
     column = dict(theirs)
     spelled = column["typeName"].replace(" SIGNED", "").replace(" BINARY", "")
@@ -81,7 +81,7 @@ def _as_the_catalogue(theirs: dict[str, Any], kind: str) -> dict[str, Any]:
 
 def _same_column(theirs: dict[str, Any], ours: dict[str, Any], kind: str) -> dict[str, Any]:
     """Fields in which a column differs by more than the rules say."""
-    expected = _as_the_catalogue(theirs, kind)
+    expected = _as_the_catalog(theirs, kind)
     if "COLLATE" in theirs or theirs["charsetName"] != ours["charsetName"]:
         charset = (theirs["charsetName"] or "").strip("'").lower().replace("utf8mb3", "utf8")
         # Debezium keeps quotes, does not tell bytes from texts, and knows no character set by its collation
@@ -173,7 +173,7 @@ def test_schema_changes_in_the_log_are_debeziums(run: tuple[str, Connector, Conn
             unread |= {c["id"] for c in mine["tableChanges"]} if mine else set()
             continue
         if mine is None:
-            # an index changes nothing of the structure, and for the key the catalogue is asked, which has another one by then
+            # an index changes nothing of the structure, and for the key the catalog is asked, which has another one by then
             assert "INDEX" in item["ddl"][0] or "DROP PRIMARY KEY" in item["ddl"][0], item["ddl"]
             continue
         if {c["id"] for c in item["tableChanges"]} & unread:

@@ -61,7 +61,7 @@ class Connector:
             return capture.run(run_for_s=run_for_s)
 
     def discovered(self, table: str) -> TableSchema:
-        """A table as the source's catalogue has it now."""
+        """A table as the source's catalog has it now."""
         with open_source(self.definition(), self.secrets) as source:
             return next(t for t in source.discover().values() if str(t.id) == table)
 

@@ -345,7 +345,7 @@ def compare(connector: Connector, journal: Journal, after: int) -> None:
     left_out: Counter[str] = Counter()
     changes = []
     for manifest in connector.changelog.manifests("test", after=after):
-        # a record without a statement corrects the structure of a table that came into sight, as the catalogue of now had it
+        # a record without a statement corrects the structure of a table that came into sight, as the catalog of now had it
         changes += [r for r in manifest.schema_changes if not r.snapshot and r.ddl]
         for left in manifest.left_out:
             left_out[left.table.rpartition(".")[2]] += left.events

@@ -156,7 +156,7 @@ class OffsetPlanner:
                 "have of it, unless they are read again."
             )
             self.told.append(
-                "DDL in between is not seen either: where a structure has changed, the run looks at the catalogue, or stops with an error."
+                "DDL in between is not seen either: where a structure has changed, the run looks at the catalog, or stops with an error."
             )
             return Effect.SKIP
         if past:

@@ -58,7 +58,7 @@ class TableId(_Frozen):
 
 
 class Declared(_Frozen):
-    """What the database's catalogue or DDL said about a column; field names follow ``tableChanges[].columns[]``.
+    """What the database's catalog or DDL said about a column; field names follow ``tableChanges[].columns[]``.
 
     ``default`` is the default's value as text, ``None`` when there is none or when it is NULL; ``default_is_expression``
     tells that it has to be computed per row or statement (``CURRENT_TIMESTAMP``, ``uuid()``), so nobody else can know it.

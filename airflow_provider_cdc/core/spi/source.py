@@ -239,7 +239,7 @@ class Source(abc.ABC):
 
         :raises PositionLost: the log does not hold ``start`` any more
         :raises UnknownLogEvent: an event that may carry data cannot be read
-        :raises SchemaConflict: rows do not fit the table's schema and the catalogue does not explain them
+        :raises SchemaConflict: rows do not fit the table's schema and the catalog does not explain them
         """
 
     @abc.abstractmethod

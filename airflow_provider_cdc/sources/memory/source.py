@@ -132,7 +132,7 @@ class MemorySource(Source):
 
     @staticmethod
     def _left_out(rows: list[tuple[int, RowChange]], tables: Tables) -> dict[TableId, LeftOut]:
-        """Rows whose structure nobody knows; see :meth:`_unknown`, which has asked the catalogue."""
+        """Rows whose structure nobody knows; see :meth:`_unknown`, which has asked the catalog."""
         counts: Counter[TableId] = Counter()
         for _, change in rows:
             known = tables.get(change.table.id)
@@ -141,7 +141,7 @@ class MemorySource(Source):
         return {table: LeftOut(table, n, _UNKNOWN) for table, n in counts.items()}
 
     def _unknown(self, entry: Entry, at: int, tables: Tables) -> Iterator[SchemaChange]:
-        """Structures that the consumer does not have, or has otherwise than the rows are: the catalogue may know them."""
+        """Structures that the consumer does not have, or has otherwise than the rows are: the catalog may know them."""
         logged = {c.table.id: c.table for c in entry.rows if tables.captured(c.table.id)}
         for table, schema in logged.items():
             known = tables.get(table)

@@ -135,7 +135,7 @@ class Miner:
         return self._session.database.dictionary_files[path]
 
     def _dictionary(self, options: int) -> int | None:
-        """None for the online catalogue; -1 to know every version; else the SCN whose dictionary is used."""
+        """None for the online catalog; -1 to know every version; else the SCN whose dictionary is used."""
         if not options & CONSTANTS["DICT_FROM_REDO_LOGS"]:
             return None
         begins = [log for log in self.files.values() if log.dictionary_begin]

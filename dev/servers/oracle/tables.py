@@ -1,4 +1,4 @@
-"""CREATE, ALTER, RENAME and DROP TABLE: reads the definitions and changes catalogue and storage."""
+"""CREATE, ALTER, RENAME and DROP TABLE: reads the definitions and changes catalog and storage."""
 
 import base64
 import copy
