@@ -163,8 +163,8 @@ def open_capture(
                 changelog,
                 owner=owner,
                 lease_wait_s=lease_wait_s,
-                channels=channels,
-                told=notification_channels,
+                signal_channels=channels,
+                notification_channels=notification_channels,
             )
     finally:
         store.close()

@@ -77,13 +77,13 @@ def _shown(
     picked: DataFrame, key: Sequence[str], others: Sequence[str], sparse: Sequence[str], *more: Expression
 ) -> DataFrame:
     places = {c: F.col(f"{_TOLD}{i}") for i, c in enumerate(sparse)}
-    untold = [F.when(told.isNull(), F.lit(c)) for c, told in places.items()]
+    structure_unknown = [F.when(told.isNull(), F.lit(c)) for c, told in places.items()]
     unknown = [F.when(told["lacks"], F.lit(c)) for c, told in places.items()]
     return picked.select(
         *[F.col(f"{_LAST}.{quoted(c)}").alias(c) for c in others],
         *[F.col(quoted(c)) for c in key],
         *[told["v"].alias(c) for c, told in places.items()],
-        F.array_compact(F.array(*untold)).alias(KEPT),
+        F.array_compact(F.array(*structure_unknown)).alias(KEPT),
         F.array_compact(F.array(*unknown)).alias(UNKNOWN),
         *more,
     )

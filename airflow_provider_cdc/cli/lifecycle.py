@@ -166,7 +166,7 @@ def offset_restore(args: argparse.Namespace) -> None:
 
 def _carry_out(args: argparse.Namespace, lifecycle: Lifecycle, plan: OffsetPlan) -> None:
     print(f"Connector {plan.connector}: from {plan.now} to {plan.target} ({plan.effect.value}).")
-    for line in plan.told:
+    for line in plan.consequences:
         print(f"  {line}")
     if plan.problems:
         raise SystemExit("\n".join(["This cannot be done; nothing was changed.", *(f"  {p}" for p in plan.problems)]))

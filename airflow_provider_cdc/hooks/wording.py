@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.model.signal import Fate
-from airflow_provider_cdc.core.spi.interfaces import Control, Wanted
+from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState
 from airflow_provider_cdc.core.spi.records import ConnectorRecord, Progress
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def halted(control: Control) -> str:
     >>> halted(Control(Wanted.PAUSED, by="ann", reason="migration"))
     'paused by ann: migration'
     """
-    if control.wanted is Wanted.RUNNING:
+    if control.wanted is DesiredState.RUNNING:
         return ""
     by = f" by {control.by}" if control.by else ""
     since = f" at {control.since:%Y-%m-%d %H:%M:%S} UTC" if control.since else ""

@@ -201,7 +201,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
 
     def _show(self, plan: OffsetPlan) -> None:
         self.log.info("Connector %s from %s to %s: %s", self.connector, plan.now, plan.target, plan.effect.value)
-        for line in plan.told:
+        for line in plan.consequences:
             self.log.info("  %s", line)
         for line in plan.problems:
             self.log.warning("  %s", line)

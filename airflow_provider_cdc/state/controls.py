@@ -8,11 +8,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from airflow_provider_cdc.core.spi.interfaces import Control, Wanted
+from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState
 from airflow_provider_cdc.state.database import Database, storable
 from airflow_provider_cdc.state.models import ControlRow
 
-_NEW: dict[str, Any] = {"wanted": Wanted.RUNNING.value, "restarts": 0, "asked_by": "", "reason": ""}
+_NEW: dict[str, Any] = {"wanted": DesiredState.RUNNING.value, "restarts": 0, "asked_by": "", "reason": ""}
 
 
 class Controls:
@@ -27,7 +27,7 @@ class Controls:
                 row = c.execute(sa.select(ControlRow.__table__).where(ControlRow.connector == connector)).one_or_none()
         return Control() if row is None else control_of(row)
 
-    def set_control(self, connector: str, wanted: Wanted, by: str, reason: str = "") -> Control:
+    def set_control(self, connector: str, wanted: DesiredState, by: str, reason: str = "") -> Control:
         """Say what is wanted of a connector; a run that is alive sees it within a second or two.
 
         :param by: who asks
@@ -81,4 +81,4 @@ def _update(c: sa.Connection, connector: str, by: str, reason: str, **values: An
 
 def control_of(row: sa.Row[Any]) -> Control:
     """:param row: with the columns of :class:`ControlRow`"""
-    return Control(Wanted(row.wanted), row.restarts, row.asked_by, row.reason, row.since)
+    return Control(DesiredState(row.wanted), row.restarts, row.asked_by, row.reason, row.since)

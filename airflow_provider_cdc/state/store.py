@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.model.manifest import Answer, Manifest, SchemaCha
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.signal import Fate, SentSignal, Signal
-from airflow_provider_cdc.core.spi.interfaces import Control, Lease, StoredOffset, Wanted
+from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState, Lease, StoredOffset
 from airflow_provider_cdc.core.spi.records import (
     BatchRecord,
     ConnectorRecord,
@@ -133,7 +133,7 @@ class StateStore:
     def control(self, connector: str) -> Control:
         return self._controls.control(connector)
 
-    def set_control(self, connector: str, wanted: Wanted, by: str, reason: str = "") -> Control:
+    def set_control(self, connector: str, wanted: DesiredState, by: str, reason: str = "") -> Control:
         return self._controls.set_control(connector, wanted, by, reason)
 
     def request_restart(self, connector: str, by: str, reason: str = "") -> Control:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.model.signal import Fate
-from airflow_provider_cdc.core.spi.interfaces import Control, Wanted
+from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState
 from airflow_provider_cdc.core.spi.records import ConnectorRecord
 from airflow_provider_cdc.hooks.wording import failure_text, fraction, halted, progress_text, why_idle
 
@@ -16,10 +16,10 @@ def test_why_nothing_moves_is_said_in_one_sentence() -> None:
     assert why_idle(None, "shop") == "no capture of shop has run yet"
     assert why_idle(ConnectorRecord("shop"), "shop") == "no run of its capture is alive; the next one goes on with it"
     assert why_idle(ConnectorRecord("shop", owner="a run"), "shop") == ""
-    control = Control(Wanted.PAUSED, by="ann", reason="upgrade")
+    control = Control(DesiredState.PAUSED, by="ann", reason="upgrade")
     paused = ConnectorRecord("shop", owner="a run that ends now", control=control)
     assert why_idle(paused, "shop") == "the connector is paused by ann: upgrade"
-    assert halted(Control(Wanted.STOPPED)) == "stopped"
+    assert halted(Control(DesiredState.STOPPED)) == "stopped"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow.sdk import BaseNotifier
 
-from airflow_provider_cdc.core.spi.interfaces import Wanted
+from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.notifications.connector import CdcNotifier
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from tests.support.face import Shop, context, make_shop
@@ -40,7 +40,7 @@ class Mail(BaseNotifier):
 
 
 def test_another_notifier_gets_the_state_and_the_newest_notifications(shop: Shop) -> None:
-    shop.store.set_control("shop", Wanted.PAUSED, "ann", "upgrade")
+    shop.store.set_control("shop", DesiredState.PAUSED, "ann", "upgrade")
     mail = Mail("{{ cdc_text }} | {{ cdc_notifications[0].type }}")
     CdcNotifier("{{ name }}", tell=mail)({"name": "shop"})
     (text,) = mail.sent

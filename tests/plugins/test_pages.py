@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cdc.core.model.signal import Fate, SentSignal
-from airflow_provider_cdc.core.spi.interfaces import Wanted
+from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.core.spi.records import ConnectorRecord
 from airflow_provider_cdc.hooks import overview
 from airflow_provider_cdc.operators.capture import CaptureOperator
@@ -106,7 +106,7 @@ def page(shop: Shop) -> str:
 def test_a_connector_shows_who_has_paused_it_and_why(shop: Shop) -> None:
     capture(shop)
     assert "unassigned" in Text(page(shop)).text
-    shop.store.set_control("shop", Wanted.PAUSED, "ann <b>", "upgrade & more")
+    shop.store.set_control("shop", DesiredState.PAUSED, "ann <b>", "upgrade & more")
     seen = Text(page(shop)).text
     assert "paused by ann <b>" in seen
     assert "upgrade & more" in seen

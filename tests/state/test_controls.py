@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.errors import CommitConflict, LeaseLost
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.spi.interfaces import Control, StoredOffset, Wanted
+from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState, StoredOffset
 from airflow_provider_cdc.core.spi.records import Registration
 from airflow_provider_cdc.state.models import Base
 from airflow_provider_cdc.state.store import StateStore
@@ -23,22 +23,22 @@ from tests.support.patience import LONGEST_S
 
 def test_a_connector_is_wanted_to_run_until_somebody_says_otherwise(store: StateStore) -> None:
     assert store.control("c") == Control()
-    paused = store.set_control("c", Wanted.PAUSED, "ada", "upgrade")
-    assert (paused.wanted, paused.by, paused.reason) == (Wanted.PAUSED, "ada", "upgrade")
+    paused = store.set_control("c", DesiredState.PAUSED, "ada", "upgrade")
+    assert (paused.wanted, paused.by, paused.reason) == (DesiredState.PAUSED, "ada", "upgrade")
     assert paused.since is not None
-    again = store.set_control("c", Wanted.PAUSED, "bob")
+    again = store.set_control("c", DesiredState.PAUSED, "bob")
     assert (again.since, again.by, again.reason) == (paused.since, "bob", "")
-    resumed = store.set_control("c", Wanted.RUNNING, "ada")
+    resumed = store.set_control("c", DesiredState.RUNNING, "ada")
     assert resumed.since is not None
     assert resumed.since > paused.since
     assert store.control("d") == Control()
 
 
 def test_restarts_are_counted_and_leave_what_is_wanted(store: StateStore) -> None:
-    store.set_control("c", Wanted.PAUSED, "ada")
+    store.set_control("c", DesiredState.PAUSED, "ada")
     assert [store.request_restart("c", "bob", "new password").restarts for _ in range(2)] == [1, 2]
     control = store.control("c")
-    assert (control.wanted, control.by, control.reason) == (Wanted.PAUSED, "bob", "new password")
+    assert (control.wanted, control.by, control.reason) == (DesiredState.PAUSED, "bob", "new password")
 
 
 def test_wishes_of_many_at_once_for_a_new_connector_are_all_heard(stores: Stores) -> None:
@@ -68,7 +68,7 @@ def test_how_the_last_run_ended_is_kept_with_the_last_error(store: StateStore) -
     ended = store.connector("c")
     assert ended.last_error_at == failed.last_error_at
     assert ended.run_ended_at > failed.run_ended_at
-    assert ended.control.wanted is Wanted.RUNNING
+    assert ended.control.wanted is DesiredState.RUNNING
 
 
 def test_a_run_that_did_not_give_its_lease_back_is_told_apart(store: StateStore, stores: Stores) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cdc.core.model.signal import Fate, SentSignal
-from airflow_provider_cdc.core.spi.interfaces import Wanted
+from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.signal_fate import SignalFateTrigger
 from tests.support.face import Shop, connect, context, make_shop
@@ -82,7 +82,7 @@ def test_the_log_says_why_nothing_moves_and_how_the_snapshot_comes_on(
     number = send(shop)
     ask = trigger(number).ask
     assert "no run of its capture is alive" in ask(shop.store).text
-    shop.store.set_control("shop", Wanted.PAUSED, "ann", "upgrade")
+    shop.store.set_control("shop", DesiredState.PAUSED, "ann", "upgrade")
     assert "paused by ann" in ask(shop.store).text
     assert "upgrade" in ask(shop.store).text
     progress = {"left": 2, "table": "inventory.orders", "rows": 120000, "rows_per_s": 81000}

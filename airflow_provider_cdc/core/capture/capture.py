@@ -29,7 +29,7 @@ from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CdcError, CommitConflict, ConnectorHalted, PrerequisiteError
 from airflow_provider_cdc.core.model.metrics import Value, shortened
 from airflow_provider_cdc.core.model.notifications import NotificationChannel
-from airflow_provider_cdc.core.spi.interfaces import ChangeLog, Lease, SignalChannel, StateStore, Wanted
+from airflow_provider_cdc.core.spi.interfaces import ChangeLog, DesiredState, Lease, SignalChannel, StateStore
 from airflow_provider_cdc.core.spi.source import Source
 
 log = logging.getLogger(__name__)
@@ -79,19 +79,21 @@ class Capture:
         *,
         owner: str | None = None,
         lease_wait_s: float = 60.0,
-        channels: Sequence[SignalChannel] = (),
-        told: Sequence[NotificationChannel] = (),
+        signal_channels: Sequence[SignalChannel] = (),
+        notification_channels: Sequence[NotificationChannel] = (),
     ) -> None:
         """
-        :param channels: where signals come from besides the state tables and the signal table
-        :param told: where notifications go besides the state tables
+        :param signal_channels: where signals come from besides the state tables and the signal table
+        :param notification_channels: where notifications go besides the state tables
         """
         self.name, self._source, self._store = name, source, store
         self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
         self._lease_wait_s = lease_wait_s
         self._stop = Stop()
         self._run_now: Run | None = None
-        self._parts = Parts(name, source, config, filters, store, changelog, self._stop, channels, told)
+        self._parts = Parts(
+            name, source, config, filters, store, changelog, self._stop, signal_channels, notification_channels
+        )
 
     def stop(self) -> None:
         """End the run at the next transaction boundary, in a snapshot after the last complete tables; callable from a signal handler or another thread."""
@@ -147,7 +149,7 @@ class Capture:
     def _halted(self) -> None:
         control = self._store.control(self.name)
         self._stop.restarts = control.restarts
-        if control.wanted is Wanted.RUNNING:
+        if control.wanted is DesiredState.RUNNING:
             return
         since = f" since {control.since:%Y-%m-%d %H:%M:%S} UTC" if control.since else ""
         raise ConnectorHalted(

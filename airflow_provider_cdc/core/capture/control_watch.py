@@ -6,7 +6,7 @@ import logging
 import time
 from dataclasses import dataclass
 
-from airflow_provider_cdc.core.spi.interfaces import Control, StateStore, Wanted
+from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState, StateStore
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class ControlWatch:
         control = self._store.control(self._connector)
         if self._stop.requested:
             return
-        if control.wanted is not Wanted.RUNNING:
+        if control.wanted is not DesiredState.RUNNING:
             log.warning("The connector was %s%s%s: ending.", control.wanted, _by(control), _why(control))
         elif control.restarts != self._stop.restarts:
             log.warning("The connector is to be restarted%s%s: ending.", _by(control), _why(control))

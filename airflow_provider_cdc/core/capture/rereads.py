@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
-from airflow_provider_cdc.core.incremental.coordinator import Incremental
+from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 class Rereads:
     """Has tables read again, whole or in chunks."""
 
-    def __init__(self, state: CaptureState, history: SchemaHistory, incremental: Incremental) -> None:
+    def __init__(self, state: CaptureState, history: SchemaHistory, incremental: IncrementalCoordinator) -> None:
         self._state, self._history, self._incremental = state, history, incremental
 
     def whole(

@@ -8,7 +8,7 @@
 ``Streaming``          reads the log
 ``SchemaChanges``      what DDL in the log means
 ``SignalProcessor``    takes signals; ``SignalActions`` carry them out
-``IncrementalWriter``  writes the chunks that ``Incremental`` has read beside the stream
+``IncrementalWriter``  writes the chunks that ``IncrementalCoordinator`` has read beside the stream
 ``Committer``          decides when a batch is committed
 ``EventWriter``        gives every event its sequence number, and puts it into the batch
 ``CaptureState``       the offset that the next commit makes durable
@@ -37,7 +37,7 @@ from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.topics import Topics, as_earlier_releases
 from airflow_provider_cdc.core.errors import AccessDenied, CdcError, NotGranted, QueryRefused
-from airflow_provider_cdc.core.incremental.coordinator import Incremental, writes_watermarks
+from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator, writes_watermarks
 from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
 from airflow_provider_cdc.core.model.metrics import RunMetrics, Value
 from airflow_provider_cdc.core.model.notifications import INITIAL, NotificationChannel, Type
@@ -54,7 +54,7 @@ from airflow_provider_cdc.core.writing.committer import Committer
 from airflow_provider_cdc.core.writing.envelope import Envelope
 from airflow_provider_cdc.core.writing.event_writer import EventWriter
 from airflow_provider_cdc.core.writing.request_progress import RequestProgress
-from airflow_provider_cdc.core.writing.snapshot_notifications import tell
+from airflow_provider_cdc.core.writing.snapshot_notifications import notify
 from airflow_provider_cdc.core.writing.state import CaptureState
 
 log = logging.getLogger(__name__)
@@ -65,8 +65,8 @@ class Parts:
     """What a run is given.
 
     :param name: of the connector
-    :param channels: where signals come from besides the state tables and the signal table
-    :param told: where notifications go besides the state tables
+    :param signal_channels: where signals come from besides the state tables and the signal table
+    :param notification_channels: where notifications go besides the state tables
     """
 
     name: str
@@ -76,8 +76,8 @@ class Parts:
     store: StateStore
     changelog: ChangeLog
     stop: Stop
-    channels: Sequence[SignalChannel] = ()
-    told: Sequence[NotificationChannel] = ()
+    signal_channels: Sequence[SignalChannel] = ()
+    notification_channels: Sequence[NotificationChannel] = ()
 
 
 class Run:
@@ -93,7 +93,7 @@ class Run:
         self.metrics = RunMetrics()
         self.batcher = Batcher(
             name, source.connector, config.public(), store, parts.changelog, lease,
-            f"{lease.epoch}-{uuid.uuid4().hex[:12]}", parts.told, field_types(source.source_fields),
+            f"{lease.epoch}-{uuid.uuid4().hex[:12]}", parts.notification_channels, field_types(source.source_fields),
         )  # fmt: skip
         self._state = state = CaptureState(self.batcher.offset, source.parse_position)
         if state.incremental.paused:
@@ -107,7 +107,7 @@ class Run:
             config, self._filters, source.connector, source.source_fields, hidden=self._signal_table, topics=self._topics
         )  # fmt: skip
         self._writer = EventWriter(envelope, self.batcher, self.metrics)
-        self._incremental = Incremental(
+        self._incremental = IncrementalCoordinator(
             source, config, self._filters, self._history, envelope, {str(t): t for t in self._history.tables},
             self._signal_table if writes_watermarks(config) else None,
         )  # fmt: skip
@@ -131,7 +131,17 @@ class Run:
             name, source, config, store, history, tables, state, writer, incremental, snapshots
         )  # fmt: skip
         self._signals = signals = SignalProcessor(
-            name, config, store, parts.channels, state, batcher, committer, signal_table, actions, incremental, watch
+            name,
+            config,
+            store,
+            parts.signal_channels,
+            state,
+            batcher,
+            committer,
+            signal_table,
+            actions,
+            incremental,
+            watch,
         )
         changes = SchemaChanges(
             name, config, self._filters, history, tables, hidden, self._reads_rows, state, writer, committer, incremental,
@@ -209,7 +219,7 @@ class Run:
         self._planned = plan = planner.plan(state.offset)
         state.offset = plan.offset
         if first and not state.snapshot.pending:
-            tell(self.batcher, INITIAL, Type.SKIPPED)
+            notify(self.batcher, INITIAL, Type.SKIPPED)
         if plan.structures:
             names = {str(t) for t in plan.structures}
             self._snapshotter().run(data=False, at=state.position, only=names)

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.values import RewriteMode
 from airflow_provider_cdc.core.errors import ConfigError, SchemaConflict
-from airflow_provider_cdc.core.incremental.coordinator import Incremental
+from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.model.events import SchemaChange, Truncate
 from airflow_provider_cdc.core.model.metrics import Seen
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
@@ -47,7 +47,7 @@ class SchemaChanges:
         state: CaptureState,
         writer: EventWriter,
         committer: Committer,
-        incremental: Incremental,
+        incremental: IncrementalCoordinator,
         rereads: Rereads,
         seen: Seen,
     ) -> None:
@@ -84,8 +84,8 @@ class SchemaChanges:
                 emptied.append(change.id)
             if self._must_reread(before[change.id], versioned, item):
                 reread.append(change.id)
-        reread += [table for table in item.untold if tables.captured(table)]
-        if applied or item.untold:
+        reread += [table for table in item.structure_unknown if tables.captured(table)]
+        if applied or item.structure_unknown:
             self._record(item, applied, captured)
             self._incremental.changed(applied)
             self._carry(applied)

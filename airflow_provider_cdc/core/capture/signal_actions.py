@@ -11,7 +11,7 @@ from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.capture.snapshot_actions import SnapshotActions
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.core.incremental.coordinator import Incremental
+from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlanner
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import Signal
@@ -55,7 +55,7 @@ class SignalActions:
         tables: CapturedTables,
         state: CaptureState,
         writer: EventWriter,
-        incremental: Incremental,
+        incremental: IncrementalCoordinator,
         snapshots: SnapshotActions,
     ) -> None:
         self._connector, self._source, self._config, self._store = connector, source, config, store
@@ -142,7 +142,7 @@ class SignalActions:
         if plan.problems:
             raise Refused(" ".join(plan.problems))
         before = self._state.where
-        for sentence in plan.told:
+        for sentence in plan.consequences:
             log.warning("%s", sentence)
         self._incremental.cancel()
         self._state.reposition(position)

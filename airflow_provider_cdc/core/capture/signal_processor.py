@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from airflow_provider_cdc.core.capture.control_watch import ControlWatch
 from airflow_provider_cdc.core.capture.signal_actions import SignalActions
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.incremental.coordinator import Incremental
+from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.model.signal import Fate, Signal
 from airflow_provider_cdc.core.signals.requests import Refused
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
@@ -45,7 +45,7 @@ class SignalProcessor:
         committer: Committer,
         table: SignalTable,
         actions: SignalActions,
-        incremental: Incremental,
+        incremental: IncrementalCoordinator,
         watch: ControlWatch,
     ) -> None:
         self._connector, self._store, self._channels = connector, store, channels

@@ -6,7 +6,7 @@ from airflow_provider_cdc.core.capture.rereads import Rereads
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.incremental.coordinator import Incremental, check_form
+from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator, check_form
 from airflow_provider_cdc.core.model.metrics import ChunksSeen
 from airflow_provider_cdc.core.model.notifications import Type
 from airflow_provider_cdc.core.model.offset import Scan
@@ -37,7 +37,7 @@ class SnapshotActions:
         hidden: TableId | None,
         state: CaptureState,
         batcher: Batcher,
-        incremental: Incremental,
+        incremental: IncrementalCoordinator,
         rereads: Rereads,
         seen: ChunksSeen,
     ) -> None:

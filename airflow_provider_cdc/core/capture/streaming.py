@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.capture.heartbeat import Heartbeats
 from airflow_provider_cdc.core.capture.schema_changes import SchemaChanges
 from airflow_provider_cdc.core.capture.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.incremental.coordinator import Incremental
+from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
 from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, Rollback, SchemaChange, Truncate
 from airflow_provider_cdc.core.model.position import Position
@@ -56,7 +56,7 @@ class Streaming:
         signals: SignalProcessor,
         watch: ControlWatch,
         heartbeats: Heartbeats,
-        incremental: Incremental,
+        incremental: IncrementalCoordinator,
         incremental_writer: IncrementalWriter,
     ) -> None:
         self._source, self._stop, self._tables, self._state = source, stop, tables, state

@@ -1,6 +1,6 @@
 """Incremental snapshots: tables are read in chunks while the stream goes on, and neither waits for the other.
 
-:class:`Incremental` is the streaming thread's side. It is told of every event that is written and of where the stream stands, and
+:class:`IncrementalCoordinator` is the streaming thread's side. It is told of every event that is written and of where the stream stands, and
 says which chunks may be written now. What is durable is only :class:`~.offset.IncrementalState`, part of the offset: after a
 kill, each table goes on behind the last row that a batch holds.
 
@@ -43,7 +43,7 @@ _MISMATCHES: Final = 20
 
 
 @dataclass(slots=True)
-class Written:
+class ReadyWindow:
     """A window that may be written.
 
     :param blocks: rows that no event has superseded
@@ -59,7 +59,7 @@ class Written:
     ended: ScanProblem | None = None
 
 
-class Incremental:
+class IncrementalCoordinator:
     """See the module.
 
     :param signals: the signal table, where watermarks are written there
@@ -191,7 +191,7 @@ class Incremental:
 
     # -- what may be written ------------------------------------------------------------------------------------------
 
-    def written(self, present: Callable[[], IncrementalState]) -> Iterator[Written]:
+    def ready(self, present: Callable[[], IncrementalState]) -> Iterator[ReadyWindow]:
         """The windows that the stream has passed, in order. Each is written, and its state taken over, before the next is asked
         for; between transactions only.
 
@@ -253,7 +253,7 @@ class Incremental:
         if schema is None or window.schema is None or _shape(schema) != _shape(window.schema):
             return None
         key = self._key_names(schema)
-        if not key or not window.told_by(tuple((name, schema.column(name).type) for name in key)):
+        if not key or not window.keyed_by(tuple((name, schema.column(name).type) for name in key)):
             return None
         blocks = []
         for rows in window.left(key):
@@ -262,19 +262,19 @@ class Incremental:
             blocks.append(kept)
         return blocks
 
-    def _moved(self, window: Window, blocks: list[RowBlock], scan: Scan, state: IncrementalState) -> Written:
+    def _moved(self, window: Window, blocks: list[RowBlock], scan: Scan, state: IncrementalState) -> ReadyWindow:
         chunk = window.chunk
         assert chunk is not None
         if window.probe and window.problem is None:
-            return Written(window, [], scan, state.advanced(scan.emptied()))
+            return ReadyWindow(window, [], scan, state.advanced(scan.emptied()))
         rows = scan.rows + len(chunk)
         if not window.final:
             advanced = scan.advanced(window.order, chunk.last, window.upto, rows)
-            return Written(window, blocks, scan, state.advanced(advanced))
+            return ReadyWindow(window, blocks, scan, state.advanced(advanced))
         ended = window.problem
         if ended is None:
             ended = ScanProblem(ScanStatus.SUCCEEDED if rows else ScanStatus.EMPTY, "")
-        return Written(window, blocks, scan.counted(rows), state.ended(), ended)
+        return ReadyWindow(window, blocks, scan.counted(rows), state.ended(), ended)
 
     # -- tables -------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
-from airflow_provider_cdc.core.incremental.coordinator import Incremental, Written
+from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator, ReadyWindow
 from airflow_provider_cdc.core.model.metrics import ChunksSeen
 from airflow_provider_cdc.core.model.notifications import ScanStatus, Type
 from airflow_provider_cdc.core.model.offset import Scan
@@ -32,7 +32,7 @@ class IncrementalWriter:
         self,
         state: CaptureState,
         history: SchemaHistory,
-        incremental: Incremental,
+        incremental: IncrementalCoordinator,
         writer: EventWriter,
         batcher: Batcher,
         committer: Committer,
@@ -53,7 +53,7 @@ class IncrementalWriter:
         if not state.incremental.active:
             return
         self.feed()  # a large transaction has made reading begin anew, or a scan has come in another way
-        for found in self._incremental.written(lambda: state.incremental):
+        for found in self._incremental.ready(lambda: state.incremental):
             for rows in found.blocks:
                 self._writer.read(rows, state.position, snapshot="incremental", seen=self._seen)
             if found.window.probe and found.ended is None:
@@ -80,7 +80,7 @@ class IncrementalWriter:
         if schema is not None:
             self._writer.truncate(schema, time.time_ns() // 1000, {})
 
-    def _count(self, found: Written) -> None:
+    def _count(self, found: ReadyWindow) -> None:
         window, scan = found.window, found.scan
         chunk = window.chunk or ChunkRows([], None)
         bounds = {"ChunkFrom": scan.after, "ChunkTo": chunk.last, "TableTo": window.upto}

@@ -9,7 +9,7 @@ An event may lack values that the log does not have (:class:`~.events.RowBlock`)
 is written with them, and with everything that was streamed marked as unavailable, which leaves it as it is.
 
 Which row an event is about is known by the key that it was told by. When a key gets other columns or types, rows of the one cannot
-be found by the other: such a chunk is read again (:meth:`Window.told_by`).
+be found by the other: such a chunk is read again (:meth:`Window.keyed_by`).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Window:
     closed: bool = False
     waiting: list[Touched] = field(default_factory=list)
     alive: list[Mask] = field(default_factory=list)
-    told: list[dict[str, Mask]] = field(default_factory=list)
+    streamed: list[dict[str, Mask]] = field(default_factory=list)
     keys: set[KeyColumns] = field(default_factory=set)
 
     @property
@@ -162,7 +162,7 @@ class Window:
             self.keys.add(touched.key)
         self.settle()
 
-    def told_by(self, key: KeyColumns) -> bool:
+    def keyed_by(self, key: KeyColumns) -> bool:
         """Whether all events since the window was registered were told by this key. If not, it is not known which of the rows
         they are about, and none may be written."""
         return self.keys <= {key}
@@ -173,10 +173,10 @@ class Window:
             return
         if not self.alive:
             self.alive = [np.ones(len(block), np.bool_) for block in self.chunk.rows]
-            self.told = [{} for _ in self.chunk.rows]
+            self.streamed = [{} for _ in self.chunk.rows]
         for touched in self.waiting:
-            for block, alive, told in zip(self.chunk.rows, self.alive, self.told, strict=True):
-                _supersede(block, alive, told, touched)
+            for block, alive, streamed in zip(self.chunk.rows, self.alive, self.streamed, strict=True):
+                _supersede(block, alive, streamed, touched)
         self.waiting.clear()
 
     def left(self, key: Sequence[str]) -> Iterator[RowBlock]:
@@ -185,9 +185,11 @@ class Window:
         :param key: names of the key columns
         """
         self.settle()
-        for block, alive, told in zip(self.chunk.rows if self.chunk else (), self.alive, self.told, strict=True):
-            if told:
-                block = _without(block, told, key)
+        for block, alive, streamed in zip(
+            self.chunk.rows if self.chunk else (), self.alive, self.streamed, strict=True
+        ):
+            if streamed:
+                block = _without(block, streamed, key)
                 lacking = block.unavailable_after
                 assert lacking is not None
                 apart = [i for i, name in enumerate(block.table.names) if name not in key]
@@ -200,7 +202,7 @@ class Window:
                 yield kept
 
 
-def _supersede(block: RowBlock, alive: Mask, told: dict[str, Mask], touched: Touched) -> None:
+def _supersede(block: RowBlock, alive: Mask, streamed: dict[str, Mask], touched: Touched) -> None:
     if touched.everything:
         alive[:] = False
         return
@@ -221,19 +223,19 @@ def _supersede(block: RowBlock, alive: Mask, told: dict[str, Mask], touched: Tou
             continue
         for name in names:
             mask = lacking.get(name)
-            streamed = told.setdefault(name, np.zeros(len(block), np.bool_))
+            present = streamed.setdefault(name, np.zeros(len(block), np.bool_))
             for row in np.flatnonzero(hit):  # few: events that lack values, of rows of one chunk
                 same = theirs == ours[row]
-                streamed[row] |= True if mask is None else bool((~mask[same]).any())
+                present[row] |= True if mask is None else bool((~mask[same]).any())
 
 
-def _without(block: RowBlock, told: dict[str, Mask], key: Sequence[str]) -> RowBlock:
+def _without(block: RowBlock, streamed: dict[str, Mask], key: Sequence[str]) -> RowBlock:
     """The block, with what was streamed marked as unavailable."""
     names = block.table.names
     mask = np.zeros((len(names), len(block)), np.bool_)
     for i, name in enumerate(names):
-        if name not in key and name in told:
-            mask[i] = told[name]
+        if name not in key and name in streamed:
+            mask[i] = streamed[name]
     if block.unavailable_after is not None:
         mask |= block.unavailable_after
     assert block.after is not None

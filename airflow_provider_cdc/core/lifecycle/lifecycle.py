@@ -27,7 +27,7 @@ from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import Fate
-from airflow_provider_cdc.core.spi.interfaces import ChangeLog, Control, Lease, StateStore, StoredOffset, Wanted
+from airflow_provider_cdc.core.spi.interfaces import ChangeLog, Control, DesiredState, Lease, StateStore, StoredOffset
 from airflow_provider_cdc.core.spi.records import (
     BatchRecord,
     ConnectorRecord,
@@ -82,7 +82,7 @@ class LifecycleStore(StateStore, Protocol):
         :param version: only this one
         """
 
-    def set_control(self, connector: str, wanted: Wanted, by: str, reason: str = "") -> Control:
+    def set_control(self, connector: str, wanted: DesiredState, by: str, reason: str = "") -> Control:
         """Say what is wanted of a connector; a run that is alive sees it within a second or two.
 
         :param by: who asks
@@ -151,17 +151,17 @@ class Lifecycle:
     def pause(self, by: str, reason: str = "") -> Control:
         """Have the run that is alive end at the next boundary between two transactions, and new ones end at once."""
         self._record()
-        return self.store.set_control(self.name, Wanted.PAUSED, by, reason)
+        return self.store.set_control(self.name, DesiredState.PAUSED, by, reason)
 
     def stop(self, by: str, reason: str = "") -> Control:
         """As :meth:`pause`, and for good: a connector that is stopped is one that nobody expects to go on by itself."""
         self._record()
-        return self.store.set_control(self.name, Wanted.STOPPED, by, reason)
+        return self.store.set_control(self.name, DesiredState.STOPPED, by, reason)
 
     def resume(self, by: str, reason: str = "") -> Control:
         """Let the next run go on where the offset stands."""
         self._record()
-        return self.store.set_control(self.name, Wanted.RUNNING, by, reason)
+        return self.store.set_control(self.name, DesiredState.RUNNING, by, reason)
 
     def restart(self, by: str, reason: str = "") -> Control:
         """Have the run that is alive end; the next one begins with what the definition and the connection say then."""

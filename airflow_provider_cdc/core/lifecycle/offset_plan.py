@@ -45,7 +45,7 @@ class OffsetPlan:
     :param version: of the offset that it is about; once that has moved, the plan is void
     :param offset: what would take its place
     :param reason: as the history of offsets has it
-    :param told: what people have to know before they say yes, one sentence each
+    :param consequences: what people have to know before they say yes, one sentence each
     :param problems: why it cannot be done, each with what can; none means that it can
     :param dropped: number of a signal whose tables would not be read any more
     """
@@ -57,7 +57,7 @@ class OffsetPlan:
     reason: str
     now: str
     target: str
-    told: tuple[str, ...]
+    consequences: tuple[str, ...]
     problems: tuple[str, ...] = ()
     dropped: frozenset[int] = frozenset()
 
@@ -69,7 +69,7 @@ class OffsetPlan:
             "effect": self.effect.value,
             "now": self.now,
             "target": self.target,
-            "told": list(self.told),
+            "told": list(self.consequences),
             "problems": list(self.problems),
         }
 
@@ -87,7 +87,7 @@ class OffsetPlanner:
     source: Source
     batches: Sequence[BatchRecord]
     history: Iterable[SchemaChangeRecord]
-    told: list[str] = field(default_factory=list)
+    consequences: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def move(self, target: Position) -> OffsetPlan:
@@ -103,21 +103,23 @@ class OffsetPlanner:
         effect = self._way(self.source.parse_position(offset.position), target)
         moved = offset.at(target.to_json())
         if moved.snapshot.pending:
-            self.told.append(f"Tables that are still to be read whole: {', '.join(sorted(moved.snapshot.pending))}.")
+            self.consequences.append(
+                f"Tables that are still to be read whole: {', '.join(sorted(moved.snapshot.pending))}."
+            )
         if moved.incremental.scans:
             names = ", ".join(scan.table for scan in moved.incremental.scans)
-            self.told.append(f"Incremental snapshots go on where they are: {names}.")
+            self.consequences.append(f"Incremental snapshots go on where they are: {names}.")
         return self._plan(moved, effect, self._text(offset.position), target, f"set to {target}")
 
     def reset(self) -> OffsetPlan:
         """Forget the position: the next run reads all tables first."""
         offset = self._offset()
         fresh = offset.forgotten()
-        self.told.append(
+        self.consequences.append(
             "The next run reads every captured table again, as snapshot.mode says. A table begins with a truncate, so that rows "
             "that have gone in the meantime disappear."
         )
-        self.told.append("The change log stays; batches and sequence numbers go on behind the last ones.")
+        self.consequences.append("The change log stays; batches and sequence numbers go on behind the last ones.")
         dropped = frozenset(offset.snapshot.requests.values())
         return self._plan(fresh, Effect.SNAPSHOT, self._text(offset.position), None, "reset", dropped)
 
@@ -132,13 +134,17 @@ class OffsetPlanner:
         pending = restored.snapshot.pending
         reason = f"restored from version {version}"
         if old.position is None:
-            self.told.append(f"Version {version} has no position: the next run reads every captured table again.")
+            self.consequences.append(
+                f"Version {version} has no position: the next run reads every captured table again."
+            )
             return self._plan(restored, Effect.SNAPSHOT, self._text(offset.position), None, reason, dropped)
         target = self.source.parse_position(old.position)
         reached = offset.position or next((b.position for b in self.batches if b.position), None)
         effect = Effect.UNKNOWN if reached is None else self._way(self.source.parse_position(reached), target)
         if pending:
-            self.told.append(f"Tables that would be read whole, as they were to be then: {', '.join(sorted(pending))}.")
+            self.consequences.append(
+                f"Tables that would be read whole, as they were to be then: {', '.join(sorted(pending))}."
+            )
         return self._plan(restored, effect, self._text(offset.position), target, reason, dropped)
 
     # -- what lies in between -----------------------------------------------------------------------------------------
@@ -148,26 +154,26 @@ class OffsetPlanner:
         self._readable(target)
         past, short = now.reached(target), target.reached(now)
         if past and short:
-            self.told.append("The connector stands there.")
+            self.consequences.append("The connector stands there.")
             return Effect.NOTHING
         if short:
-            self.told.append(
+            self.consequences.append(
                 f"SKIPPED: everything that was committed after {now} up to {target} is captured never. Tables keep the rows that they "
                 "have of it, unless they are read again."
             )
-            self.told.append(
+            self.consequences.append(
                 "DDL in between is not seen either: where a structure has changed, the run looks at the catalog, or stops with an error."
             )
             return Effect.SKIP
         if past:
-            self.told.append(
+            self.consequences.append(
                 f"REPEATED: everything that was committed after {target} up to {now} is captured once more, under new sequence numbers. "
                 "Tables go back to what they were and come forward again; consumers that count events see them twice."
             )
             self._repeated(target)
             self._structures(target)
             return Effect.REPEAT
-        self.told.append(
+        self.consequences.append(
             f"{now} and {target} cannot be compared, as if they were of different servers or logs: changes may be skipped, repeated, or both."
         )
         return Effect.UNKNOWN
@@ -187,11 +193,13 @@ class OffsetPlanner:
         for batch in self.batches:
             if not batch.position or target.reached(self.source.parse_position(batch.position)):
                 if batches:
-                    self.told.append(f"That is at most {events:,} events, of the last {batches} batches.")
+                    self.consequences.append(f"That is at most {events:,} events, of the last {batches} batches.")
                 return
             events, batches = events + batch.events, batches + 1
         if batches:
-            self.told.append(f"Since then, {batches} batches with {events:,} events were captured, snapshots included.")
+            self.consequences.append(
+                f"Since then, {batches} batches with {events:,} events were captured, snapshots included."
+            )
 
     def _structures(self, target: Position) -> None:
         """Rows are decoded with the structures that are known now; those before a DDL statement had other ones."""
@@ -231,10 +239,10 @@ class OffsetPlanner:
         dropped: frozenset[int] = frozenset(),
     ) -> OffsetPlan:
         if dropped:
-            self.told.append(
+            self.consequences.append(
                 f"Snapshots that were asked for by signals {sorted(dropped)} end as failed; send them again."
             )
         return OffsetPlan(
             self.connector, self.stored.version, offset, effect, reason, now, "none" if target is None else str(target),
-            tuple(self.told), tuple(self.problems), dropped,
+            tuple(self.consequences), tuple(self.problems), dropped,
         )  # fmt: skip

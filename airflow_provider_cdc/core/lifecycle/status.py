@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.spi.interfaces import Wanted
+from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.core.spi.records import ConnectorRecord, SignalRecord
 
 
@@ -48,7 +48,7 @@ class Status:
     connector: str
     state: RunState
     since: datetime | None
-    wanted: Wanted
+    wanted: DesiredState
     owner: str | None
     asked_by: str
     reason: str
@@ -94,7 +94,7 @@ def state_of(record: ConnectorRecord) -> tuple[RunState, datetime | None]:
     if record.owner is not None:
         return RunState.RUNNING, record.owner_since
     ended, control = record.run_ended_at, record.control
-    if control.wanted is not Wanted.RUNNING:
+    if control.wanted is not DesiredState.RUNNING:
         asked = control.since
         # the run that was alive when a person asked ended after that
         return RunState(control.wanted), ended if asked is not None and ended is not None and ended > asked else asked

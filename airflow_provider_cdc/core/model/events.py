@@ -132,7 +132,7 @@ class SchemaChange:
 
     :param ddl: the statement as the log has it
     :param database: the default database it ran in
-    :param untold: tables that are there after it, whose structure nobody can tell before their first row: they are read again
+    :param structure_unknown: tables that are there after it, whose structure nobody can tell before their first row: they are read again
     :param position: the place after it
     :param source: the source's own fields of the ``source`` block
     :param open: rows of the same transaction follow (``CREATE TABLE … SELECT``)
@@ -145,7 +145,7 @@ class SchemaChange:
     ts_us: int
     source: dict[str, object] = field(default_factory=dict)
     open: bool = False
-    untold: list[TableId] = field(default_factory=list)
+    structure_unknown: list[TableId] = field(default_factory=list)
 
 
 @dataclass(slots=True)

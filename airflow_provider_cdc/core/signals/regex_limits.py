@@ -34,7 +34,7 @@ _ONE = {"LITERAL", "NOT_LITERAL", "ANY", "IN"}
 _REPEATS = {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}
 
 
-class TooMuch(Exception):
+class TooManyWays(Exception):
     """There are more ways than anybody could try."""
 
 
@@ -45,7 +45,7 @@ def ways(pattern: str, lengths: Sequence[int]) -> float:
     :raises re.error: it is no regular expression
     """
     if len(pattern) > LONGEST:
-        raise TooMuch
+        raise TooManyWays
     tree = _PARSER.parse(pattern)
     if not lengths or all(str(op) in _ONE for op, _ in tree):
         return 0
@@ -116,7 +116,7 @@ class _Count:
                 found += before
             if turns >= self._n:  # turns that take nothing: no more of them are made than have to be
                 if turns < least:
-                    raise TooMuch
+                    raise TooManyWays
                 break
             before, turns = self.sequence(tree, before), turns + 1
             self._told(before)
@@ -125,7 +125,7 @@ class _Count:
     def _told(self, found: _Lengths) -> _Lengths:
         self.steps += found
         if self.steps.sum() > MOST_AT_ONCE:
-            raise TooMuch
+            raise TooManyWays
         return found
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.signals.regex_limits import MOST, TooMuch, ways
+from airflow_provider_cdc.core.signals.regex_limits import MOST, TooManyWays, ways
 from airflow_provider_cdc.core.signals.requests import Refused, unquoted
 
 _TOLD = 20
@@ -40,8 +40,8 @@ def check_work(patterns: Iterable[str], tables: list[TableId]) -> None:
         try:
             steps += ways(unquoted(pattern), lengths)
             if steps > MOST:
-                raise TooMuch
-        except TooMuch:
+                raise TooManyWays
+        except TooManyWays:
             raise Refused(_TOO_MUCH.format(pattern=_short(pattern))) from None
 
 

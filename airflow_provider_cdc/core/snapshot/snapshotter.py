@@ -28,7 +28,7 @@ from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession, Source
 from airflow_provider_cdc.core.writing.batch import Batcher
 from airflow_provider_cdc.core.writing.committer import Committer
 from airflow_provider_cdc.core.writing.event_writer import EventWriter
-from airflow_provider_cdc.core.writing.snapshot_notifications import Telling
+from airflow_provider_cdc.core.writing.snapshot_notifications import SnapshotNotifications
 from airflow_provider_cdc.core.writing.state import CaptureState
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class Snapshotter:
         self._hidden, self._readers, self._group_rows, self._stopped = hidden, readers, group_rows, stopped
         self._order, self._progress, self._policy, self._query = order, progress, policy, query
         self._seen = SnapshotSeen()
-        self._told = Telling(batcher, [], {})
+        self._notifications = SnapshotNotifications(batcher, [], {})
 
     def run(
         self,
@@ -100,7 +100,9 @@ class Snapshotter:
         names = [name for name in pending if only is None or name in only]
         self._seen = self._metrics.reading(len(names))
         requests = self._state.snapshot.requests
-        self._told = Telling(self._batcher, [n for n in names if n != str(self._hidden)], requests)
+        self._notifications = SnapshotNotifications(
+            self._batcher, [n for n in names if n != str(self._hidden)], requests
+        )
         try:
             self._run(names, data, at, added, catch_up)
         except BaseException:
@@ -140,7 +142,7 @@ class Snapshotter:
             ) as session,
         ):
             log.info("Snapshot of %d tables at %s begins.", len(tables), session.position)
-            self._told.started()
+            self._notifications.started()
             if catch_up is not None and not state.snapshot.waiting.issuperset(names):
                 in_part = state.snapshot.selects.keys()
                 catch_up(session.position)
@@ -181,7 +183,7 @@ class Snapshotter:
                         self._truncate(session, table)
                 self._read(session, group, items, marks)
                 state.snapshot = state.snapshot.read(map(str, group), position)
-                self._told.read({str(t): self._seen.rows[str(t)] for t in group if t in wanted}, state.offset)
+                self._notifications.read({str(t): self._seen.rows[str(t)] for t in group if t in wanted}, state.offset)
                 self._committer.commit()
                 self._seen.remaining = len(state.snapshot.pending.keys() & set(names))
 

@@ -41,7 +41,7 @@ class StoredOffset:
     version: int
 
 
-class Wanted(enum.StrEnum):
+class DesiredState(enum.StrEnum):
     """What people want of a connector."""
 
     RUNNING = "running"
@@ -57,7 +57,7 @@ class Control:
     :param by: who asked for it last
     """
 
-    wanted: Wanted = Wanted.RUNNING
+    wanted: DesiredState = DesiredState.RUNNING
     restarts: int = 0
     by: str = ""
     reason: str = ""

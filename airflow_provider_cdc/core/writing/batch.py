@@ -138,8 +138,8 @@ class Batcher:
             events=left.events + (known.events if known else 0), reason=left.reason,
         )  # fmt: skip
 
-    def tell(self, notification: Notification) -> None:
-        """Have something told with the next commit."""
+    def notify(self, notification: Notification) -> None:
+        """Send a notification with the next commit."""
         self._notifications.append(notification)
 
     def answer(self, number: int, fate: Fate, message: str = "") -> None:
@@ -182,11 +182,11 @@ class Batcher:
             raise
 
     def _commit(self, offset: Offset) -> None:
-        before, told = self.stored.offset, bool(self._notifications or self._answers)
+        before, waiting = self.stored.offset, bool(self._notifications or self._answers)
         if self.empty and not (self._sinks and self._notifications):
             self._drop_files()  # of a transaction that was rolled back
             offset = offset.numbered(self.seq, self.offset.batch)
-            if offset != before or told:
+            if offset != before or waiting:
                 self._store.confirm(self._lease)
                 self.stored = self._store.advance(self._lease, self.stored, offset, self._notifications, self._answers)
                 self._deliver()
@@ -241,9 +241,9 @@ class Batcher:
         self._clear()
 
     def _deliver(self) -> None:
-        """Hand on what was told; it is durable by now."""
-        told, self._notifications, self._answers = self._notifications, [], []
-        for notification in told:
+        """Send what waits; it is durable by now."""
+        durable, self._notifications, self._answers = self._notifications, [], []
+        for notification in durable:
             for channel in self._channels:
                 try:
                     channel.send(self.connector, notification)
@@ -251,7 +251,7 @@ class Batcher:
                     log.exception("A notification could not be sent by %s: %s", type(channel).__name__, notification)
 
     def _publish(self, manifest: Manifest) -> str:
-        """Write the manifest. From then on the files are the batch's: an error does not tell that it was not written."""
+        """Write the manifest. From then on the files are the batch's: an error does not mean that it was not written."""
         writer, self._writer = self._writer, None
         try:
             return self._changelog.commit(manifest)

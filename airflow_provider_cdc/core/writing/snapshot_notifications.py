@@ -1,4 +1,4 @@
-"""What is told of snapshots: notifications in the documented form, and the fates of the signals that asked for them."""
+"""Notifications of snapshots, in the documented form, and the fates of the signals that asked for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.model.signal import Fate, Signal
 from airflow_provider_cdc.core.writing.batch import Batcher
 
 
-class Telling:
+class SnapshotNotifications:
     """Tells of tables that are read whole: of an initial snapshot, or of blocking ones.
 
     :param names: of the tables
@@ -35,7 +35,7 @@ class Telling:
 
     def started(self) -> None:
         if not self._begun and self._names:
-            self._tell(Type.STARTED, data_collections=_names(self._names))
+            self._notify(Type.STARTED, data_collections=_names(self._names))
         self._begun = True
 
     def read(self, rows: Mapping[str, int], offset: Offset) -> None:
@@ -45,7 +45,7 @@ class Telling:
         :param offset: the one that will be committed with them
         """
         for name, count in rows.items():
-            self._tell(
+            self._notify(
                 Type.TABLE_SCAN_COMPLETED,
                 scanned_collection=name,
                 total_rows_scanned=str(count),
@@ -54,9 +54,9 @@ class Telling:
         left = [name for name in self._names if name in offset.snapshot.pending]
         if left:
             if rows:
-                self._tell(Type.IN_PROGRESS, data_collections=_names(left), current_collection_in_progress=left[0])
+                self._notify(Type.IN_PROGRESS, data_collections=_names(left), current_collection_in_progress=left[0])
         elif self._names:
-            self._tell(Type.COMPLETED, data_collections=_names(self._names))
+            self._notify(Type.COMPLETED, data_collections=_names(self._names))
         self._answer(offset)
 
     def _answer(self, offset: Offset) -> None:
@@ -66,15 +66,15 @@ class Telling:
             self._batcher.answer(number, Fate.DONE, f"read {_names(names)}")
             self._requests = {name: asked for name, asked in self._requests.items() if asked != number}
 
-    def _tell(self, type_: Type, **data: str) -> None:
-        tell(self._batcher, self._kind, type_, **data)
+    def _notify(self, type_: Type, **data: str) -> None:
+        notify(self._batcher, self._kind, type_, **data)
 
 
-def tell(batcher: Batcher, kind: str, type_: Type, *, id_: str | None = None, **data: str) -> None:
-    """Have one notification told with the next commit."""
+def notify(batcher: Batcher, kind: str, type_: Type, *, id_: str | None = None, **data: str) -> None:
+    """Send one notification with the next commit."""
     data = {"connector_name": batcher.connector} | data
     notification = Notification(aggregate_type=kind, type=str(type_), additional_data=data)
-    batcher.tell(notification if id_ is None else notification.model_copy(update={"id": id_}))
+    batcher.notify(notification if id_ is None else notification.model_copy(update={"id": id_}))
 
 
 def refuse(batcher: Batcher, signal: Signal, reason: str, fate: Fate = Fate.REFUSED) -> None:
@@ -82,14 +82,14 @@ def refuse(batcher: Batcher, signal: Signal, reason: str, fate: Fate = Fate.REFU
     what = f"Signal {signal.id or signal.number} ({signal.type or 'without a type'}) from {signal.channel}: {reason}"
     batcher.answer(signal.number, fate, reason)
     type_ = Type.REFUSED if fate is Fate.REFUSED else Type.FAILED
-    tell(
+    notify(
         batcher, SIGNAL, type_, id_=signal.id or str(signal.number), message=what, signal_type=signal.type,
         channel=signal.channel,
     )  # fmt: skip
 
 
 def incremental_started(batcher: Batcher, signal: Signal, tables: Sequence[str]) -> None:
-    tell(
+    notify(
         batcher, INCREMENTAL, Type.STARTED, id_=signal.id or str(signal.number), data_collections=_names(tables)
     )  # fmt: skip
 
@@ -99,7 +99,7 @@ def incremental_progress(batcher: Batcher, state: IncrementalState) -> None:
     scan = state.scans[0] if state.scans else None
     if scan is None or scan.after is None:
         return
-    tell(
+    notify(
         batcher, INCREMENTAL, Type.IN_PROGRESS, id_=_id(scan), data_collections=_names(s.table for s in state.scans),
         current_collection_in_progress=scan.table, maximum_key=key_text(scan.upto), last_processed_key=key_text(scan.after),
         total_rows_scanned=str(scan.rows),
@@ -109,7 +109,7 @@ def incremental_progress(batcher: Batcher, state: IncrementalState) -> None:
 def scan_ended(batcher: Batcher, scan: Scan, ended: ScanProblem) -> None:
     """A table is read to its end, or is not read."""
     more = {"message": ended.text} if ended.text else {}
-    tell(
+    notify(
         batcher, INCREMENTAL, Type.TABLE_SCAN_COMPLETED, id_=_id(scan), scanned_collection=scan.table,
         total_rows_scanned=str(scan.rows), status=str(ended.status), **more,
     )  # fmt: skip
@@ -117,7 +117,7 @@ def scan_ended(batcher: Batcher, scan: Scan, ended: ScanProblem) -> None:
 
 def incremental_ended(batcher: Batcher, scan: Scan, type_: Type, **data: str) -> None:
     """``COMPLETED``, ``ABORTED``, ``PAUSED`` or ``RESUMED``, of the snapshot that a table belongs to."""
-    tell(batcher, INCREMENTAL, type_, id_=_id(scan), **data)
+    notify(batcher, INCREMENTAL, type_, id_=_id(scan), **data)
 
 
 def key_text(key: list[object] | None) -> str:

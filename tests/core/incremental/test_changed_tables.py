@@ -186,9 +186,9 @@ def test_a_table_that_was_swapped_for_a_smaller_one_is_not_at_its_end_before_the
             t.delete("shop.a", {"id": i})
     CHANGES["another-table"](db)
     connector.replay.gap()  # the rows of the one table are not those of the other, of which the log does not tell
-    events = incremental.Incremental.events
+    events = incremental.IncrementalCoordinator.events
 
-    def late(self: incremental.Incremental, block: Any) -> None:
+    def late(self: incremental.IncrementalCoordinator, block: Any) -> None:
         """The chunk is there before the events."""
         until(
             lambda: (thread := self._thread) is None or any(w.chunk is not None for w in thread.windows),
@@ -197,7 +197,7 @@ def test_a_table_that_was_swapped_for_a_smaller_one_is_not_at_its_end_before_the
         )
         events(self, block)
 
-    monkeypatch.setattr(incremental.Incremental, "events", late)
+    monkeypatch.setattr(incremental.IncrementalCoordinator, "events", late)
     send(connector, "resume-snapshot")
     connector.capture()
     equal(connector, db, "shop.a")
@@ -251,7 +251,7 @@ def test_a_chunk_is_read_again_when_an_event_was_told_by_another_key_for_a_while
     db: MemoryDatabase, tmp_path: Path, at_read: Any, passed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # structures come in other ways than by statements in the log too, as by a signal
-    monkeypatch.setattr(incremental.Incremental, "changed", lambda *_: None)
+    monkeypatch.setattr(incremental.IncrementalCoordinator, "changed", lambda *_: None)
     connector = partial(db, tmp_path, schema_change_rewrite_mode="ignore")
 
     def act() -> None:

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.errors import (
     ConnectorHalted,
     PrerequisiteError,
 )
-from airflow_provider_cdc.core.spi.interfaces import Wanted
+from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, fill, partial
 from tests.support.asked import scans, send, snapshot, told
@@ -23,14 +23,14 @@ from tests.support.shop import equal
 
 def test_a_paused_connector_ends_within_seconds_and_starts_no_more(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = partial(db, tmp_path)
-    timer = threading.Timer(0.3, lambda: connector.store.set_control("test", Wanted.PAUSED, "ann", "maintenance"))
+    timer = threading.Timer(0.3, lambda: connector.store.set_control("test", DesiredState.PAUSED, "ann", "maintenance"))
     timer.start()
     began = time.monotonic()
     connector.capture(run_for_s=120)
     assert time.monotonic() - began < 60
     with pytest.raises(ConnectorHalted, match=r"paused since .*, by ann: maintenance"):
         connector.capture()
-    connector.store.set_control("test", Wanted.RUNNING, "ann", "")
+    connector.store.set_control("test", DesiredState.RUNNING, "ann", "")
     fill(db, "shop.b", range(5000, 5003))
     assert connector.capture().events == 3
 

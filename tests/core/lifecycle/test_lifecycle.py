@@ -30,7 +30,7 @@ from airflow_provider_cdc.core.lifecycle.status import RunState
 from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, PendingTable, Scan, SnapshotState
 from airflow_provider_cdc.core.model.signal import Fate, SentSignal, Signal
 from airflow_provider_cdc.core.signals.requests import parse
-from airflow_provider_cdc.core.spi.interfaces import Wanted
+from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.core.spi.records import Registration
 from airflow_provider_cdc.runtime import open_lifecycle
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
@@ -143,7 +143,7 @@ def test_a_status_tells_what_is_captured_and_what_is_under_way(connector: Connec
 def test_a_restart_is_asked_for_and_what_is_wanted_stays(connector: Connector, life: Lifecycle) -> None:
     life.pause("ada")
     assert life.restart("bob").restarts == 1
-    assert connector.store.control("test").wanted is Wanted.PAUSED
+    assert connector.store.control("test").wanted is DesiredState.PAUSED
 
 
 def test_a_connector_that_never_ran_is_not_steered(connector: Connector) -> None:

@@ -265,9 +265,9 @@ class EventDispatcher:
         if change.truncated:
             gtid = source["gtid"]
             yield Truncate(change.truncated, cursor.position, ts_us, str(gtid) if gtid else None, source)
-        if change.changes or change.untold:
+        if change.changes or change.structure_unknown:
             yield SchemaChange(
-                query.sql, query.database, change.changes, cursor.position, ts_us, source, open=buffer.open, untold=change.untold
+                query.sql, query.database, change.changes, cursor.position, ts_us, source, open=buffer.open, structure_unknown=change.structure_unknown
             )  # fmt: skip
         self._maps.forget()
 

@@ -46,13 +46,13 @@ class Query:
 class DdlEffect:
     """What a statement means for captured tables.
 
-    :param untold: tables that are there now, whose structure neither the statement nor the catalog has any more: the log
+    :param structure_unknown: tables that are there now, whose structure neither the statement nor the catalog has any more: the log
         has it with their first row
     """
 
     changes: list[TableChange] = field(default_factory=list)
     truncated: list[TableId] = field(default_factory=list)
-    untold: list[TableId] = field(default_factory=list)
+    structure_unknown: list[TableId] = field(default_factory=list)
 
 
 class DdlApplier:
@@ -98,7 +98,7 @@ class DdlApplier:
                 self._unknown(statement, query, where, effect)
             case _:
                 pass
-        return effect if effect.changes or effect.truncated or effect.untold else None
+        return effect if effect.changes or effect.truncated or effect.structure_unknown else None
 
     def concerns(self, query: Query) -> bool:
         """Whether a statement that changes rows may change rows of captured tables: their names appear in it."""
@@ -138,7 +138,7 @@ class DdlApplier:
         if schema is not None:
             effect.changes.append(TableChange(type="CREATE", id=table, table=schema))
         else:
-            effect.untold.append(table)
+            effect.structure_unknown.append(table)
 
     def _created(self, table: TableId, s: ddl.CreateTable) -> TableSchema:
         charset = charset_of(s.charset, s.collation) or self._catalog.database_charset(table.namespace)
@@ -174,7 +174,7 @@ class DdlApplier:
                         TableChange(type="ALTER", id=new, previous_id=origin, table=present, exact=False)
                     )
                 else:
-                    effect.untold.append(new)
+                    effect.structure_unknown.append(new)
         for new, (origin, _) in moved.items():
             if origin not in moved and not self._captured(new):
                 self._drop(origin, effect)
