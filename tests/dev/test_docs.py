@@ -13,6 +13,7 @@ from pydantic import Field
 
 from airflow_provider_cdc.core.config.base import Decides
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.sources import SOURCES, load_source
 from dev import paths
 from dev.properties import PAGE, configs, page
 
@@ -116,3 +117,15 @@ def test_errors_named_in_operations_are_all_there_are() -> None:
     ]
     missing = [name for name in leaves if f"`{name}`" not in text]
     assert missing == []
+
+
+def test_names_of_properties_and_pages_say_include_and_exclude() -> None:
+    words = re.compile(r"black.?list|white.?list|\bmaster\b|\bslave", re.IGNORECASE)
+    names = {str(f.alias) for kind in SOURCES for f in load_source(kind).Config.model_fields.values()}
+    assert {"table.include.list", "table.exclude.list"} <= names
+    assert not [n for n in names if words.search(n)]
+    # what a server itself calls so is SQL, in code
+    code = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+    pages = [paths.ROOT / "README.md", *(paths.ROOT / "docs").rglob("*.md")]
+    assert len(pages) > 5
+    assert not [(p.name, m[0]) for p in pages for m in words.finditer(code.sub("", p.read_text()))]

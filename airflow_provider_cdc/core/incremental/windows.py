@@ -208,7 +208,7 @@ def _supersede(block: RowBlock, alive: Mask, streamed: dict[str, Mask], touched:
         return
     types = {column.name: column.type for column in block.table.columns}
     if block.after is None or not touched.key or any(types.get(name) != type_ for name, type_ in touched.key):
-        return  # told by a key that the rows do not have: they are not written (Window.told_by)
+        return  # told by a key that the rows do not have: they are not written (Window.keyed_by)
     names = list(types)
     mine = [block.after.field(names.index(name)) for name, _ in touched.key]
     for columns in touched.whole:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources import load_source
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from tests.support.connectors import memory_connector
 
 ORDERS = TableSchema(
     id=TableId(namespace="shop", name="orders"),
@@ -206,3 +209,12 @@ def test_a_table_without_a_column_that_can_be_captured_is_refused() -> None:
     table = ORDERS.model_copy(update={"columns": (Column(name="photo", type="null"),), "key": ()})
     with pytest.raises(ConfigError, match="none of a type that can be captured"):
         _filters().select(table)
+
+
+def test_columns_are_chosen_by_whole_names(db: MemoryDatabase, tmp_path: Path) -> None:
+    excluding = memory_connector(db, tmp_path / "ex", column_exclude_list=r"shop\.a\.note,shop\.b\.not,hop\.b\.n")
+    including = memory_connector(db, tmp_path / "in", column_include_list=r"shop\.a\.(id|n),shop\.b\..*,.*xn")
+    for connector in (excluding, including):
+        connector.capture()
+        assert connector.rows("shop.a") == [{"id": 1, "n": 1}, {"id": 2, "n": 2}]
+        assert connector.rows("shop.b") == [{"id": i, "n": i, "note": None} for i in (1, 2)]

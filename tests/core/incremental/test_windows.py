@@ -197,9 +197,9 @@ def test_rows_are_not_to_be_written_when_events_were_told_by_another_key(
         chunk, window.chunk = window.chunk, None
     window.touch(Touched.of(_block([(CREATE, None, _row((7, "c")))], [False]), [0], None))
     window.touch(Touched.all())
-    assert window.told_by(NUMBER)
+    assert window.keyed_by(NUMBER)
     window.touch(Touched.of(events, [schema.names.index(name) for name in key], None))
     if first:
         window.chunk = chunk
     window.settle()
-    assert not window.told_by(NUMBER)
+    assert not window.keyed_by(NUMBER)

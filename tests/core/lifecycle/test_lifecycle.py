@@ -164,7 +164,7 @@ def test_going_forward_is_told_as_a_loss_and_skips_exactly_that(
         insert(db, "shop.a", i)
     plan = life.plan_offset(MemoryPosition(8))
     assert (plan.effect, plan.now, plan.target, plan.problems) == (Effect.SKIP, "entry 6", "entry 8", ())
-    assert "SKIPPED: everything that was committed after entry 6 up to entry 8 is captured never." in plan.told[0]
+    assert "SKIPPED: everything that was committed after entry 6 up to entry 8 is captured never." in plan.consequences[0]
     stored = life.apply_offset(plan, "test", "ada")
     assert stored.offset is not None
     assert (stored.offset.position, stored.offset.seq, stored.offset.batch) == ({"entry": 8}, 8, 3)
@@ -181,8 +181,8 @@ def test_going_back_is_told_with_the_events_that_come_again(
 ) -> None:
     plan = life.plan_offset(MemoryPosition(4))
     assert plan.effect is Effect.REPEAT
-    assert "REPEATED: everything that was committed after entry 4 up to entry 6 is captured once more" in plan.told[0]
-    assert "at most 2 events, of the last 2 batches" in plan.told[1]
+    assert "REPEATED: everything that was committed after entry 4 up to entry 6 is captured once more" in plan.consequences[0]
+    assert "at most 2 events, of the last 2 batches" in plan.consequences[1]
     life.apply_offset(plan, "test", "ada")
     result = connector.capture()
     assert operations(connector, result) == {"a": {"c": 2}}
@@ -192,7 +192,7 @@ def test_going_back_is_told_with_the_events_that_come_again(
 
 def test_staying_is_told_to_change_nothing(life: Lifecycle) -> None:
     plan = life.plan_offset(MemoryPosition(6))
-    assert (plan.effect, plan.told) == (Effect.NOTHING, ("The connector stands there.",))
+    assert (plan.effect, plan.consequences) == (Effect.NOTHING, ("The connector stands there.",))
 
 
 def test_a_place_that_cannot_be_read_is_a_problem_and_not_applied(
@@ -350,7 +350,7 @@ def test_snapshots_that_a_reset_forgets_end_as_failed(connector: Connector, life
         offset = stored.offset.model_copy(update={"snapshot": state, "signal": number})
         connector.store.advance(lease, stored, offset)
     plan = life.plan_offset(None)
-    assert f"signals [{number}] end as failed" in plan.told[-1]
+    assert f"signals [{number}] end as failed" in plan.consequences[-1]
     after = life.apply_offset(plan, "test", "ada")
     assert after.offset == Offset(seq=8, batch=3, signal=number)
     (signal,) = connector.store.signals_of("test")

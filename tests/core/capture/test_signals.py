@@ -1,4 +1,4 @@
-"""Requirements on signals, incremental snapshots and what is told of them that hold for every source, on the memory source."""
+"""What signals do in a run, and which notifications a run sends, on the memory source."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Requirements of capture that hold for every source, on the memory source."""
+"""When a run reads whole tables, by ``snapshot.mode`` and its neighbours, on the memory source."""
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.sources import SOURCES, load_source
 from airflow_provider_cdc.sources.memory import source as memory
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import memory_connector
 from tests.support.shop import KEYED, equal, insert, operations
-
-ROOT = Path(__file__).parents[2]
 
 
 class _Dies(BaseException):
@@ -108,24 +104,3 @@ def test_the_snapshot_list_chooses_by_whole_names_among_the_captured_tables(
     options = {"table_include_list": "shop.a,shop.aa", "snapshot_include_collection_list": r"shop\.(a|b)"}
     some = memory_connector(db, tmp_path / "some", snapshot_mode=mode, **options)
     assert some.capture().topics == {"test.shop.a": 2}
-
-
-def test_columns_are_chosen_by_whole_names(db: MemoryDatabase, tmp_path: Path) -> None:
-    excluding = memory_connector(db, tmp_path / "ex", column_exclude_list=r"shop\.a\.note,shop\.b\.not,hop\.b\.n")
-    including = memory_connector(db, tmp_path / "in", column_include_list=r"shop\.a\.(id|n),shop\.b\..*,.*xn")
-    for connector in (excluding, including):
-        connector.capture()
-        assert connector.rows("shop.a") == [{"id": 1, "n": 1}, {"id": 2, "n": 2}]
-        assert connector.rows("shop.b") == [{"id": i, "n": i, "note": None} for i in (1, 2)]
-
-
-def test_names_of_properties_and_pages_say_include_and_exclude() -> None:
-    words = re.compile(r"black.?list|white.?list|\bmaster\b|\bslave", re.IGNORECASE)
-    names = {str(f.alias) for kind in SOURCES for f in load_source(kind).Config.model_fields.values()}
-    assert {"table.include.list", "table.exclude.list"} <= names
-    assert not [n for n in names if words.search(n)]
-    # what a server itself calls so is SQL, in code
-    code = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    assert len(pages) > 5
-    assert not [(p.name, m[0]) for p in pages for m in words.finditer(code.sub("", p.read_text()))]
