@@ -164,7 +164,9 @@ def test_going_forward_is_told_as_a_loss_and_skips_exactly_that(
         insert(db, "shop.a", i)
     plan = life.plan_offset(MemoryPosition(8))
     assert (plan.effect, plan.now, plan.target, plan.problems) == (Effect.SKIP, "entry 6", "entry 8", ())
-    assert "SKIPPED: everything that was committed after entry 6 up to entry 8 is captured never." in plan.consequences[0]
+    assert (
+        "SKIPPED: everything that was committed after entry 6 up to entry 8 is captured never." in plan.consequences[0]
+    )
     stored = life.apply_offset(plan, "test", "ada")
     assert stored.offset is not None
     assert (stored.offset.position, stored.offset.seq, stored.offset.batch) == ({"entry": 8}, 8, 3)
@@ -181,7 +183,10 @@ def test_going_back_is_told_with_the_events_that_come_again(
 ) -> None:
     plan = life.plan_offset(MemoryPosition(4))
     assert plan.effect is Effect.REPEAT
-    assert "REPEATED: everything that was committed after entry 4 up to entry 6 is captured once more" in plan.consequences[0]
+    assert (
+        "REPEATED: everything that was committed after entry 4 up to entry 6 is captured once more"
+        in plan.consequences[0]
+    )
     assert "at most 2 events, of the last 2 batches" in plan.consequences[1]
     life.apply_offset(plan, "test", "ada")
     result = connector.capture()
