@@ -95,7 +95,7 @@ class Merge:
 class Target(abc.ABC):
     """One table of a format. Made for each table and each attempt, in the thread that uses it.
 
-    A write whose marker is not after the table's own is nothing: it leaves the table as it is. All writes raise
+    A write whose marker is not after the table's own is a no-op. All writes raise
     :class:`Conflict` when another writer was faster.
     """
 

@@ -73,7 +73,7 @@ class Writer:
 
 
 class IncrementalSuite:
-    """See the module. Subclasses give the fixture ``db``."""
+    """All that every source with a chunk reader must do. Subclasses give the fixture ``db``."""
 
     @pytest.fixture(params=FORMS)
     def form(self, request: pytest.FixtureRequest, db: Adapter) -> dict[str, Any]:

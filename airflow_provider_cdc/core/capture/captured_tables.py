@@ -1,4 +1,4 @@
-"""The tables that are captured at the place of the log that a run has come to."""
+"""The tables that are captured at the position that a run has come to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CapturedTables:
         self._held_back: frozenset[str] = frozenset()
 
     def hold_back(self, names: Collection[str]) -> None:
-        """Leave out the events of these tables: their rows at this place of the log are already part of a snapshot, or will be."""
+        """Leave out the events of these tables: their rows at this position are already part of a snapshot, or will be."""
         self._held_back = frozenset(names)
 
     def get(self, table: TableId) -> TableSchema | None:

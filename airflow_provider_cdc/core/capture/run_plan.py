@@ -87,7 +87,7 @@ class Planner:
         return plan
 
     def _new(self, offset: Offset) -> Plan:
-        """The connector has no place in the log yet."""
+        """The connector has no position yet."""
         policy, wanted = self._policy, text(self._config)
         rows = policy.should_snapshot_data(False, False)
         if rows or policy.should_snapshot_schema(False, False):
@@ -98,15 +98,15 @@ class Planner:
         oldest = self._source.oldest_position().to_json()
         return Plan(offset.at(oldest).filtered(wanted))
 
-    def _known(self, offset: Offset, place: dict[str, Any]) -> Plan:
-        """The connector has a place in the log."""
+    def _known(self, offset: Offset, position: dict[str, Any]) -> Plan:
+        """The connector has a position."""
         policy, wanted, left = self._policy, text(self._config), self._left(offset)
         before = ListsBefore(self._config, offset.tables_filter)
         rows = policy.should_snapshot_data(True, bool(left))
         anew = rows and (not left or policy.should_snapshot_data(True, False))
         if anew and policy.should_stream_from_snapshot():
             return Plan(self._all_pending(offset, wanted), rows=True)
-        lost = self._lost(self._source.parse_position(place))
+        lost = self._lost(self._source.parse_position(position))
         if lost is LostMode.SNAPSHOT:
             return Plan(self._all_pending(offset, wanted), rows=True)
         self._same_types(before)

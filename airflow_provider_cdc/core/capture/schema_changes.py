@@ -29,7 +29,7 @@ class SchemaChanges:
     """Takes the schema changes of one run.
 
     :param connector: the connector's name
-    :param tables: those that are captured at the place that the log has come to
+    :param tables: those that are captured at the position that the run has come to
     :param hidden: a table of which no event is made: the signal table
     :param reads_rows: whether a snapshot reads rows
     :param seen: where truncates are counted

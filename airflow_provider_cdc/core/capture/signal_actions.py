@@ -41,7 +41,7 @@ class SignalActions:
     """Carries out the signals of one run.
 
     :param connector: the connector's name
-    :param tables: those that are captured at the place that the log has come to
+    :param tables: those that are captured at the position that the run has come to
     :param snapshots: carries out those that are about snapshots
     """
 

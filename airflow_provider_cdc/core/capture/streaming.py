@@ -88,7 +88,7 @@ class Streaming:
         self._end_of_log()
 
     def catch_up(self, end: Position) -> None:
-        """Stream up to a place at which tables are read again: what the log has of them before comes before, in the log's order.
+        """Stream up to a position at which tables are read again: what the log has of them before comes before, in the log's order.
         Everything up to there is committed.
 
         :raises Stopped: the run was asked to end; what was streamed is committed

@@ -42,8 +42,8 @@ _LONGEST_S: Final = 5.0
 
 
 @dataclass(slots=True)
-class _Place:
-    """Where the reading of one table stands, ahead of what is captured.
+class _TableProgress:
+    """How far a table is read, ahead of what is captured.
 
     :param probe: it has to be known that the table can be read before anything is: its rows are to be replaced
     """
@@ -86,7 +86,7 @@ class ChunkThread:
         self._max_bytes = config.incremental_snapshot_chunk_max_bytes
         self._size = WindowSize()
         self._changed = threading.Condition()
-        self._places: deque[_Place] = deque()
+        self._queue: deque[_TableProgress] = deque()
         self.windows: deque[Window] = deque()
         self._position: Position | None = None
         self._generation = self._number = 0
@@ -102,14 +102,16 @@ class ChunkThread:
     def read(self, table: TableId, scan: Scan) -> None:
         """Read a table after those that were given before, from where its scan stands."""
         with self._changed:
-            self._places.append(_Place(table, scan, None, tuple(scan.order), scan.after, scan.upto, scan.replace))
+            self._queue.append(
+                _TableProgress(table, scan, None, tuple(scan.order), scan.after, scan.upto, scan.replace)
+            )
             self._changed.notify_all()
 
     def cancel(self) -> None:
         """Forget what was to be read, and the windows that are open."""
         with self._changed:
             self._generation += 1
-            self._places.clear()
+            self._queue.clear()
             self.windows.clear()
             self._changed.notify_all()
 
@@ -150,36 +152,36 @@ class ChunkThread:
     def _work(self) -> None:
         try:
             while (found := self._next()) is not None:
-                window, place, generation = found
+                window, progress, generation = found
                 try:
-                    self._fill(window, place, generation)
+                    self._fill(window, progress, generation)
                     self._failures = self._tries = 0
                 except _Cancelled:
                     continue
                 except TransientError as e:
-                    self._again(window, place, generation, e)
+                    self._again(window, progress, generation, e)
                 except Exception as e:
-                    log.warning("Chunks of %s cannot be read.", place.table, exc_info=not isinstance(e, CdcError))
+                    log.warning("Chunks of %s cannot be read.", progress.table, exc_info=not isinstance(e, CdcError))
                     with contextlib.suppress(_Cancelled):
-                        self._settle(window, place, generation, problem=_problem(e))
+                        self._settle(window, progress, generation, problem=_problem(e))
         except BaseException as e:  # the streaming thread raises it
             with self._changed:
                 self._error = e
         finally:
             self._drop_reader()
 
-    def _next(self) -> tuple[Window, _Place, int] | None:
+    def _next(self) -> tuple[Window, _TableProgress, int] | None:
         """Register the next window, as soon as there is room for it. ``None`` = the end."""
         with self._changed:
             while not self._ended:
-                if self._places and self._position is not None and self._room():
-                    place = self._places[0]
+                if self._queue and self._position is not None and self._room():
+                    progress = self._queue[0]
                     self._number += 1
                     window = Window(
-                        self._number, place.table, place.scan.request, floor=self._position, probe=place.probe
+                        self._number, progress.table, progress.scan.request, floor=self._position, probe=progress.probe
                     )
                     self.windows.append(window)
-                    return window, place, self._generation
+                    return window, progress, self._generation
                 self._changed.wait(1.0)
         return None
 
@@ -191,51 +193,51 @@ class ChunkThread:
             return not self.windows
         return len(self.windows) < (AHEAD if sum(map(len, chunks)) < AHEAD_ROWS else 2)
 
-    def _fill(self, window: Window, place: _Place, generation: int) -> None:
+    def _fill(self, window: Window, progress: _TableProgress, generation: int) -> None:
         """Read a chunk into its window."""
         reader = self._opened()
         for attempt in range(_TRIES):
             if generation != self._generation:
                 raise _Cancelled
             try:
-                problem = self._begin(reader, place) if place.schema is None else None
+                problem = self._begin(reader, progress) if progress.schema is None else None
                 if problem is not None:
-                    return self._settle(window, place, generation, problem=problem)
-                if place.probe:
-                    self._try(reader, place)
-                    place.probe = False
-                    return self._settle(window, place, generation)
-                if place.upto is None:
-                    return self._settle(window, place, generation, chunk=ChunkRows([], None), final=True)
-                return self._read(reader, window, place, generation)
+                    return self._settle(window, progress, generation, problem=problem)
+                if progress.probe:
+                    self._try(reader, progress)
+                    progress.probe = False
+                    return self._settle(window, progress, generation)
+                if progress.upto is None:
+                    return self._settle(window, progress, generation, chunk=ChunkRows([], None), final=True)
+                return self._read(reader, window, progress, generation)
             except StructureChanged:
-                place.schema = None
+                progress.schema = None
                 time.sleep(0.05 * attempt)
-        problem = ScanProblem(ScanStatus.UNKNOWN_SCHEMA, f"the structure of {place.table} changes again and again")
-        self._settle(window, place, generation, problem=problem)
+        problem = ScanProblem(ScanStatus.UNKNOWN_SCHEMA, f"the structure of {progress.table} changes again and again")
+        self._settle(window, progress, generation, problem=problem)
         return None
 
-    def _begin(self, reader: ChunkReader, place: _Place) -> ScanProblem | None:
+    def _begin(self, reader: ChunkReader, progress: _TableProgress) -> ScanProblem | None:
         """Look at the table: its structure, its order, its end."""
-        schema = reader.table(place.table)
+        schema = reader.table(progress.table)
         if schema is None:
-            return ScanProblem(ScanStatus.UNKNOWN_SCHEMA, f"there is no table {place.table} any more")
-        order = self._order_of(schema, place.scan)
+            return ScanProblem(ScanStatus.UNKNOWN_SCHEMA, f"there is no table {progress.table} any more")
+        order = self._order_of(schema, progress.scan)
         if isinstance(order, ScanProblem):
             return order
-        if order != place.order:
-            if place.order:
-                log.warning("The key of %s was changed; it is read again from its first row.", place.table)
-            place.order, place.after, place.upto = order, None, None
-        if place.upto is None:
-            place.upto = reader.last(KeyRange(schema, order, condition=place.scan.condition))
-        place.schema = schema
+        if order != progress.order:
+            if progress.order:
+                log.warning("The key of %s was changed; it is read again from its first row.", progress.table)
+            progress.order, progress.after, progress.upto = order, None, None
+        if progress.upto is None:
+            progress.upto = reader.last(KeyRange(schema, order, condition=progress.scan.condition))
+        progress.schema = schema
         return None
 
-    def _read(self, reader: ChunkReader, window: Window, place: _Place, generation: int) -> None:
-        assert place.schema is not None
-        rows = KeyRange(place.schema, place.order, place.after, place.upto, place.scan.condition)
-        given = place.scan.chunk_rows
+    def _read(self, reader: ChunkReader, window: Window, progress: _TableProgress, generation: int) -> None:
+        assert progress.schema is not None
+        rows = KeyRange(progress.schema, progress.order, progress.after, progress.upto, progress.scan.condition)
+        given = progress.scan.chunk_rows
         limit = given or self.chunk_rows
         grows = bool(self._target_s) and given is None
         queries = 1 if grows else self._size.chunks(limit)
@@ -249,16 +251,16 @@ class ChunkThread:
             # the stream is ahead of what is visible: for moments, as a log is written before it is committed; for longer, or for
             # ever, where the connector has come to another server that lacks what the one before had
             if time.monotonic() - began > _CATCH_UP_S:
-                problem = _behind(place.table, reader.missing(chunk.low, window.floor))
-                return self._settle(window, place, generation, problem=problem)
+                problem = _behind(progress.table, reader.missing(chunk.low, window.floor))
+                return self._settle(window, progress, generation, problem=problem)
             if not self._wait(pause, generation):
                 raise _Cancelled
             pause = min(2 * pause, 1.0)
             chunk = reader.read(rows, limit, queries, self._max_bytes)
         if grows and len(chunk) >= limit:
             self._adapt(time.monotonic() - began)
-        final = chunk.complete or chunk.last is None or chunk.last == place.upto
-        self._settle(window, place, generation, chunk=chunk, final=final)
+        final = chunk.complete or chunk.last is None or chunk.last == progress.upto
+        self._settle(window, progress, generation, chunk=chunk, final=final)
         if window.marker is not None:
             # the rows are there before the marker that closes the window can come back
             self._close_window(reader, window.marker)
@@ -274,7 +276,7 @@ class ChunkThread:
     def _settle(
         self,
         window: Window,
-        place: _Place,
+        progress: _TableProgress,
         generation: int,
         *,
         chunk: ChunkRows | None = None,
@@ -285,33 +287,33 @@ class ChunkThread:
         with self._changed:
             if generation != self._generation:
                 raise _Cancelled
-            window.schema, window.order, window.upto = place.schema, place.order, place.upto
+            window.schema, window.order, window.upto = progress.schema, progress.order, progress.upto
             window.problem, window.final = problem, final or problem is not None
             # otherwise the chunk is there, and what closes its window cannot be written
             if chunk is not None or window.chunk is None:
                 window.chunk = chunk if chunk is not None else ChunkRows([], None)
-                place.before = place.after
-            if window.final and self._places and self._places[0] is place:
-                self._places.popleft()
+                progress.before = progress.after
+            if window.final and self._queue and self._queue[0] is progress:
+                self._queue.popleft()
             elif chunk is not None:
-                place.after = chunk.last
+                progress.after = chunk.last
 
-    def _try(self, reader: ChunkReader, place: _Place) -> None:
+    def _try(self, reader: ChunkReader, progress: _TableProgress) -> None:
         """Do all that reading the table takes, for one row that is not captured."""
-        assert place.schema is not None
+        assert progress.schema is not None
         if self._written:
             marker = str(uuid.uuid4())
             reader.write(f"{marker}-open", WINDOW_OPEN)
             self._close_window(reader, marker)
-        if place.upto is not None:
-            reader.read(KeyRange(place.schema, place.order, None, place.upto, place.scan.condition), 1)
+        if progress.upto is not None:
+            reader.read(KeyRange(progress.schema, progress.order, None, progress.upto, progress.scan.condition), 1)
 
     def _adapt(self, seconds: float) -> None:
         """Aim at the time that a chunk may take, in steps that are not too large."""
         factor = min(max(self._target_s / max(seconds, 1e-4), 0.5), 2.0)
         self.chunk_rows = min(max(int(self.chunk_rows * factor), 256), _LARGEST)
 
-    def _again(self, window: Window, place: _Place, generation: int, e: TransientError) -> None:
+    def _again(self, window: Window, progress: _TableProgress, generation: int, e: TransientError) -> None:
         """The connection was lost: the chunk is read again over another one. The log's own reader meets the same trouble, and
         it is what decides whether the run goes on. Where somebody is only in the way of this table, the stream goes on, and the
         chunk waits for as long as it takes."""
@@ -326,9 +328,9 @@ class ChunkThread:
             if generation == self._generation and self.windows and self.windows[-1] is window:
                 self.windows.pop()
                 if window.chunk is not None:
-                    place.after = place.before
+                    progress.after = progress.before
                 if window.final:  # its closing marker is what could not be written
-                    self._places.appendleft(place)
+                    self._queue.appendleft(progress)
         self._wait(min(0.1 * 2 ** min(self._tries - 1, 10), _LONGEST_S), generation)
 
     def _wait(self, seconds: float, generation: int) -> bool:

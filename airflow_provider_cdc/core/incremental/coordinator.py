@@ -60,7 +60,7 @@ class ReadyWindow:
 
 
 class IncrementalCoordinator:
-    """See the module.
+    """Knows which chunks are read, which events have superseded their rows, and which of them may be written now.
 
     :param signals: the signal table, where watermarks are written there
     """
@@ -174,7 +174,7 @@ class IncrementalCoordinator:
         for window in windows:
             high = window.chunk.high if window.chunk is not None else None
             # what closes a window of written watermarks may never come, as when somebody has emptied the signal table
-            if any(place is not None and position.reached(place) for place in (high, window.bound)):
+            if any(at is not None and position.reached(at) for at in (high, window.bound)):
                 window.closed = True
 
     def watermark(self, watermark: Watermark) -> None:

@@ -18,7 +18,7 @@ from tests.sources.suite.structure import Structure
 
 
 class SourceSuite(Rows, Structure, Lists, Restarts, Seam):
-    """See the module. Subclasses give the fixture ``db``."""
+    """All that every source must do. Subclasses give the fixture ``db``."""
 
 
 __all__ = [
