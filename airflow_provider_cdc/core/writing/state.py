@@ -42,7 +42,7 @@ class CaptureState:
 
     @property
     def position(self) -> Position:
-        """The place in the log up to which everything is captured; there has to be one."""
+        """The position up to which everything is captured; there has to be one."""
         assert self.offset.position is not None
         return self._parse(self.offset.position)
 
@@ -56,7 +56,7 @@ class CaptureState:
         self.offset = self.offset.at(position.to_json())
 
     def reposition(self, position: Position) -> None:
-        """Go on from another place in the log; with the next commit, when everything before is committed."""
+        """Go on from another position; with the next commit, when everything before is committed."""
         self.snapshot = self.snapshot.nothing_read()
         self.move(position)
         self.repositioned = True
