@@ -19,6 +19,7 @@ from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkThrea
 from tests.sources.suite import INT, TEXT, Adapter, equal
 from tests.support.asked import answered, fate, scans, send, snapshot
 from tests.support.connectors import Connector
+from tests.support.patience import until
 
 FORMS = ("read", "insert_insert", "insert_delete")
 ROWS, CHUNK = 120, 20
@@ -44,6 +45,11 @@ class Writer:
         self._thread.join()
         if self._error is not None:
             raise self._error
+
+    def more(self, changes: int) -> None:
+        """Wait until the writer has made so many more changes, or is done."""
+        enough = self.changes + changes
+        until(lambda: self.changes >= enough or not self._thread.is_alive(), f"{changes} more changes", every_s=0.001)
 
     def _write(self) -> None:
         r, there = random.Random(3), {row["id"] for row in self._db.rows(self._table)}
@@ -114,10 +120,11 @@ class IncrementalSuite:
         self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
     ) -> None:
         connector = streaming(three, tmp_path, **form)
+        writer = Writer(three, "a")
         for n in range(1, 20):
-            at_read(n, lambda: time.sleep(0.05))
+            at_read(n, lambda: writer.more(4))
         number = ask(connector, three, "a")
-        with Writer(three, "a") as writer:
+        with writer:
             connector.capture()
         connector.capture()
         equal(connector, three, "a")
@@ -134,10 +141,11 @@ class IncrementalSuite:
                 t.update("a", {"id": i}, {"note": f"{i:03}" + "w" * 190})
         with three.small_fetches() as properties:
             connector = streaming(three, tmp_path, incremental_snapshot_chunk_max_bytes=2048, **form, **properties)
+            writer = Writer(three, "a")
             for n in range(1, 20):
-                at_read(n, lambda: time.sleep(0.02))
+                at_read(n, lambda: writer.more(4))
             number = snapshot(connector, name(three, "a"), chunk_size=1000)
-            with Writer(three, "a") as writer:
+            with writer:
                 result = connector.capture()
         connector.capture()
         equal(connector, three, "a")
@@ -198,9 +206,9 @@ class IncrementalSuite:
         self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
     ) -> None:
         connector = streaming(three, tmp_path, **form)
-        at_read(2, lambda: send(connector, "pause-snapshot", id_="pause"))
-        for n in range(3, 20):
-            at_read(n, lambda: time.sleep(0.1))  # until it is taken
+        pause: list[int] = []
+        at_read(2, lambda: pause.append(send(connector, "pause-snapshot", id_="pause")))
+        at_read(3, lambda: until(lambda: fate(connector, pause[0])[0] == "done", "the signal to pause is taken"))
         number = ask(connector, three, "a", "b", "c")
         connector.capture()
         assert fate(connector, number)[0] == "running"

@@ -6,7 +6,6 @@ says, or that brings back a deleted row, is an error there.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,10 +27,11 @@ def test_rows_that_change_while_they_are_read_are_never_out_of_date(
     db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
 ) -> None:
     connector = partial(db, tmp_path, incremental_snapshot_chunk_size=7, **form)
+    busy = Busy(db)
     for n in range(1, 150):
-        at_read(n, lambda: time.sleep(0.01))  # so that the writer comes between
+        at_read(n, lambda: busy.more(6))
     number = snapshot(connector, "shop.a")
-    with Busy(db) as busy:
+    with busy:
         connector.capture()
     connector.capture()
     equal(connector, db, "shop.a")

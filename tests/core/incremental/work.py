@@ -58,6 +58,11 @@ class Busy:
         self._stop.set()
         self._thread.join()
 
+    def more(self, changes: int) -> None:
+        """Wait until the writer has made so many more changes, or is done."""
+        enough = self.changes + changes
+        until(lambda: self.changes >= enough or not self._thread.is_alive(), f"{changes} more changes", every_s=0.001)
+
     def _write(self) -> None:
         r = random.Random(4)
         while not self._stop.is_set():
