@@ -8,7 +8,7 @@ from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, refusing
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.tokens import Modes, tokenize
-from airflow_provider_cdc.sources.tokens import BAD
+from airflow_provider_cdc.sources.relational.tokens import BAD
 
 
 def checked_fragment(

@@ -8,7 +8,7 @@ from typing import Final
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.tokens import tokenize
-from airflow_provider_cdc.sources.tokens import BAD, QUOTED, WORD, Token
+from airflow_provider_cdc.sources.relational.tokens import BAD, QUOTED, WORD, Token
 
 _OTHER_CLAUSES: Final = frozenset(
     (

@@ -34,7 +34,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.others import (
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.tokens import Modes, statement_end, tokenize
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.transactions import TRANSACTION_WORDS, read_transaction
 from airflow_provider_cdc.sources.mysql.schema.ddl.statements import Dml, Ignored, Statement, Unknown
-from airflow_provider_cdc.sources.tokens import END, NotUnderstood
+from airflow_provider_cdc.sources.relational.tokens import END, NotUnderstood
 
 _HEAD = 48
 """So many tokens tell what kind of statement it is; the rest of a bulk INSERT or a stored procedure is never cut up."""

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import TEXT_TYPES
 from airflow_provider_cdc.sources.mysql.schema.ddl.columns import Default
-from airflow_provider_cdc.sources.tokens import BITS, HEX
+from airflow_provider_cdc.sources.relational.tokens import BITS, HEX
 
 WIDE_CHARSETS = frozenset(("ucs2", "utf16", "utf16le", "utf32"))
 """Character sets in which the bytes of an ASCII text are not ASCII."""

@@ -28,7 +28,7 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.others import (
 )
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.tokens import tokenize
 from airflow_provider_cdc.sources.oracle.schema.ddl.statements import Ignored, Statement, Unknown
-from airflow_provider_cdc.sources.tokens import NotUnderstood
+from airflow_provider_cdc.sources.relational.tokens import NotUnderstood
 
 _HEAD = 12
 """So many tokens tell what kind of statement it is; the body of a package is never cut up."""

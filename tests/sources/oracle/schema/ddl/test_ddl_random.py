@@ -28,7 +28,7 @@ from airflow_provider_cdc.sources.oracle.schema.ddl import (
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import RESERVED
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.tokens import fold, tokenize
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
-from airflow_provider_cdc.sources.tokens import END
+from airflow_provider_cdc.sources.relational.tokens import END
 
 _STATEMENTS = get_args(Statement)
 _SECONDS = 0.1

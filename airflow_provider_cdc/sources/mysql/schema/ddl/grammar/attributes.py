@@ -14,7 +14,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.datatypes import read_type
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.draft import Draft
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.literals import read_default
-from airflow_provider_cdc.sources.tokens import NUMBER, QUOTED, STRING, WORD
+from airflow_provider_cdc.sources.relational.tokens import NUMBER, QUOTED, STRING, WORD
 
 _SIGNED = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"))
 _REFERENCE_ACTIONS = (("RESTRICT",), ("CASCADE",), ("SET", "NULL"), ("SET", "DEFAULT"), ("NO", "ACTION"))

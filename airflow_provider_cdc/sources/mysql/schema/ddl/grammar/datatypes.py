@@ -12,7 +12,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import sized
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.draft import Draft
 from airflow_provider_cdc.sources.mysql.schema.ddl.values import literal_bytes
-from airflow_provider_cdc.sources.tokens import BITS, HEX, STRING, WORD
+from airflow_provider_cdc.sources.relational.tokens import BITS, HEX, STRING, WORD
 
 _INTEGERS = {
     "TINYINT": "tinyint", "INT1": "tinyint", "SMALLINT": "smallint", "INT2": "smallint", "MEDIUMINT": "mediumint",

@@ -6,7 +6,7 @@ The lists are closed. What is on none of them is not understood.
 from __future__ import annotations
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
-from airflow_provider_cdc.sources.tokens import BAD
+from airflow_provider_cdc.sources.relational.tokens import BAD
 
 _DML = frozenset((
     "INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "MERGE", "WITH", "SELECT", "VALUES", "TABLE", "DO",

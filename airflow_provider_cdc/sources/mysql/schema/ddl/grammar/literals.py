@@ -6,7 +6,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Def
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.tokens import Modes, tokenize
 from airflow_provider_cdc.sources.mysql.schema.ddl.values import WIDE_CHARSETS, Literal, typed, untyped
-from airflow_provider_cdc.sources.tokens import BAD, BITS, HEX, NUMBER, QUOTED, STRING, WORD, Token
+from airflow_provider_cdc.sources.relational.tokens import BAD, BITS, HEX, NUMBER, QUOTED, STRING, WORD, Token
 
 _NOT_A_VALUE = frozenset((
     "NOT", "COMMENT", "ON", "PRIMARY", "KEY", "UNIQUE", "CHECK", "CONSTRAINT", "REFERENCES", "COLLATE", "CHARACTER",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import charset_of
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
-from airflow_provider_cdc.sources.tokens import NUMBER, QUOTED, STRING, WORD
+from airflow_provider_cdc.sources.relational.tokens import NUMBER, QUOTED, STRING, WORD
 
 _VALUED = frozenset((
     "ENGINE", "TYPE", "AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHECKSUM", "TABLE_CHECKSUM", "COMMENT", "COMPRESSION",

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from airflow_provider_cdc.sources.tokens import BAD, BITS, END, HEX, OP, QUOTED, STRING, WORD, Token
+from airflow_provider_cdc.sources.relational.tokens import BAD, BITS, END, HEX, OP, QUOTED, STRING, WORD, Token
 
 
 @dataclass(frozen=True, slots=True)

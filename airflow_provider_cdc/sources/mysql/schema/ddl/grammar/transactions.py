@@ -6,7 +6,7 @@ from typing import Literal
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.mysql.schema.ddl.statements import Ignored, Statement, Transaction
-from airflow_provider_cdc.sources.tokens import BITS, HEX, NUMBER, STRING
+from airflow_provider_cdc.sources.relational.tokens import BITS, HEX, NUMBER, STRING
 
 TRANSACTION_WORDS = frozenset(("BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA"))
 """First words of the statements that :func:`read_transaction` reads."""

@@ -10,7 +10,7 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.constraints import i
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.datatypes import TypeText, read_type
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.expressions import default
-from airflow_provider_cdc.sources.tokens import STRING, WORD
+from airflow_provider_cdc.sources.relational.tokens import STRING, WORD
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_cdc.sources.oracle.schema.ddl.columns import Name
-from airflow_provider_cdc.sources.tokens import QUOTED, WORD, Token, TokenCursor
+from airflow_provider_cdc.sources.relational.tokens import QUOTED, WORD, Token, TokenCursor
 
 RESERVED = frozenset((
     "ACCESS", "ADD", "ALL", "ALTER", "AND", "ANY", "AS", "ASC", "AUDIT", "BETWEEN", "BY", "CHAR", "CHECK", "CLUSTER", "COLUMN",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
-from airflow_provider_cdc.sources.tokens import QUOTED, WORD
+from airflow_provider_cdc.sources.relational.tokens import QUOTED, WORD
 
 _SIMPLE = frozenset((
     "INTEGER", "INT", "SMALLINT", "REAL", "DATE", "BINARY_FLOAT", "BINARY_DOUBLE", "CLOB", "NCLOB", "BLOB", "BFILE", "ROWID",

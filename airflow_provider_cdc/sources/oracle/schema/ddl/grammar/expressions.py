@@ -14,7 +14,7 @@ from typing import Literal
 from airflow_provider_cdc.sources.oracle.schema.ddl.columns import Default
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import RESERVED, Cursor
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.tokens import tokenize
-from airflow_provider_cdc.sources.tokens import BAD, END, NUMBER, QUOTED, STRING, WORD, NotUnderstood
+from airflow_provider_cdc.sources.relational.tokens import BAD, END, NUMBER, QUOTED, STRING, WORD, NotUnderstood
 
 _OPERANDS = frozenset(("USER", "UID", "SYSDATE", "ROWNUM", "LEVEL", "ROWID"))
 """Reserved words that are values."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import Cursor
-from airflow_provider_cdc.sources.tokens import NUMBER, QUOTED, STRING, WORD
+from airflow_provider_cdc.sources.relational.tokens import NUMBER, QUOTED, STRING, WORD
 
 _WORDS = frozenset((
     "PCTFREE", "PCTUSED", "INITRANS", "MAXTRANS", "STORAGE", "TABLESPACE", "LOGGING", "NOLOGGING",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from airflow_provider_cdc.sources.tokens import BAD, END, NUMBER, OP, QUOTED, STRING, WORD, Token
+from airflow_provider_cdc.sources.relational.tokens import BAD, END, NUMBER, OP, QUOTED, STRING, WORD, Token
 
 _CLOSING = {"[": "]", "{": "}", "<": ">", "(": ")"}
 _PATTERN = re.compile(

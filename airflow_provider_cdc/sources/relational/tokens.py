@@ -1,4 +1,4 @@
-"""What the DDL readers of all sources are made of: tokens, and a place in a list of them.
+"""What readers of DDL are made of: tokens, and a place in a list of them.
 
 Each source cuts its own texts (``ddl/tokens.py``) and adds the moves of its own grammar (``ddl/cursor.py``).
 """

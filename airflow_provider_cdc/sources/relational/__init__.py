@@ -1,0 +1,8 @@
+"""What sources of relational databases share: what each of them would otherwise write again, word for word.
+
+Nothing here knows a particular database, or asks one anything. What only looks alike in two sources stays in each of them.
+
+* :mod:`.tokens`: tokens of SQL, and a cursor over them, for readers of DDL
+
+This is no base of every source: the memory source, and databases without tables, do without it.
+"""
