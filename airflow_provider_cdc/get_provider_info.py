@@ -37,7 +37,9 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": _modules("hooks", "source", "state"),
         "operators": _modules("operators", "capture", "apply_changes", "signal", "lifecycle"),
         "sensors": _modules("sensors", "changes_available", "snapshot_completed", "applied"),
-        "triggers": _modules("triggers", "changes_available", "signal_fate", "initial_snapshot", "applied", "changes"),
+        "triggers": _modules(
+            "triggers", "changes_available", "signal_completed", "initial_snapshot", "applied", "changes"
+        ),
         "notifications": ["airflow_provider_cdc.notifications.connector.CdcNotifier"],
         "connection-types": [*(_connection_type(kind) for kind in sorted(SOURCES)), _STATE],
         "extra-links": [

@@ -227,7 +227,7 @@ def _signals() -> list[ActionCommand]:
             id_, _WAIT, _STATE, where="signals.snapshot",
         ),
         _command(
-            "signals", "List the signals of a connector with their fates", _CONNECTOR, _LIMIT,
+            "signals", "List the signals of a connector with their states", _CONNECTOR, _LIMIT,
             _arg("--number", type=int, help="only this one"), _STATE, _OUTPUT, where="signals.signals",
         ),
         _command(

@@ -1,4 +1,4 @@
-"""Commands that send signals and show their fates: ``signal``, ``snapshot``, ``signals``, ``notifications``."""
+"""Commands that send signals and show their states: ``signal``, ``snapshot``, ``signals``, ``notifications``."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def _send(args: argparse.Namespace, type_: str, data: str | None) -> None:
 
 
 def _wait(store: StateStore, connector: str, number: int) -> None:
-    """Print a line whenever something has changed, until the fate is final; exit status 1 unless it is ``done``."""
-    from airflow_provider_cdc.core.model.signal import Fate
+    """Print a line whenever something has changed, until the state is final; exit status 1 unless it is ``done``."""
+    from airflow_provider_cdc.core.model.signal import SignalState
 
     shown = ""
     while True:
@@ -83,10 +83,10 @@ def _wait(store: StateStore, connector: str, number: int) -> None:
         if not found:
             raise CdcError(f"Signal {number} is gone: connector {connector} was deleted.")
         row = found[0]
-        line = ": ".join(filter(None, (row.fate, row.message, progress_text(row.progress))))
-        if row.fate.final:
+        line = ": ".join(filter(None, (row.state, row.message, progress_text(row.progress))))
+        if row.state.final:
             print(line)
-            if row.fate is not Fate.DONE:
+            if row.state is not SignalState.DONE:
                 raise SystemExit(1)
             return
         why = why_idle(store.connector(connector), connector)
@@ -99,7 +99,7 @@ def _wait(store: StateStore, connector: str, number: int) -> None:
 
 @command
 def signals(args: argparse.Namespace) -> None:
-    """Signals and their fates, newest first."""
+    """Signals and their states, newest first."""
     with open_store(args) as store:
         overview.find(store, args.connector)
         rows = store.signals_of(args.connector, args.limit, number=args.number)
@@ -107,11 +107,11 @@ def signals(args: argparse.Namespace) -> None:
         print_json([row.document() for row in rows])
         return
     print_table(
-        ("number", "id", "type", "channel", "by", "received", "fate", "ended", "message"),
+        ("number", "id", "type", "channel", "by", "received", "state", "ended", "message"),
         [
             (
                 row.number, row.id, row.type, row.channel, row.sent_by or "",
-                row.received_at.isoformat(timespec="seconds"), row.fate,
+                row.received_at.isoformat(timespec="seconds"), row.state,
                 row.ended_at.isoformat(timespec="seconds") if row.ended_at else "",
                 row.message or ("" if row.ended_at else progress_text(row.progress)),
             )

@@ -77,7 +77,7 @@ def signal_dag(
     timeout: timedelta = timedelta(days=2),
     **dag: Any,
 ) -> DAG:
-    """A DAG with a form that sends any signal to a connector and waits for its fate.
+    """A DAG with a form that sends any signal to a connector and waits until it has ended.
 
     :param connectors: what the form offers
     :param dag: further arguments of ``DAG``

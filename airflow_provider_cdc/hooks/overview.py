@@ -130,7 +130,7 @@ def status_lines(status: Status) -> Iterator[str]:
         scans = ", ".join(f"{table} ({rows:,} rows so far)" for table, rows in status.scans.items())
         yield f"  Incremental snapshot{' (paused)' if status.scans_paused else ''}: {scans}"
     for signal in status.signals:
-        parts = (signal.fate, signal.message, progress_text(signal.progress))
+        parts = (signal.state, signal.message, progress_text(signal.progress))
         yield f"  Signal {signal.number}: {signal.type} (id {signal.id}), {', '.join(filter(None, parts))}"
 
 

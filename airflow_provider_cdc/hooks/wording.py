@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.model.signal import Fate
+from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState
 from airflow_provider_cdc.core.spi.records import ConnectorRecord, Progress
 
@@ -66,12 +66,12 @@ def progress_text(progress: Progress) -> str:
     return ", ".join(parts)
 
 
-def fraction(fate: Fate, progress: Progress) -> float | None:
+def fraction(state: SignalState, progress: Progress) -> float | None:
     """How much of a signal's snapshot is done, between 0 and 1; ``None`` where that cannot be said.
 
     A table counts by its rows, or by how far its key has come where keys are numbers; tables count alike.
     """
-    if fate is Fate.DONE:
+    if state is SignalState.DONE:
         return 1.0
     left = progress.get("left")
     if left is None:
@@ -94,10 +94,10 @@ def _of_table(progress: Progress) -> float:
 def failure_text(connector: str, event: Mapping[str, Any]) -> str | None:
     """Why a signal was not carried out; ``None`` if it was.
 
-    :param event: of ``SignalFateTrigger``
+    :param event: of ``SignalCompletedTrigger``
     """
-    fate = Fate(event["fate"])
-    if fate is Fate.DONE:
+    state = SignalState(event["state"])
+    if state is SignalState.DONE:
         return None
     name = f"Signal {event['number']} ({event['type']}) of {connector}"
-    return f"{name} {'was refused' if fate is Fate.REFUSED else 'failed'}: {event['message'] or 'no reason was given'}"
+    return f"{name} {'was refused' if state is SignalState.REFUSED else 'failed'}: {event['message'] or 'no reason was given'}"

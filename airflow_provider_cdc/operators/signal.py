@@ -20,7 +20,7 @@ from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.hooks.tasks import StateFields, failure, origin, sender
 from airflow_provider_cdc.hooks.wording import failure_text
 from airflow_provider_cdc.runtime import ConnectorDefinition
-from airflow_provider_cdc.triggers.signal_fate import SignalFateTrigger
+from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -36,7 +36,7 @@ class SendSignalOperator(StateFields, BaseOperator):
         >>> SendSignalOperator(
         ...     task_id="pause", connector="shop", type="pause-snapshot", data={"type": "incremental"}, wait=True)
 
-    Returns ``{"number", "id", "type"}``, where ``number`` is what the signal is called from now on; with ``wait`` also ``fate``,
+    Returns ``{"number", "id", "type"}``, where ``number`` is what the signal is called from now on; with ``wait`` also ``state``,
     ``message`` and ``progress``. A signal that is refused or fails then fails the task.
 
     :param connector: the connector, or its name (templated)
@@ -87,7 +87,7 @@ class SendSignalOperator(StateFields, BaseOperator):
             raise failure(e) from e
         if not self.wait:
             return sent
-        trigger = SignalFateTrigger(
+        trigger = SignalCompletedTrigger(
             self.connector, sent["number"], state_conn_id=self.state_conn_id, poll_interval=self.poll_interval
         )
         if self.deferrable:
@@ -124,7 +124,7 @@ class SendSignalOperator(StateFields, BaseOperator):
         self.log.info("Signal %d (%s) of %s is sent: %s", number, self.type, self.connector, data or "no data")
         return {"number": number, "id": called, "type": self.type}
 
-    def _watch(self, trigger: SignalFateTrigger) -> dict[str, Any]:
+    def _watch(self, trigger: SignalCompletedTrigger) -> dict[str, Any]:
         """Wait in this worker."""
         deadline = None if self.wait_timeout is None else time.monotonic() + self.wait_timeout.total_seconds()
         stage = ""

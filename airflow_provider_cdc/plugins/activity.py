@@ -1,4 +1,4 @@
-"""The parts of a connector's page that change: its state, signals with their fates, and notifications."""
+"""The parts of a connector's page that change: its state, its signals, and notifications."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from datetime import UTC, datetime
 from html import escape
 
 from airflow_provider_cdc.core.lifecycle.status import RunState, standing, state_of
-from airflow_provider_cdc.core.model.signal import Fate
+from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.records import ConnectorRecord, NotificationRecord, SignalRecord
 from airflow_provider_cdc.hooks.wording import fraction, halted, progress_text
 from airflow_provider_cdc.plugins.html import Raw, ago, link, table
 
-_CLASS = {RunState.RUNNING: "good", RunState.FAILED: "bad", Fate.DONE: "good", Fate.REFUSED: "bad", Fate.FAILED: "bad"}
+_CLASS = {
+    RunState.RUNNING: "good",
+    RunState.FAILED: "bad",
+    SignalState.DONE: "good",
+    SignalState.REFUSED: "bad",
+    SignalState.FAILED: "bad",
+}
 _ABOUT = {
     RunState.UNASSIGNED: "no run is alive; the next one goes on",
     RunState.RUNNING: "",
@@ -49,12 +55,12 @@ def holder(row: ConnectorRecord) -> str:
 
 
 def moving(rows: Sequence[SignalRecord]) -> bool:
-    """Whether the fate of some signal is not final."""
-    return any(not row.fate.final for row in rows)
+    """Whether the state of some signal is not final."""
+    return any(not row.state.final for row in rows)
 
 
 def signals(rows: Sequence[SignalRecord]) -> list[str]:
-    """Signals with their fates."""
+    """Signals with their states."""
     if not rows:
         return []
     lines = []
@@ -63,12 +69,12 @@ def signals(rows: Sequence[SignalRecord]) -> list[str]:
         lines.append(
             (
                 row.number, row.type, Raw(f"<code>{escape(row.data or '')}</code>"),
-                Raw(f"{ago(row.received_at)}, {escape(row.channel)}{by}"), _coloured(row.fate), _progress(row), row.message,
+                Raw(f"{ago(row.received_at)}, {escape(row.channel)}{by}"), _coloured(row.state), _progress(row), row.message,
             )
         )  # fmt: skip
     return [
         Raw("<h2>Signals</h2>"),
-        table(("number", "type", "data", "sent", "fate", "progress", ""), lines),
+        table(("number", "type", "data", "sent", "state", "progress", ""), lines),
     ]
 
 
@@ -90,8 +96,8 @@ def notifications(base: str, connector: str, rows: Sequence[NotificationRecord])
 
 
 def _progress(row: SignalRecord) -> str:
-    part = fraction(row.fate, row.progress)
-    text = "" if row.fate is Fate.DONE else escape(progress_text(row.progress))
+    part = fraction(row.state, row.progress)
+    text = "" if row.state is SignalState.DONE else escape(progress_text(row.progress))
     bar = "" if part is None else f"<progress max=1 value={part:.3f}></progress> "
     seconds = ""
     if row.running_at and row.ended_at:
@@ -99,7 +105,7 @@ def _progress(row: SignalRecord) -> str:
     return Raw(f"{bar}{text}{seconds}")
 
 
-def _coloured(word: RunState | Fate) -> str:
+def _coloured(word: RunState | SignalState) -> str:
     return Raw(f"<span class={_CLASS.get(word, 'quiet')}>{word.value}</span>")
 
 

@@ -11,7 +11,7 @@ from airflow_provider_cdc.hooks.tasks import StateFields
 from airflow_provider_cdc.hooks.wording import failure_text
 from airflow_provider_cdc.sensors.state import StateSensor
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
-from airflow_provider_cdc.triggers.signal_fate import SignalFateTrigger
+from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.triggers.state import StateTrigger
@@ -26,7 +26,7 @@ class SnapshotCompletedSensor(StateSensor):
         >>> send = AdHocSnapshotOperator(task_id="send", connector="shop", tables=["inventory.orders"])
         >>> SnapshotCompletedSensor(task_id="wait", connector="shop", number=send.output)
 
-    Returns what the trigger fires: of a signal its ``fate`` and ``progress``, of the initial snapshot ``seq`` and ``batch``.
+    Returns what the trigger fires: of a signal its ``state`` and ``progress``, of the initial snapshot ``seq`` and ``batch``.
 
     :param number: the signal's number, or what :class:`~airflow_provider_cdc.operators.signal.SendSignalOperator` returns, which holds
         it (templated); ``None`` for the initial snapshot
@@ -47,9 +47,9 @@ class SnapshotCompletedSensor(StateSensor):
             number = int(str(found))
         except ValueError:
             raise AirflowFailException(f"{found!r} is not the number of a signal.") from None
-        return SignalFateTrigger(self.connector, number, **common)
+        return SignalCompletedTrigger(self.connector, number, **common)
 
     def result(self, event: dict[str, Any]) -> dict[str, Any]:
-        if "fate" in event and (wrong := failure_text(self.connector, event)) is not None:
+        if "state" in event and (wrong := failure_text(self.connector, event)) is not None:
             raise AirflowFailException(wrong)
         return event

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_cdc.core.errors import CommitConflict, CommitStateUnknown, StateUnavailable
-from airflow_provider_cdc.core.model.manifest import Answer, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.model.manifest import Manifest, SchemaChangeRecord, SignalOutcome
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.spi.interfaces import Lease, StoredOffset
@@ -18,7 +18,7 @@ from airflow_provider_cdc.state.database import Database, storable
 from airflow_provider_cdc.state.leases import Leases
 from airflow_provider_cdc.state.models import BatchRow, OffsetHistoryRow, OffsetRow, SchemaHistoryRow
 from airflow_provider_cdc.state.notifications import record_notifications
-from airflow_provider_cdc.state.signals import record_fate
+from airflow_provider_cdc.state.signals import record_signal_state
 
 
 class Offsets:
@@ -38,7 +38,7 @@ class Offsets:
     def commit(self, lease: Lease, expected: StoredOffset, manifest: Manifest, manifest_path: str) -> StoredOffset:
         return self._move(
             lease, expected, manifest.offset_after, f"batch {manifest.batch}", manifest, manifest_path,
-            manifest.notifications, manifest.answers,
+            manifest.notifications, manifest.signal_outcomes,
         )  # fmt: skip
 
     def advance(
@@ -47,9 +47,11 @@ class Offsets:
         expected: StoredOffset,
         offset: Offset,
         notifications: Sequence[Notification] = (),
-        answers: Sequence[Answer] = (),
+        signal_outcomes: Sequence[SignalOutcome] = (),
     ) -> StoredOffset:
-        return self._move(lease, expected, offset, "nothing to capture", notifications=notifications, answers=answers)
+        return self._move(
+            lease, expected, offset, "nothing to capture", notifications=notifications, signal_outcomes=signal_outcomes
+        )
 
     def replace(self, lease: Lease, expected: StoredOffset, offset: Offset, reason: str) -> StoredOffset:
         """Put another offset in place of the one there is, as a person has asked. Raises like :meth:`commit`.
@@ -86,7 +88,7 @@ class Offsets:
         manifest: Manifest | None = None,
         path: str = "",
         notifications: Sequence[Notification] = (),
-        answers: Sequence[Answer] = (),
+        signal_outcomes: Sequence[SignalOutcome] = (),
     ) -> StoredOffset:
         commit_sent = False
         try:
@@ -100,8 +102,8 @@ class Offsets:
                                 self._record(c, manifest, path)
                             batch = None if manifest is None else manifest.batch
                             record_notifications(c, lease.connector, notifications, batch)
-                            for a in answers:
-                                record_fate(c, lease.connector, a.number, a.fate, a.message)
+                            for o in signal_outcomes:
+                                record_signal_state(c, lease.connector, o.number, o.state, o.message)
                             commit_sent = True  # by the end of this block
                     except CommitConflict:
                         # the answer to an earlier attempt may have been lost after the database had committed it

@@ -11,7 +11,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from airflow_provider_cdc.core.model.signal import Fate, SentSignal, Signal
+from airflow_provider_cdc.core.model.signal import SentSignal, Signal, SignalState
 from airflow_provider_cdc.core.signals.requests import LARGEST
 from airflow_provider_cdc.core.spi.records import Progress, SignalRecord
 from airflow_provider_cdc.state.controls import locked
@@ -24,7 +24,7 @@ _SHOWN = 2000
 
 
 class Signals:
-    """Records signals and their fates."""
+    """Records signals and their states."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -40,7 +40,7 @@ class Signals:
             "channel": storable(signal.channel, 50),
             "origin": origin,
             "sent_by": None if signal.by is None else storable(signal.by, 250),
-            "state": Fate.RECEIVED.value,
+            "state": SignalState.RECEIVED.value,
             "message": "",
             "received_at": datetime.now(UTC),
         }
@@ -63,20 +63,20 @@ class Signals:
                 rows = c.execute(statement).all()
         return [Signal(*row) for row in rows]
 
-    def fate(
-        self, connector: str, number: int, fate: Fate, message: str = "", progress: dict[str, Any] | None = None
+    def set_signal_state(
+        self, connector: str, number: int, state: SignalState, message: str = "", progress: dict[str, Any] | None = None
     ) -> None:
         for attempt in self._database.attempts():
             with attempt, self._database.write() as c:
-                record_fate(c, connector, number, fate, message, progress)
+                record_signal_state(c, connector, number, state, message, progress)
 
     def newest(
         self, connector: str, limit: int = 50, *, number: int | None = None, under_way: bool = False
     ) -> list[SignalRecord]:
-        """Signals with their fates, newest first.
+        """Signals with their states, newest first.
 
         :param number: only this one, with all of its data; otherwise lists show the first 2,000 characters
-        :param under_way: only those whose fate is not final
+        :param under_way: only those whose state is not final
         """
         r = SignalRow
         data = r.data if number is not None else sa.func.substr(r.data, 1, _SHOWN)
@@ -87,13 +87,13 @@ class Signals:
         if number is not None:
             statement = statement.where(r.id == number)
         if under_way:
-            statement = statement.where(r.state.in_([f.value for f in Fate if not f.final]))
+            statement = statement.where(r.state.in_([f.value for f in SignalState if not f.final]))
         for attempt in self._database.attempts():
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement.order_by(r.id.desc()).limit(limit)).all()
         return [
             SignalRecord(
-                number, id_, type_, text, channel, sent_by, Fate(state), message, cast("Progress", progress or {}),
+                number, id_, type_, text, channel, sent_by, SignalState(state), message, cast("Progress", progress or {}),
                 received_at, running_at, ended_at,
             )
             for number, id_, type_, text, channel, sent_by, state, message, progress, received_at, running_at, ended_at in rows
@@ -126,21 +126,26 @@ class Signals:
         return number
 
 
-def record_fate(
-    c: sa.Connection, connector: str, number: int, fate: Fate, message: str, progress: dict[str, Any] | None = None
+def record_signal_state(
+    c: sa.Connection,
+    connector: str,
+    number: int,
+    state: SignalState,
+    message: str,
+    progress: dict[str, Any] | None = None,
 ) -> None:
-    """Record the fate of a signal within an open transaction. A final fate stays; a message replaces the one before."""
+    """Record the state of a signal within an open transaction. A final state stays; a message replaces the one before."""
     mine = (SignalRow.connector == connector) & (SignalRow.id == number)
     row = c.execute(sa.select(SignalRow.state, SignalRow.running_at).where(mine).with_for_update()).one_or_none()
-    if row is None or Fate(row.state).final or (fate is Fate.RECEIVED and row.state != fate.value):
+    if row is None or SignalState(row.state).final or (state is SignalState.RECEIVED and row.state != state.value):
         return
     now = datetime.now(UTC)
-    values: dict[str, Any] = {"state": fate.value, "message": storable(message, 1_000_000)}
+    values: dict[str, Any] = {"state": state.value, "message": storable(message, 1_000_000)}
     if progress is not None:
         values["progress"] = progress
-    if fate is Fate.RUNNING and row.running_at is None:
+    if state is SignalState.RUNNING and row.running_at is None:
         values["running_at"] = now
-    if fate.final:
+    if state.final:
         values["ended_at"] = now
     c.execute(sa.update(SignalRow).where(mine).values(**values))
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from airflow_provider_cdc.core.model.manifest import Answer, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.model.manifest import Manifest, SchemaChangeRecord, SignalOutcome
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.model.signal import Fate, SentSignal, Signal
+from airflow_provider_cdc.core.model.signal import SentSignal, Signal, SignalState
 from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState, Lease, StoredOffset
 from airflow_provider_cdc.core.spi.records import (
     BatchRecord,
@@ -91,9 +91,9 @@ class StateStore:
         expected: StoredOffset,
         offset: Offset,
         notifications: Sequence[Notification] = (),
-        answers: Sequence[Answer] = (),
+        signal_outcomes: Sequence[SignalOutcome] = (),
     ) -> StoredOffset:
-        return self._offsets.advance(lease, expected, offset, notifications, answers)
+        return self._offsets.advance(lease, expected, offset, notifications, signal_outcomes)
 
     def replace_offset(self, lease: Lease, expected: StoredOffset, offset: Offset, reason: str) -> StoredOffset:
         return self._offsets.replace(lease, expected, offset, reason)
@@ -115,10 +115,10 @@ class StateStore:
     def signals(self, connector: str, after: int) -> list[Signal]:
         return self._signals.after(connector, after)
 
-    def fate(
-        self, connector: str, number: int, fate: Fate, message: str = "", progress: dict[str, Any] | None = None
+    def set_signal_state(
+        self, connector: str, number: int, state: SignalState, message: str = "", progress: dict[str, Any] | None = None
     ) -> None:
-        self._signals.fate(connector, number, fate, message, progress)
+        self._signals.set_signal_state(connector, number, state, message, progress)
 
     def signals_of(
         self, connector: str, limit: int = 50, *, number: int | None = None, under_way: bool = False

@@ -1,7 +1,7 @@
 """An incremental snapshot beside a stream: how soon it is complete, what it costs, and how much later events come meanwhile.
 
 One table is written to all the time, by :mod:`dev.benchmarks.writers`. A connector that streams already is sent ``execute-snapshot``
-through its signal table; the clock runs from there to the snapshot's end (ours: its fate is committed; Debezium: its notification, which
+through its signal table; the clock runs from there to the snapshot's end (ours: its state is committed; Debezium: its notification, which
 follows the last row, has come out). Timestamp rows of a second table show the lag, before the snapshot and during it.
 """
 

@@ -1,7 +1,7 @@
 """Our capture as a process that streams until its standard input is closed: ``python -m dev.benchmarks.run_stream FILE``.
 
 See :mod:`dev.benchmarks.streaming` for what it prints. A row of the probe table is *seen* when its event is encoded, and *durable* when
-the batch that holds it is committed; a snapshot is completed when its fate is, in the same commit.
+the batch that holds it is committed; a snapshot is completed when its state is, in the same commit.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Probes:
 
         @functools.wraps(commit)
         def committing(batcher: Batcher, *args: Any, **kwargs: Any) -> None:
-            answers = list(batcher._answers)
+            outcomes = list(batcher._signal_outcomes)
             commit(batcher, *args, **kwargs)
-            self._committed(answers)
+            self._committed(outcomes)
 
         Envelope.encode, Batcher.commit = encoding, committing  # type: ignore[method-assign]
 
@@ -61,17 +61,17 @@ class Probes:
                 written = batch.events.column("after").field("at_us").to_pylist()
                 self._open += [[at, now, None] for at in written]
 
-    def _committed(self, answers: list[Any]) -> None:
+    def _committed(self, outcomes: list[Any]) -> None:
         now = _now_us()
         for probe in self._open:
             probe[2] = now
         self.probes += self._open
         self._open = []
-        for answer in answers:
-            if answer.fate == "done":
+        for outcome in outcomes:
+            if outcome.state == "done":
                 print(f"completed {now}", flush=True)
             else:
-                print(f"failed {answer.message}", flush=True)
+                print(f"failed {outcome.message}", flush=True)
 
 
 def main() -> int:

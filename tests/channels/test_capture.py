@@ -1,4 +1,4 @@
-"""Signals of the channels in a capture, from the line or the message to the fate; and the examples of the documentation."""
+"""Signals of the channels in a capture, from the line or the message to the state; and the examples of the documentation."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def connector(request: pytest.FixtureRequest, tmp_path: Path) -> Connector:
     return connector
 
 
-def _fates(connector: Connector) -> dict[str, tuple[str, str, str]]:
+def _states(connector: Connector) -> dict[str, tuple[str, str, str]]:
     rows = connector.store.signals_of("test")
-    return {row.id: (row.type, row.channel, row.fate) for row in rows}
+    return {row.id: (row.type, row.channel, row.state) for row in rows}
 
 
 def _reads(connector: Connector) -> int:
@@ -55,7 +55,7 @@ def test_lines_of_a_file_are_carried_out_once_and_answered(
     with caplog.at_level(logging.INFO):
         for _ in range(2):
             connector.capture(properties)
-    assert _fates(connector) == {
+    assert _states(connector) == {
         "1": ("log", "file", "done"),
         "signals.txt line 2": ("", "file", "refused"),
         "3": ("execute-snapshot", "file", "done"),
@@ -77,7 +77,7 @@ def test_messages_of_a_topic_are_carried_out_once_and_answered(connector: Connec
         }  # fmt: skip
         for _ in range(2):
             connector.capture(properties)
-    assert _fates(connector) == {
+    assert _states(connector) == {
         "1": ("log", "kafka", "done"),
         f"{topic} partition 0 offset 1": ("", "kafka", "refused"),
         "3": ("execute-snapshot", "kafka", "done"),

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.model.signal import Fate, SentSignal
+from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
 from airflow_provider_cdc.core.spi.records import Registration
 from airflow_provider_cdc.hooks.wording import progress_text
 from tests.cli.conftest import capture, clean, run
@@ -117,15 +117,15 @@ def _play(shop: Shop, *steps: Callable[[int], None]) -> threading.Thread:
     return thread
 
 
-def test_waiting_shows_how_it_comes_on_and_ends_with_its_fate(
+def test_waiting_shows_how_it_comes_on_and_ends_with_its_state(
     captured: Shop, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = captured.store
     progress = {"tables": 2, "left": 1, "table": "inventory.orders", "rows": 120000, "rows_per_s": 81000}
     playing = _play(
         captured,
-        lambda n: store.fate("shop", n, Fate.RUNNING, progress=progress),
-        lambda n: store.fate("shop", n, Fate.DONE, "120,001 rows", {"tables": 2, "left": 0}),
+        lambda n: store.set_signal_state("shop", n, SignalState.RUNNING, progress=progress),
+        lambda n: store.set_signal_state("shop", n, SignalState.DONE, "120,001 rows", {"tables": 2, "left": 0}),
     )
     run("snapshot", "shop", "inventory.*", "--wait")
     playing.join(30)
@@ -137,31 +137,31 @@ def test_waiting_shows_how_it_comes_on_and_ends_with_its_fate(
     assert done == f"done: 120,001 rows: {progress_text({'tables': 2, 'left': 0})}"
 
 
-@pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.FAILED])
+@pytest.mark.parametrize("state", [SignalState.REFUSED, SignalState.FAILED])
 def test_waiting_for_what_is_not_done_ends_with_1(
-    captured: Shop, capsys: pytest.CaptureFixture[str], fate: Fate
+    captured: Shop, capsys: pytest.CaptureFixture[str], state: SignalState
 ) -> None:
-    playing = _play(captured, lambda n: captured.store.fate("shop", n, fate, "there is no table x"))
+    playing = _play(captured, lambda n: captured.store.set_signal_state("shop", n, state, "there is no table x"))
     assert refused("snapshot", "shop", "x", "--wait") == "1"
     playing.join(30)
-    assert capsys.readouterr().out.splitlines()[-1] == f"{fate.value}: there is no table x"
+    assert capsys.readouterr().out.splitlines()[-1] == f"{state.value}: there is no table x"
 
 
 def test_waiting_says_why_nothing_moves(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     run("pause", "shop", "--reason", "upgrade")
     clean(capsys)
-    playing = _play(captured, lambda n: captured.store.fate("shop", n, Fate.DONE))
+    playing = _play(captured, lambda n: captured.store.set_signal_state("shop", n, SignalState.DONE))
     run("signal", "shop", "resume-snapshot", "--wait")
     playing.join(30)
     assert "the connector is paused" in capsys.readouterr().out.splitlines()[1]
 
 
-def test_signals_are_listed_with_their_fates(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_signals_are_listed_with_their_states(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     run("signals", "shop")
     assert capsys.readouterr().out == "No signal was sent to shop.\n"
     first = captured.store.send("shop", SentSignal("one", "log", '{"message": 1}'))
     captured.store.send("shop", SentSignal("two", "pause-snapshot"))
-    captured.store.fate("shop", first, Fate.REFUSED, "no text")
+    captured.store.set_signal_state("shop", first, SignalState.REFUSED, "no text")
     run("signals", "shop", "-o", "json")
     newest, oldest = json.loads(capsys.readouterr().out)
     assert (newest["id"], newest["state"], oldest["state"], oldest["message"]) == (

@@ -17,11 +17,11 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.models import LeaseRow
-from tests.support.asked import fate, snapshot
 from tests.support.connectors import Connector
 from tests.support.crash import properties, source, write_much
 from tests.support.fork import Forks
 from tests.support.leftovers import consistent
+from tests.support.signals import signal_state, snapshot
 
 pytestmark = pytest.mark.crash
 
@@ -129,7 +129,7 @@ def test_snapshots_on_demand_outlive_a_death_at_any_step(forks: Forks, folder: P
             died[(place / "died").read_text()] += 1
         _recovers(place, STREAM)
         after = _connector(place)
-        assert [fate(after, number)[0] for number in asked] == ["done", "done", "failed"]
+        assert [signal_state(after, number)[0] for number in asked] == ["done", "done", "failed"]
         assert after.store.load("test").offset.incremental.scans == []  # type: ignore[union-attr]
         after.store.close()
         shutil.rmtree(place)

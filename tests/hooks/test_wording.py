@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.model.signal import Fate
+from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState
 from airflow_provider_cdc.core.spi.records import ConnectorRecord
 from airflow_provider_cdc.hooks.wording import failure_text, fraction, halted, progress_text, why_idle
@@ -38,11 +38,11 @@ def test_why_nothing_moves_is_said_in_one_sentence() -> None:
 )
 def test_progress_is_told_as_far_as_it_is_known(progress: Any, text: str, part: float | None) -> None:
     assert progress_text(progress) == text
-    assert fraction(Fate.RUNNING, progress) == part
-    assert fraction(Fate.DONE, progress) == 1.0
+    assert fraction(SignalState.RUNNING, progress) == part
+    assert fraction(SignalState.DONE, progress) == 1.0
 
 
 def test_a_verdict_is_told_of_what_was_not_carried_out_only() -> None:
     event = {"number": 7, "type": "log", "message": ""}
-    assert failure_text("shop", {**event, "fate": "done"}) is None
-    assert failure_text("shop", {**event, "fate": "failed"}) == "Signal 7 (log) of shop failed: no reason was given"
+    assert failure_text("shop", {**event, "state": "done"}) is None
+    assert failure_text("shop", {**event, "state": "failed"}) == "Signal 7 (log) of shop failed: no reason was given"

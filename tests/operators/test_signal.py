@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
-from airflow_provider_cdc.core.model.signal import Fate
+from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.hooks.links import ConnectorLink
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.signal import AdHocSnapshotOperator, SendSignalOperator
-from airflow_provider_cdc.triggers.signal_fate import SignalFateTrigger
+from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.face import Shop, context, make_shop
 
 
@@ -53,7 +53,7 @@ def test_a_signal_is_recorded_and_returned_by_its_number(shop: Shop) -> None:
     assert result == {"number": row.number, "id": "d.t r", "type": "log"}
     assert (row.type, json.loads(row.data), row.channel) == ("log", {"message": "here"}, "airflow")
     assert row.sent_by == "ann, by d r"
-    assert row.fate == "received"
+    assert row.state == "received"
 
 
 def test_a_task_that_is_tried_again_does_not_send_twice(shop: Shop) -> None:
@@ -96,7 +96,7 @@ def test_it_waits_in_the_triggerer_for_what_becomes_of_the_signal(shop: Shop) ->
     )
     with pytest.raises(TaskDeferred) as deferred:
         operator.execute(instance())
-    assert isinstance(deferred.value.trigger, SignalFateTrigger)
+    assert isinstance(deferred.value.trigger, SignalCompletedTrigger)
     assert deferred.value.trigger.number == signals(shop)[0].number
     assert deferred.value.timeout == timedelta(hours=1)
 
@@ -113,7 +113,7 @@ def test_it_waits_in_a_worker_where_there_is_no_triggerer(shop: Shop) -> None:
     )
     running = threading.Timer(0.3, capture, (shop,))
     running.start()
-    assert operator.execute(instance())["fate"] == "done"
+    assert operator.execute(instance())["state"] == "done"
     running.join()
 
 
@@ -124,13 +124,15 @@ def test_waiting_in_a_worker_ends_at_its_timeout_and_the_signal_stays(shop: Shop
     )  # fmt: skip
     with pytest.raises(AirflowException, match="waits to be taken"):
         operator.execute(instance())
-    assert signals(shop)[0].fate == "received"
+    assert signals(shop)[0].state == "received"
 
 
-@pytest.mark.parametrize(("fate", "told"), [(Fate.REFUSED, "was refused: no such thing"), (Fate.FAILED, "failed: no")])
-def test_a_signal_that_is_not_carried_out_fails_the_task(shop: Shop, fate: Fate, told: str) -> None:
+@pytest.mark.parametrize(
+    ("state", "told"), [(SignalState.REFUSED, "was refused: no such thing"), (SignalState.FAILED, "failed: no")]
+)
+def test_a_signal_that_is_not_carried_out_fails_the_task(shop: Shop, state: SignalState, told: str) -> None:
     operator = SendSignalOperator(task_id="t", connector="shop", type="pause-snapshot", wait=True)
-    event = {"number": 7, "type": "pause-snapshot", "fate": fate.value, "message": "no such thing", "progress": None}
+    event = {"number": 7, "type": "pause-snapshot", "state": state.value, "message": "no such thing", "progress": None}
     with pytest.raises(AirflowFailException, match=told):
         operator.execute_complete(instance(), event)
 
@@ -146,7 +148,7 @@ def test_an_ad_hoc_snapshot_reads_the_rows_that_are_asked_for_again(shop: Shop, 
     number = operator.execute(instance())["number"]
     capture(shop)
     (row,) = shop.store.signals_of("shop", number=number)
-    assert row.fate == "done", row
+    assert row.state == "done", row
     assert shop.store.batches("shop")[0].topics["shop.inventory.lines"] >= 5
 
 

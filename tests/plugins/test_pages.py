@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.core.model.signal import Fate, SentSignal
+from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.core.spi.records import ConnectorRecord
 from airflow_provider_cdc.hooks import overview
@@ -139,12 +139,12 @@ def test_a_connector_shows_the_metrics_of_its_last_run(shop: Shop) -> None:
     assert "SnapshotCompleted yes" in seen
 
 
-def test_a_connector_shows_signals_with_their_fates_and_progress(shop: Shop) -> None:
+def test_a_connector_shows_signals_with_their_states_and_progress(shop: Shop) -> None:
     capture(shop)
     number = shop.store.send("shop", SentSignal("a", "execute-snapshot", '{"x": "<i>"}', by="ann"))
     assert "received" in Text(page(shop)).text
     progress = {"left": 1, "table": "inventory.orders", "rows": 5000, "after": [250], "upto": [1000]}
-    shop.store.fate("shop", number, Fate.RUNNING, progress=progress)
+    shop.store.set_signal_state("shop", number, SignalState.RUNNING, progress=progress)
     html = page(shop)
     assert "<progress max=1 value=0.250>" in html
     assert 'http-equiv="refresh"' in html  # the page follows what moves
@@ -156,7 +156,7 @@ def test_a_connector_shows_signals_with_their_fates_and_progress(shop: Shop) -> 
         "ann",
     ):
         assert word in Text(html).text
-    shop.store.fate("shop", number, Fate.FAILED, "stopped by <b>ann</b>")
+    shop.store.set_signal_state("shop", number, SignalState.FAILED, "stopped by <b>ann</b>")
     html = page(shop)
     assert "stopped by <b>ann</b>" in Text(html).text
     assert "refresh" not in html

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
-from airflow_provider_cdc.core.model.signal import Fate, SentSignal
+from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSensor
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
-from airflow_provider_cdc.triggers.signal_fate import SignalFateTrigger
+from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.face import Shop, connect, context, make_shop
 
 
@@ -29,10 +29,10 @@ def sensor(**more: Any) -> SnapshotCompletedSensor:
     return SnapshotCompletedSensor(**{"task_id": "wait", "connector": "shop", "poll_interval": 0.05, **more})
 
 
-def sent(shop: Shop, fate: Fate | None = None, message: str = "") -> int:
+def sent(shop: Shop, state: SignalState | None = None, message: str = "") -> int:
     number = shop.store.send("shop", SentSignal("a", "execute-snapshot", "{}"))
-    if fate is not None:
-        shop.store.fate("shop", number, fate, message, {"left": 0, "rows": 7})
+    if state is not None:
+        shop.store.set_signal_state("shop", number, state, message, {"left": 0, "rows": 7})
     return number
 
 
@@ -41,16 +41,16 @@ def capture(shop: Shop) -> None:
 
 
 def test_a_signal_that_is_done_already_needs_no_waiting(shop: Shop) -> None:
-    result = sensor(number=sent(shop, Fate.DONE)).execute(context())
-    assert (result["fate"], result["progress"]) == ("done", {"left": 0, "rows": 7})
+    result = sensor(number=sent(shop, SignalState.DONE)).execute(context())
+    assert (result["state"], result["progress"]) == ("done", {"left": 0, "rows": 7})
 
 
 def test_otherwise_it_waits_in_the_triggerer(shop: Shop) -> None:
-    number = sent(shop, Fate.RUNNING)
+    number = sent(shop, SignalState.RUNNING)
     with pytest.raises(TaskDeferred) as deferred:
         sensor(number=str(number), timeout=60).execute(context())
     trigger = deferred.value.trigger
-    assert isinstance(trigger, SignalFateTrigger)
+    assert isinstance(trigger, SignalCompletedTrigger)
     assert (trigger.number, trigger.poll_interval) == (number, 0.05)
     assert deferred.value.timeout is not None
     assert deferred.value.timeout.total_seconds() == 60
@@ -58,12 +58,12 @@ def test_otherwise_it_waits_in_the_triggerer(shop: Shop) -> None:
 
 @pytest.mark.parametrize("deferrable", [True, False])
 def test_a_signal_that_is_not_carried_out_fails_the_task_for_good(shop: Shop, deferrable: bool) -> None:
-    number = sent(shop, Fate.REFUSED, "no captured table is called x")
+    number = sent(shop, SignalState.REFUSED, "no captured table is called x")
     with pytest.raises(AirflowFailException, match="was refused: no captured table is called x"):
         sensor(number=number, deferrable=deferrable).execute(context())
     with pytest.raises(AirflowFailException, match="failed: disk is full"):
         sensor(number=number).execute_complete(
-            context(), {"number": 1, "type": "execute-snapshot", "fate": "failed", "message": "disk is full"}
+            context(), {"number": 1, "type": "execute-snapshot", "state": "failed", "message": "disk is full"}
         )
 
 
@@ -76,7 +76,7 @@ def test_without_a_number_it_waits_for_the_initial_snapshot(shop: Shop) -> None:
 
 
 def test_it_takes_what_the_sending_task_returned(shop: Shop) -> None:
-    number = sent(shop, Fate.DONE)
+    number = sent(shop, SignalState.DONE)
     assert sensor(number={"number": number, "id": "a"}).execute(context())["number"] == number
 
 

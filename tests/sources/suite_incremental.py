@@ -17,9 +17,9 @@ import pytest
 from airflow_provider_cdc.core.errors import PositionLost
 from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkThread
 from tests.sources.suite import INT, TEXT, Adapter, equal
-from tests.support.asked import answered, fate, scans, send, snapshot
 from tests.support.connectors import Connector
 from tests.support.patience import until
+from tests.support.signals import scans, send, signal_ended, signal_state, snapshot
 
 FORMS = ("read", "insert_insert", "insert_delete")
 ROWS, CHUNK = 120, 20
@@ -129,7 +129,7 @@ class IncrementalSuite:
         connector.capture()
         equal(connector, three, "a")
         assert writer.changes > 10
-        assert fate(connector, number) == ("done", "")
+        assert signal_state(connector, number) == ("done", "")
         assert connector.replay.operations["r"] > 0
 
     def test_chunks_that_end_by_their_bytes_lose_nothing_beside_a_writer(
@@ -150,7 +150,7 @@ class IncrementalSuite:
         connector.capture()
         equal(connector, three, "a")
         assert writer.changes > 10
-        assert fate(connector, number) == ("done", "")
+        assert signal_state(connector, number) == ("done", "")
         chunks = int(str(result.metrics["incremental-snapshot"]["ChunkId"]))
         assert chunks > 4, f"{chunks} chunks: their borders were not by bytes"
 
@@ -163,7 +163,7 @@ class IncrementalSuite:
         connector.capture()
         connector.capture()
         equal(connector, three, "a")
-        assert fate(connector, number) == ("done", "")
+        assert signal_state(connector, number) == ("done", "")
 
     def test_a_table_emptied_in_the_middle_stays_so(
         self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
@@ -180,7 +180,7 @@ class IncrementalSuite:
         connector.capture()
         connector.capture()
         equal(connector, three, "a")
-        assert fate(connector, number) == ("done", "")
+        assert signal_state(connector, number) == ("done", "")
 
     def test_a_signal_table_emptied_in_the_middle_keeps_no_window_open(
         self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
@@ -198,9 +198,9 @@ class IncrementalSuite:
 
         at_read(2, empty)
         number = ask(connector, three, "a")
-        connector.capture(run_for_s=60, until=answered(connector, number))
+        connector.capture(run_for_s=60, until=signal_ended(connector, number))
         equal(connector, three, "a")
-        assert fate(connector, number) == ("done", "")
+        assert signal_state(connector, number) == ("done", "")
 
     def test_pause_resume_and_stop_of_one_table_of_three(
         self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
@@ -208,10 +208,12 @@ class IncrementalSuite:
         connector = streaming(three, tmp_path, **form)
         pause: list[int] = []
         at_read(2, lambda: pause.append(send(connector, "pause-snapshot", id_="pause")))
-        at_read(3, lambda: until(lambda: fate(connector, pause[0])[0] == "done", "the signal to pause is taken"))
+        at_read(
+            3, lambda: until(lambda: signal_state(connector, pause[0])[0] == "done", "the signal to pause is taken")
+        )
         number = ask(connector, three, "a", "b", "c")
         connector.capture()
-        assert fate(connector, number)[0] == "running"
+        assert signal_state(connector, number)[0] == "running"
         send(connector, "stop-snapshot", {"type": "incremental", "data-collections": [name(three, "b")]}, id_="enough")
         send(connector, "resume-snapshot")
         with Writer(three, "c"):
@@ -219,7 +221,7 @@ class IncrementalSuite:
         connector.capture()
         equal(connector, three, "a", "c")
         assert connector.rows(f"{three.namespace}.b") == []
-        assert fate(connector, number) == ("failed", f"{three.namespace}.b stopped by signal enough")
+        assert signal_state(connector, number) == ("failed", f"{three.namespace}.b stopped by signal enough")
 
     def test_two_requests_at_once(self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead) -> None:
         connector = streaming(three, tmp_path, **form)
@@ -232,7 +234,7 @@ class IncrementalSuite:
             connector.capture()
         connector.capture()
         equal(connector, three, "a", "b")
-        assert [fate(connector, number) for number in (first, *later)] == [("done", ""), ("done", "")]
+        assert [signal_state(connector, number) for number in (first, *later)] == [("done", ""), ("done", "")]
 
     def test_tables_of_few_rows_and_filters_that_match_little(
         self, db: Adapter, tmp_path: Path, form: dict[str, Any]
@@ -250,7 +252,7 @@ class IncrementalSuite:
         assert connector.rows(f"{db.namespace}.d") == []
         ended = {table.rpartition(".")[2]: status for table, status in scans(connector).items()}
         assert ended == {"a": "EMPTY", "b": "SUCCEEDED", "c": "SUCCEEDED", "d": "EMPTY"}
-        assert fate(connector, number) == ("done", "")
+        assert signal_state(connector, number) == ("done", "")
 
     def test_a_filter_that_is_bad_sql_harms_neither_other_tables_nor_the_capture(
         self, three: Adapter, tmp_path: Path, form: dict[str, Any]
@@ -259,7 +261,7 @@ class IncrementalSuite:
         filters = [{"data-collection": name(three, "a"), "filter": "this is <> not SQL"}]
         number = ask(connector, three, "a", "b", additional_conditions=filters)
         connector.capture()
-        state, message = fate(connector, number)
+        state, message = signal_state(connector, number)
         assert state == "failed"
         assert f"{three.namespace}.a" in message
         assert scans(connector)[f"{three.namespace}.a"] == "SQL_EXCEPTION"
@@ -289,14 +291,14 @@ class IncrementalSuite:
             connector.capture()
         connector.capture()
         equal(connector, three, "a", "b")
-        assert fate(connector, number)[0] == "done"
+        assert signal_state(connector, number)[0] == "done"
 
     def test_a_blocking_snapshot_with_a_select_and_one_that_is_bad_sql(self, three: Adapter, tmp_path: Path) -> None:
         connector = streaming(three, tmp_path)
         select = {"data-collection": name(three, "a"), "filter": three.select("a", three.condition("n", "<", 10))}
         good = ask(connector, three, "a", type="blocking", additional_conditions=[select])
         connector.capture()
-        assert fate(connector, good)[0] == "done"
+        assert signal_state(connector, good)[0] == "done"
         assert sorted(row["id"] for row in connector.rows(f"{three.namespace}.a")) == list(range(10))
         bad = ask(
             connector,
@@ -308,7 +310,7 @@ class IncrementalSuite:
         with three.transaction() as t:
             t.insert("c", {"id": 5000, "n": 1, "note": "x"})
         connector.capture()
-        assert fate(connector, bad)[0] == "failed"
+        assert signal_state(connector, bad)[0] == "failed"
         assert len(connector.rows(f"{three.namespace}.c")) == 1
 
     @pytest.mark.parametrize("mode", ["incremental", "snapshot"])
@@ -335,7 +337,7 @@ class IncrementalSuite:
         connector.capture()
         equal(connector, three)
         if mode == "incremental":
-            asked = [(s.type, s.channel, s.fate) for s in connector.store.signals_of("test", limit=5)]
+            asked = [(s.type, s.channel, s.state) for s in connector.store.signals_of("test", limit=5)]
             assert asked == [("execute-snapshot", "repair", "done")] * 2, (
                 "in chunks, and whole where the structure is another one"
             )
@@ -348,7 +350,7 @@ class IncrementalSuite:
         connector.capture()
         equal(connector, three, "a")
         (signal,) = connector.store.signals_of("test", limit=5)
-        assert (signal.id, signal.channel, signal.fate) == ("row", "source", "done")
+        assert (signal.id, signal.channel, signal.state) == ("row", "source", "done")
 
 
 def streaming(db: Adapter, folder: Path, **properties: Any) -> Connector:

@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.incremental.window_size import CHUNKS
 from tests.spark.lake import Lake
-from tests.support.asked import fate, scans, snapshot, told
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.fork import Forks
+from tests.support.signals import notified, scans, signal_state, snapshot
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
@@ -133,9 +133,11 @@ def _proves(server: Any, kind: str, form: str, folder: Path, forks: Forks, spark
         assert rows == there
         lake.apply()
         assert {row["id"]: row for row in lake.rows(f"{name}.hot", "id", "n", "s")} == there
-        assert all(fate(connector, number) == ("done", "") for number in asked)
+        assert all(signal_state(connector, number) == ("done", "") for number in asked)
         assert scans(connector) == {f"{name}.hot": "SUCCEEDED"}
-        scanned = sum(int(d.get("total_rows_scanned", 0)) for t, d in told(connector) if t == "TABLE_SCAN_COMPLETED")
+        scanned = sum(
+            int(d.get("total_rows_scanned", 0)) for t, d in notified(connector) if t == "TABLE_SCAN_COMPLETED"
+        )
         assert scanned / (CHUNK * CHUNKS) >= 200, "too few windows for a proof"
         assert scanned - connector.replay.operations["r"] >= 20, "too few rows were superseded by events for a proof"
         if form == "insert_delete":

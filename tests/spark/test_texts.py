@@ -23,8 +23,8 @@ from spark_jobs.datatypes import literal, quoted
 from spark_jobs.session import own_session
 from spark_jobs.verify_tables import VerifyTables
 from tests.spark.lake import SECRET, Lake
-from tests.support.asked import fate, snapshot
 from tests.support.connectors import Connector, mysql_connector
+from tests.support.signals import signal_state, snapshot
 
 pytestmark = pytest.mark.spark
 TEXTS = (
@@ -147,7 +147,7 @@ def _arrives(server: Any, kind: str, folder: Path, spark: SparkSession, secret: 
         follow()
         asked = snapshot(connector, ".*")
         follow()
-        assert fate(connector, asked) == ("done", "")
+        assert signal_state(connector, asked) == ("done", "")
         reference = mysql_connector(
             server, folder / "now", kind, database_include_list=database.name, snapshot_mode="initial_only"
         )

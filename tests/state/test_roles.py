@@ -16,8 +16,8 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.models import Base
 from airflow_provider_cdc.state.roles import role_sql
 from airflow_provider_cdc.state.store import StateStore
-from tests.support.asked import fate, send, snapshot
 from tests.support.connectors import Connector, memory_connector
+from tests.support.signals import send, signal_state, snapshot
 
 ROLES = ("capture", "capture \"o'neil")
 PASSWORD = 'it\'s a \\ "secret" `%s`'
@@ -83,7 +83,7 @@ def test_with_the_role_everything_works(role: sa.URL, tmp_path: Path) -> None:
     wrong = send(connector, "no-such-type", {})
     connector.capture()
     connector.capture()
-    assert (fate(connector, number)[0], fate(connector, wrong)[0]) == ("done", "refused")
+    assert (signal_state(connector, number)[0], signal_state(connector, wrong)[0]) == ("done", "refused")
     assert connector.store.notifications("test", limit=10)
     definition = connector.definition()
     with open_lifecycle(definition, connector.state_url) as lifecycle:

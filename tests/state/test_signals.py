@@ -1,4 +1,4 @@
-"""Signals: recorded once, taken in their order, and with a fate that people can look up."""
+"""Signals: recorded once, taken in their order, and with a state that people can look up."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.manifest import Answer
+from airflow_provider_cdc.core.model.manifest import SignalOutcome
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.model.signal import Fate, SentSignal, Signal
+from airflow_provider_cdc.core.model.signal import SentSignal, Signal, SignalState
 from airflow_provider_cdc.core.signals.requests import LARGEST
 from airflow_provider_cdc.core.spi.records import SignalRecord
 from airflow_provider_cdc.state.store import StateStore
@@ -52,7 +52,16 @@ def test_a_signal_is_taken_as_it_was_sent(store: StateStore) -> None:
     (row,) = store.signals_of("c")
     assert timedelta(0) <= datetime.now(UTC) - row.received_at < timedelta(minutes=5)
     assert row == SignalRecord(
-        number, "ad-hoc-1", "execute-snapshot", SNAPSHOT.data, "airflow", "ada", Fate.RECEIVED, "", {}, row.received_at
+        number,
+        "ad-hoc-1",
+        "execute-snapshot",
+        SNAPSHOT.data,
+        "airflow",
+        "ada",
+        SignalState.RECEIVED,
+        "",
+        {},
+        row.received_at,
     )
 
 
@@ -68,7 +77,7 @@ def test_what_is_found_again_at_the_same_place_is_the_same_signal(store: StateSt
         return store.send(connector, SentSignal("x", "log", origin=origin))
 
     first = sent("kafka:signals:0:17")
-    store.fate("c", first, Fate.DONE)
+    store.set_signal_state("c", first, SignalState.DONE)
     assert sent("kafka:signals:0:17") == first
     assert sent("kafka:signals:0:18") != first
     assert sent("kafka:signals:0:17", "d") != first
@@ -80,42 +89,44 @@ def test_what_is_found_again_at_the_same_place_is_the_same_signal(store: StateSt
     assert len(store.signals_of("c", 100)) == 11
 
 
-def test_fates_have_their_times_and_a_final_one_stays(store: StateStore) -> None:
+def test_states_have_their_times_and_a_final_one_stays(store: StateStore) -> None:
     number = store.send("c", SNAPSHOT)
-    store.fate("c", number, Fate.RUNNING, progress={"tables": 3, "left": 2})
+    store.set_signal_state("c", number, SignalState.RUNNING, progress={"tables": 3, "left": 2})
     (running,) = store.signals_of("c")
-    assert (running.fate, running.progress, running.ended_at) == ("running", {"tables": 3, "left": 2}, None)
+    assert (running.state, running.progress, running.ended_at) == ("running", {"tables": 3, "left": 2}, None)
     assert running.running_at >= running.received_at
-    store.fate("c", number, Fate.RUNNING, "reading shop.a", {"tables": 3, "left": 1})
-    store.fate("c", number, Fate.RECEIVED)
+    store.set_signal_state("c", number, SignalState.RUNNING, "reading shop.a", {"tables": 3, "left": 1})
+    store.set_signal_state("c", number, SignalState.RECEIVED)
     (later,) = store.signals_of("c")
-    assert (later.fate, later.message, later.progress["left"]) == ("running", "reading shop.a", 1)
+    assert (later.state, later.message, later.progress["left"]) == ("running", "reading shop.a", 1)
     assert later.running_at == running.running_at
-    store.fate("c", number, Fate.FAILED, "the table is gone")
+    store.set_signal_state("c", number, SignalState.FAILED, "the table is gone")
     (ended,) = store.signals_of("c")
-    for fate in (Fate.DONE, Fate.RUNNING):
-        store.fate("c", number, fate, "too late", {"tables": 0})
+    for state in (SignalState.DONE, SignalState.RUNNING):
+        store.set_signal_state("c", number, state, "too late", {"tables": 0})
     assert store.signals_of("c") == [ended]
-    assert (ended.fate, ended.message, ended.progress["left"]) == ("failed", "the table is gone", 1)
+    assert (ended.state, ended.message, ended.progress["left"]) == ("failed", "the table is gone", 1)
     assert ended.ended_at >= ended.running_at
 
 
-def test_the_fate_of_a_signal_of_another_connector_is_not_touched(store: StateStore) -> None:
+def test_the_state_of_a_signal_of_another_connector_is_not_touched(store: StateStore) -> None:
     number = store.send("c", SNAPSHOT)
-    store.fate("d", number, Fate.DONE)
-    store.fate("c", number + 1, Fate.DONE)
-    assert store.signals_of("c")[0].fate == "received"
+    store.set_signal_state("d", number, SignalState.DONE)
+    store.set_signal_state("c", number + 1, SignalState.DONE)
+    assert store.signals_of("c")[0].state == "received"
 
 
-def test_fates_are_committed_with_what_they_tell_of(store: StateStore) -> None:
+def test_states_are_committed_with_the_batch_that_they_belong_to(store: StateStore) -> None:
     one, two = store.send("c", SNAPSHOT), store.send("c", SNAPSHOT)
     with store.lease("c", "me", wait_s=0) as lease:
-        batch = manifest(answers=[Answer(number=one, fate=Fate.DONE, message="3 rows")])
+        batch = manifest(signal_outcomes=[SignalOutcome(number=one, state=SignalState.DONE, message="3 rows")])
         stored = store.commit(lease, store.load("c"), batch, "x")
-        assert [(s.fate, s.message) for s in store.signals_of("c")] == [("received", ""), ("done", "3 rows")]
+        assert [(s.state, s.message) for s in store.signals_of("c")] == [("received", ""), ("done", "3 rows")]
         assert store.signals_of("c", under_way=True)[0].number == two
         assert stored.offset is not None
-        store.advance(lease, stored, stored.offset, (), [Answer(number=two, fate=Fate.REFUSED, message="no")])
+        store.advance(
+            lease, stored, stored.offset, (), [SignalOutcome(number=two, state=SignalState.REFUSED, message="no")]
+        )
     assert store.signals_of("c", under_way=True) == []
 
 
@@ -141,7 +152,7 @@ def test_whatever_is_sent_can_be_kept(store: StateStore) -> None:
     assert signal.id.startswith("é😀\x01?iii")
     assert signal.data is not None
     assert len(signal.data) == LARGEST + 1  # so that it is seen to be too large
-    store.fate("c", number, Fate.REFUSED, "it is \0 \ud800 odd")
+    store.set_signal_state("c", number, SignalState.REFUSED, "it is \0 \ud800 odd")
     assert store.signals_of("c")[0].message == "it is \x01 ? odd"
 
 

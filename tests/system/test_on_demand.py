@@ -292,7 +292,7 @@ def test_the_sensor_holds_no_worker_slot_and_survives_the_death_of_its_triggerer
     assert captured.task("busy_snapshot", run, "wait")["state"] == "deferred"
     services.start("triggerer")
     captured.until("busy_snapshot", run, "wait", "success", seconds=300)
-    assert captured.result("busy_snapshot", run, "wait")["fate"] == "done"
+    assert captured.result("busy_snapshot", run, "wait")["state"] == "done"
 
 
 # assets

@@ -21,7 +21,7 @@ from airflow_provider_cdc.triggers.applied import AppliedTrigger
 from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
-from airflow_provider_cdc.triggers.signal_fate import SignalFateTrigger
+from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.face import Shop, context, make_shop
 
 _SLOW_S = 0.5
@@ -43,7 +43,7 @@ TRIGGERS = {
     "changes": lambda shop: CdcChangeTrigger("shop", poll_interval=0.05),
     "applied": lambda shop: AppliedTrigger("shop", batch=99, poll_interval=0.05),
     "initial snapshot": lambda shop: InitialSnapshotTrigger("shop", poll_interval=0.05),
-    "fate of a signal": lambda shop: SignalFateTrigger("shop", 1, poll_interval=0.05),
+    "state of a signal": lambda shop: SignalCompletedTrigger("shop", 1, poll_interval=0.05),
 }
 
 

@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.capture.control_watch import ControlWatch
 from airflow_provider_cdc.core.capture.signal_actions import SignalActions
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
-from airflow_provider_cdc.core.model.signal import Fate, Signal
+from airflow_provider_cdc.core.model.signal import Signal, SignalState
 from airflow_provider_cdc.core.signals.requests import Refused
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
 from airflow_provider_cdc.core.spi.interfaces import SignalChannel, StateStore
@@ -85,7 +85,9 @@ class SignalProcessor:
     def failed(self, requests: set[int], reason: str) -> None:
         """Requests that could not be carried out to their end."""
         for number in requests:
-            refuse(self._batcher, Signal(number, self._ids.get(number, ""), "execute-snapshot"), reason, Fate.FAILED)
+            refuse(
+                self._batcher, Signal(number, self._ids.get(number, ""), "execute-snapshot"), reason, SignalState.FAILED
+            )
 
     def _process(self, signal: Signal) -> None:
         name, number, channel = signal.id or "without an id", signal.number, signal.channel
@@ -100,10 +102,10 @@ class SignalProcessor:
             refuse(self._batcher, signal, str(e))
         except Exception as e:
             log.exception("Signal %s has failed; capture goes on.", signal.id or number)
-            refuse(self._batcher, signal, str(e) or repr(e), Fate.FAILED)
+            refuse(self._batcher, signal, str(e) or repr(e), SignalState.FAILED)
         else:
             if message is None:
                 self._ids[number] = signal.id
-                self._store.fate(self._connector, number, Fate.RUNNING)
+                self._store.set_signal_state(self._connector, number, SignalState.RUNNING)
             else:
-                self._batcher.answer(number, Fate.DONE, message)
+                self._batcher.end_signal(number, SignalState.DONE, message)

@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.model.notifications import Type
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.model.signal import Fate, Signal
+from airflow_provider_cdc.core.model.signal import Signal, SignalState
 from airflow_provider_cdc.core.signals.requests import ExecuteSnapshot, Refused, StopSnapshot
 from airflow_provider_cdc.core.signals.table_patterns import check_work, conditions_by_table, matching, not_found
 from airflow_provider_cdc.core.spi.source import Source
@@ -83,11 +83,11 @@ class SnapshotActions:
         for number in {scan.request for scan in dropped}:
             first = next(scan for scan in dropped if scan.request == number)
             names = ", ".join(scan.table for scan in dropped if scan.request == number)
-            state = state.trouble(number, f"{names} stopped by signal {signal.id or signal.number}")
+            state = state.request_failed(number, f"{names} stopped by signal {signal.id or signal.number}")
             incremental_ended(self._batcher, first, Type.ABORTED, data_collections=names)
             if not any(scan.request == number for scan in kept):
-                message, state = state.answered(number)
-                self._batcher.answer(number, Fate.FAILED, message)
+                message, state = state.request_ended(number)
+                self._batcher.end_signal(number, SignalState.FAILED, message)
         self._state.incremental = state
         if not kept:  # nothing is left that could be paused
             self._seen.resume()
@@ -144,7 +144,7 @@ class SnapshotActions:
             for name in names
         ]  # fmt: skip
         state = self._state.incremental.asked(scans)
-        self._state.incremental = state.trouble(signal.number, trouble) if trouble else state
+        self._state.incremental = state.request_failed(signal.number, trouble) if trouble else state
         incremental_started(self._batcher, signal, names)
 
     def _captured(self) -> list[TableId]:

@@ -10,7 +10,7 @@ from airflow_provider_cdc.core.model.metrics import ChunksSeen
 from airflow_provider_cdc.core.model.notifications import ScanStatus, Type
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.model.signal import Fate
+from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.chunks import ChunkRows
 from airflow_provider_cdc.core.writing.batch import Batcher
 from airflow_provider_cdc.core.writing.committer import Committer
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class IncrementalWriter:
-    """Writes the rows of chunks, and answers the signals that asked for them.
+    """Writes the rows of chunks, and ends the signals that asked for them.
 
     :param seen: counts chunks and their events
     """
@@ -90,15 +90,15 @@ class IncrementalWriter:
         self._seen.chunk(window.number, scan.table, len(chunk), texts)
 
     def _ended(self, scan: Scan, trouble: str) -> None:
-        """A table of a request is read, or will not be; when it was the last one, the request has its answer."""
+        """A table of a request is read, or will not be. After the last one of a request, the signal that asked for it ends."""
         state, request = self._state, scan.request
         if trouble:
             log.warning("Incremental snapshot: %s", trouble)
-            state.incremental = state.incremental.trouble(request, trouble)
+            state.incremental = state.incremental.request_failed(request, trouble)
         if any(other.request == request for other in state.incremental.scans):
             return
-        message, state.incremental = state.incremental.answered(request)
-        self._batcher.answer(request, Fate.FAILED if message else Fate.DONE, message)
+        message, state.incremental = state.incremental.request_ended(request)
+        self._batcher.end_signal(request, SignalState.FAILED if message else SignalState.DONE, message)
         if message:
             incremental_ended(self._batcher, scan, Type.ABORTED, message=message)
         else:

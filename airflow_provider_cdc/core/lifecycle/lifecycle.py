@@ -26,7 +26,7 @@ from airflow_provider_cdc.core.lifecycle.status import Status, standing
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.model.signal import Fate
+from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.interfaces import ChangeLog, Control, DesiredState, Lease, StateStore, StoredOffset
 from airflow_provider_cdc.core.spi.records import (
     BatchRecord,
@@ -64,10 +64,10 @@ class LifecycleStore(StateStore, Protocol):
     def signals_of(
         self, connector: str, limit: int = 50, *, number: int | None = None, under_way: bool = False
     ) -> list[SignalRecord]:
-        """Signals with their fates, newest first.
+        """Signals with their states, newest first.
 
         :param number: only this one, with all of its data; lists have the first 2,000 characters
-        :param under_way: only those whose fate is not final
+        :param under_way: only those whose state is not final
         """
 
     def notifications(self, connector: str, *, after: int | None = None, limit: int = 50) -> list[NotificationRecord]:
@@ -325,7 +325,7 @@ class Lifecycle:
 
     def _drop(self, numbers: frozenset[int], why: str) -> None:
         for number in sorted(numbers):
-            self.store.fate(self.name, number, Fate.FAILED, why)
+            self.store.set_signal_state(self.name, number, SignalState.FAILED, why)
 
     def _source(self) -> Source:
         if self.source is None:

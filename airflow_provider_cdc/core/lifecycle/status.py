@@ -42,7 +42,7 @@ class Status:
     :param waiting: tables that are read, at positions that streaming has not reached yet
     :param scans: incremental snapshots: table → rows read so far, in the order they are read
     :param metrics: of the last run that came to read anything, whatever its end: context → name → value
-    :param signals: signals whose fate is not final, newest first
+    :param signals: signals whose state is not final, newest first
     """
 
     connector: str

@@ -13,14 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema import TableChange, TableSchema
-from airflow_provider_cdc.core.model.signal import Fate
+from airflow_provider_cdc.core.model.signal import SignalState
 
 FORMAT = 1
 """Version of the manifest's form. Readers refuse a higher one."""
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
 
 class DataFile(_Model):
@@ -80,11 +80,15 @@ class LeftOutRecord(_Model):
     reason: str
 
 
-class Answer(_Model):
-    """What has become of a signal."""
+class SignalOutcome(_Model):
+    """The state that a signal has from a commit on. Stored with the key ``fate`` for ``state``.
+
+    :param number: of the signal
+    :param message: why, or what was done
+    """
 
     number: int
-    fate: Fate
+    state: SignalState = Field(validation_alias="fate", serialization_alias="fate")
     message: str = ""
 
 
@@ -100,7 +104,7 @@ class Manifest(_Model):
         changes only, as files of events have them by themselves
     :param left_out: row events that could not be decoded, of tables that are read again
     :param notifications: what the connector has told since the last batch
-    :param answers: what has become of signals since then
+    :param signal_outcomes: states that signals got since then; stored with the key ``answers``
     """
 
     format: int = FORMAT
@@ -122,7 +126,9 @@ class Manifest(_Model):
     source_fields: dict[str, str] = Field(default_factory=dict)
     left_out: list[LeftOutRecord] = Field(default_factory=list)
     notifications: list[Notification] = Field(default_factory=list)
-    answers: list[Answer] = Field(default_factory=list)
+    signal_outcomes: list[SignalOutcome] = Field(
+        default_factory=list, validation_alias="answers", serialization_alias="answers"
+    )
 
     @property
     def events(self) -> int:
@@ -131,4 +137,4 @@ class Manifest(_Model):
 
     def document(self) -> dict[str, Any]:
         """The JSON form."""
-        return self.model_dump(mode="json", exclude_defaults=True) | {"format": self.format}
+        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True) | {"format": self.format}

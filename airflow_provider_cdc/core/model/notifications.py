@@ -19,7 +19,7 @@ INITIAL: Final = "Initial Snapshot"
 INCREMENTAL: Final = "Incremental Snapshot"
 BLOCKING: Final = "Blocking Snapshot"
 SIGNAL: Final = "Signal"
-"""Ours: answers to signals that were refused, or that failed."""
+"""Our own kind: of signals that were refused, or that failed."""
 
 
 class Type(enum.StrEnum):

@@ -262,13 +262,13 @@ class IncrementalState(BaseModel):
     def resume(self) -> Self:
         return self.model_copy(update={"paused": False})
 
-    def trouble(self, request: int, text: str) -> Self:
-        """Something went wrong with a table of a request, which is answered when its other tables are read."""
+    def request_failed(self, request: int, text: str) -> Self:
+        """Something went wrong with a table of a request. Its other tables are still read."""
         texts = filter(None, [self.failed.get(str(request)), text])
         return self.model_copy(update={"failed": self.failed | {str(request): "; ".join(texts)}})
 
-    def answered(self, request: int) -> tuple[str, Self]:
-        """No table of a request is left. Gives what went wrong with it, and the state without it."""
+    def request_ended(self, request: int) -> tuple[str, Self]:
+        """No table of a request is left. Returns what went wrong with it (empty: nothing), and the state without it."""
         failed = dict(self.failed)
         return failed.pop(str(request), ""), self.model_copy(update={"failed": failed})
 

@@ -1,7 +1,7 @@
 """A signal: what people ask of a connector while it works, and what became of it.
 
 However a signal is sent, it is recorded in the state tables first, with a number that grows, and taken from there; the offset
-remembers the number of the last one that was taken, so that none is lost and none is carried out twice. Every signal has a fate that
+remembers the number of the last one that was taken, so that none is lost and none is carried out twice. Every signal has a state that
 people can look up.
 """
 
@@ -11,7 +11,7 @@ import enum
 from dataclasses import dataclass
 
 
-class Fate(enum.StrEnum):
+class SignalState(enum.StrEnum):
     """What has become of a signal."""
 
     RECEIVED = "received"
@@ -22,7 +22,7 @@ class Fate(enum.StrEnum):
 
     @property
     def final(self) -> bool:
-        return self in (Fate.DONE, Fate.REFUSED, Fate.FAILED)
+        return self in (SignalState.DONE, SignalState.REFUSED, SignalState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class SignalContext:
 
 
 Action = Callable[[SignalContext, dict[str, Any]], str | None]
-"""Carries out a signal of one's own: given its data, it returns a text for its fate, or none. :class:`Refused` makes the fate
+"""Carries out a signal of one's own: given its data, it returns a text for its state, or none. :class:`Refused` makes the state
 ``refused``, any other exception ``failed``; capture goes on either way, and waits until the action returns."""
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_provider_cdc.core.model.manifest import Answer, DataFile, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.model.manifest import DataFile, Manifest, SchemaChangeRecord, SignalOutcome
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.model.signal import Fate, SentSignal, Signal
+from airflow_provider_cdc.core.model.signal import SentSignal, Signal, SignalState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,7 @@ class StateStore(Protocol):
         """The committed offset."""
 
     def commit(self, lease: Lease, expected: StoredOffset, manifest: Manifest, manifest_path: str) -> StoredOffset:
-        """Move the offset on to ``manifest.offset_after`` and record the batch, its schema changes, its notifications and the fates
+        """Move the offset on to ``manifest.offset_after`` and record the batch, its schema changes, its notifications and the states
         of signals, in one transaction.
 
         :raises LeaseLost: the lease's epoch is not the newest
@@ -95,9 +95,9 @@ class StateStore(Protocol):
         expected: StoredOffset,
         offset: Offset,
         notifications: Sequence[Notification] = (),
-        answers: Sequence[Answer] = (),
+        signal_outcomes: Sequence[SignalOutcome] = (),
     ) -> StoredOffset:
-        """Move the offset on where there was nothing to capture; keep notifications and fates of signals with it. Raises like
+        """Move the offset on where there was nothing to capture; keep notifications and states of signals with it. Raises like
         :meth:`commit`."""
 
     def schema_history(self, connector: str) -> Iterator[SchemaChangeRecord]:
@@ -110,12 +110,12 @@ class StateStore(Protocol):
     def signals(self, connector: str, after: int) -> list[Signal]:
         """Signals with a number above ``after``, in their order; cheap, it is asked every second."""
 
-    def fate(
-        self, connector: str, number: int, fate: Fate, message: str = "", progress: dict[str, Any] | None = None
+    def set_signal_state(
+        self, connector: str, number: int, state: SignalState, message: str = "", progress: dict[str, Any] | None = None
     ) -> None:
-        """Record what has become of a signal; the first time that it gets a fate is kept for each.
+        """Record what has become of a signal; the first time that it gets a state is kept for each.
 
-        A final fate stays. ``progress`` replaces what was there.
+        A final state stays. ``progress`` replaces what was there.
         """
 
     def control(self, connector: str) -> Control:

@@ -1,6 +1,6 @@
 """Rows of the state tables as the commands, the pages and the operators read them: one frozen class for each kind.
 
-The state store makes them. Nothing of the database is left in them: moments are in UTC, offsets and fates are parsed.
+The state store makes them. Nothing of the database is left in them: moments are in UTC, offsets and states are parsed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.model.signal import Fate
+from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.interfaces import Control
 
 
@@ -159,7 +159,7 @@ class Progress(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class SignalRecord:
-    """One signal and its fate.
+    """One signal and its state.
 
     :param number: never given out again, also not to a signal of another connector
     :param id: what its sender calls it
@@ -173,7 +173,7 @@ class SignalRecord:
     data: str | None
     channel: str
     sent_by: str | None
-    fate: Fate
+    state: SignalState
     message: str
     progress: Progress
     received_at: datetime
@@ -181,10 +181,9 @@ class SignalRecord:
     ended_at: datetime | None = None
 
     def document(self) -> dict[str, Any]:
-        """As programs read it, with the fate under ``state``. Moments are ``datetime``."""
-        names = {"fate": "state"}
-        found = {names.get(f.name, f.name): getattr(self, f.name) for f in fields(self)}
-        return found | {"state": self.fate.value, "progress": dict(self.progress) or None}
+        """As programs read it. Moments are ``datetime``."""
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        return found | {"state": self.state.value, "progress": dict(self.progress) or None}
 
 
 @dataclass(frozen=True, slots=True)

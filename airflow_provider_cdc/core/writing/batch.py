@@ -17,12 +17,12 @@ from typing import Any
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, ConfigError
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.events import LeftOut
-from airflow_provider_cdc.core.model.manifest import FORMAT, Answer, LeftOutRecord, Manifest, SchemaChangeRecord
+from airflow_provider_cdc.core.model.manifest import FORMAT, LeftOutRecord, Manifest, SchemaChangeRecord, SignalOutcome
 from airflow_provider_cdc.core.model.notifications import Notification, NotificationChannel
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.core.model.signal import Fate
+from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.interfaces import BatchWriter, ChangeLog, Lease, StateStore, StoredOffset
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Batcher:
         self._source_fields = dict(source_fields)
         self._channels, self._sinks = channels, "sink" in config.get("notification.enabled.channels", ())
         self._notifications: list[Notification] = []
-        self._answers: list[Answer] = []
+        self._signal_outcomes: list[SignalOutcome] = []
         self.sanitized = True
         self.stored = self._adopt(store.load(connector))
         self._seq = self.offset.seq
@@ -142,9 +142,9 @@ class Batcher:
         """Send a notification with the next commit."""
         self._notifications.append(notification)
 
-    def answer(self, number: int, fate: Fate, message: str = "") -> None:
-        """Have the fate of a signal recorded with the next commit."""
-        self._answers.append(Answer(number=number, fate=fate, message=message))
+    def end_signal(self, number: int, state: SignalState, message: str = "") -> None:
+        """Have the final state of a signal recorded with the next commit."""
+        self._signal_outcomes.append(SignalOutcome(number=number, state=state, message=message))
 
     def mark(self) -> None:
         """What was added so far stays if :meth:`rollback` is called."""
@@ -182,13 +182,15 @@ class Batcher:
             raise
 
     def _commit(self, offset: Offset) -> None:
-        before, waiting = self.stored.offset, bool(self._notifications or self._answers)
+        before, waiting = self.stored.offset, bool(self._notifications or self._signal_outcomes)
         if self.empty and not (self._sinks and self._notifications):
             self._drop_files()  # of a transaction that was rolled back
             offset = offset.numbered(self.seq, self.offset.batch)
             if offset != before or waiting:
                 self._store.confirm(self._lease)
-                self.stored = self._store.advance(self._lease, self.stored, offset, self._notifications, self._answers)
+                self.stored = self._store.advance(
+                    self._lease, self.stored, offset, self._notifications, self._signal_outcomes
+                )
                 self._deliver()
             return
         files = self._writer.finish() if self._writer is not None else []
@@ -213,7 +215,7 @@ class Batcher:
             source_fields=self._source_fields if self._changes else {},
             left_out=list(self._left_out.values()),
             notifications=self._notifications,
-            answers=self._answers,
+            signal_outcomes=self._signal_outcomes,
         )
         self._store.confirm(self._lease)
         path = self._publish(manifest)
@@ -237,12 +239,12 @@ class Batcher:
         """Delete what was written and not committed."""
         self._drop_files()
         self._seq = self.offset.seq
-        self._notifications, self._answers = [], []
+        self._notifications, self._signal_outcomes = [], []
         self._clear()
 
     def _deliver(self) -> None:
         """Send what waits; it is durable by now."""
-        durable, self._notifications, self._answers = self._notifications, [], []
+        durable, self._notifications, self._signal_outcomes = self._notifications, [], []
         for notification in durable:
             for channel in self._channels:
                 try:

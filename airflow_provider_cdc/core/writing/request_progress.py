@@ -6,7 +6,7 @@ import time
 from typing import Any, Final
 
 from airflow_provider_cdc.core.model.offset import Scan
-from airflow_provider_cdc.core.model.signal import Fate
+from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.interfaces import StateStore
 from airflow_provider_cdc.core.writing.state import CaptureState
 
@@ -15,7 +15,7 @@ _INTERVAL_S: Final = 1.0
 
 
 class RequestProgress:
-    """Writes the progress of snapshots to the fates of the signals that asked for them."""
+    """Writes the progress of snapshots to the states of the signals that asked for them."""
 
     def __init__(self, connector: str, store: StateStore, state: CaptureState) -> None:
         self._connector, self._store, self._state = connector, store, state
@@ -30,7 +30,7 @@ class RequestProgress:
         """
         for number in set(self._state.snapshot.requests.values()):
             shown = {"table": table, "rows": rows, "of_about": total, "left": left}
-            self._store.fate(self._connector, number, Fate.RUNNING, progress=shown)
+            self._store.set_signal_state(self._connector, number, SignalState.RUNNING, progress=shown)
 
     def chunks(self, chunk_rows: int) -> None:
         """How far the table has come that is read in chunks; written no more often than people look.
@@ -56,4 +56,4 @@ class RequestProgress:
         left = sum(other.request == scan.request for other in self._state.incremental.scans)
         chunk_rows = scan.chunk_rows or chunk_rows
         shown = {"table": scan.table, "tables": scan.tables, "left": left, "rows": scan.rows, "chunk_rows": chunk_rows}
-        self._store.fate(self._connector, scan.request, Fate.RUNNING, progress=shown | more)
+        self._store.set_signal_state(self._connector, scan.request, SignalState.RUNNING, progress=shown | more)

@@ -1,4 +1,4 @@
-"""Notifications of snapshots, in the documented form, and the fates of the signals that asked for them."""
+"""Notifications of snapshots, in the documented form, and the states of the signals that asked for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.model.notifications import (
     Type,
 )
 from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, Scan
-from airflow_provider_cdc.core.model.signal import Fate, Signal
+from airflow_provider_cdc.core.model.signal import Signal, SignalState
 from airflow_provider_cdc.core.writing.batch import Batcher
 
 
@@ -57,13 +57,13 @@ class SnapshotNotifications:
                 self._notify(Type.IN_PROGRESS, data_collections=_names(left), current_collection_in_progress=left[0])
         elif self._names:
             self._notify(Type.COMPLETED, data_collections=_names(self._names))
-        self._answer(offset)
+        self._end_signals(offset)
 
-    def _answer(self, offset: Offset) -> None:
-        """Answer the requests of which no table is pending any more: with the commit that says so, or never."""
+    def _end_signals(self, offset: Offset) -> None:
+        """End the signals of which no table is pending any more, with the commit that says so."""
         for number in sorted(set(self._requests.values()) - set(offset.snapshot.requests.values())):
             names = [name for name, asked in self._requests.items() if asked == number]
-            self._batcher.answer(number, Fate.DONE, f"read {_names(names)}")
+            self._batcher.end_signal(number, SignalState.DONE, f"read {_names(names)}")
             self._requests = {name: asked for name, asked in self._requests.items() if asked != number}
 
     def _notify(self, type_: Type, **data: str) -> None:
@@ -77,11 +77,11 @@ def notify(batcher: Batcher, kind: str, type_: Type, *, id_: str | None = None, 
     batcher.notify(notification if id_ is None else notification.model_copy(update={"id": id_}))
 
 
-def refuse(batcher: Batcher, signal: Signal, reason: str, fate: Fate = Fate.REFUSED) -> None:
-    """Answer a signal that is not carried out, or that failed."""
+def refuse(batcher: Batcher, signal: Signal, reason: str, state: SignalState = SignalState.REFUSED) -> None:
+    """End a signal that is not carried out, or that failed, and notify of it."""
     what = f"Signal {signal.id or signal.number} ({signal.type or 'without a type'}) from {signal.channel}: {reason}"
-    batcher.answer(signal.number, fate, reason)
-    type_ = Type.REFUSED if fate is Fate.REFUSED else Type.FAILED
+    batcher.end_signal(signal.number, state, reason)
+    type_ = Type.REFUSED if state is SignalState.REFUSED else Type.FAILED
     notify(
         batcher, SIGNAL, type_, id_=signal.id or str(signal.number), message=what, signal_type=signal.type,
         channel=signal.channel,

@@ -13,11 +13,11 @@ from airflow_provider_cdc.core.signals.custom_actions import ACTIONS
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource
-from tests.support.asked import fate, scans, send, snapshot, told
 from tests.support.connectors import Connector, memory_connector
 from tests.support.packages import installed
 from tests.support.rendered import of_table, records
 from tests.support.shop import equal
+from tests.support.signals import notified, scans, send, signal_state, snapshot
 
 COLUMNS = {"id": "int64!", "n": "int64", "note": "string"}
 SIGNALS = {"signal_data_collection": "shop.signals"}
@@ -158,7 +158,7 @@ def test_tables_are_named_whole_by_patterns_or_in_quotes_and_as_they_are_written
     number = snapshot(connector, name)
     connector.capture()
     assert rows_read(connector) == dict.fromkeys(tables, 30)
-    assert fate(connector, number)[0] == ("done" if tables else "refused")
+    assert signal_state(connector, number)[0] == ("done" if tables else "refused")
 
 
 @pytest.mark.parametrize("tables", [("shop.a",), (r"shop\..*",)])
@@ -172,7 +172,7 @@ def test_a_signal_has_tables_or_some_of_their_rows_read_in_chunks_unless_it_says
     named = ["a"] if tables == ("shop.a",) else ["My.Table", "a", "b", "signals"]
     number = snapshot(connector, *tables, **({} if type_ is None else {"type": type_}))
     connector.capture()
-    assert fate(connector, number)[0] == "done"
+    assert signal_state(connector, number)[0] == "done"
     reads = [r for r in records(connector) if r["value"] and r["value"].get("op") == "r"]
     marks = {r["value"]["source"]["snapshot"].removesuffix("_in_data_collection") for r in reads}
     assert marks == set(said.split())
@@ -180,7 +180,7 @@ def test_a_signal_has_tables_or_some_of_their_rows_read_in_chunks_unless_it_says
     if said == "incremental":
         some = snapshot(connector, "shop.a", additional_conditions=[{"data-collection": "shop.a", "filter": "n < 5"}])
         connector.capture()
-        assert fate(connector, some)[0] == "done"
+        assert signal_state(connector, some)[0] == "done"
         assert rows_read(connector)["a"] == 30 + 5
 
 
@@ -190,8 +190,8 @@ def test_a_condition_is_for_the_table_that_it_names_whole(db: MemoryDatabase, tm
         conditions = [{"data-collection": wrong, "filter": "n < 5"}]
         number = snapshot(connector, "shop.a", additional_conditions=conditions)
         connector.capture()
-        assert fate(connector, number)[0] == "refused"
-        assert "is not among the tables asked for" in fate(connector, number)[1]
+        assert signal_state(connector, number)[0] == "refused"
+        assert "is not among the tables asked for" in signal_state(connector, number)[1]
     conditions = [{"data-collection": "shop.a", "filter": "n > 3 and n < 9"}]
     snapshot(connector, "shop.a", "shop.b", additional_conditions=conditions)
     connector.capture()
@@ -213,7 +213,7 @@ def test_the_columns_of_the_signal_table_count_by_their_order_and_ids_mean_nothi
         t.update("shop.signals", {"the id": "whatever 2"}, {"text": "{}"})
         t.delete("shop.signals", {"the id": "whatever 2"})
     connector.capture()
-    found = [(s.id, s.type, s.channel, s.fate) for s in connector.store.signals_of("test")]
+    found = [(s.id, s.type, s.channel, s.state) for s in connector.store.signals_of("test")]
     assert sorted(found) == [
         ("whatever 1", "execute-snapshot", "source", "done"),
         ("whatever 2", "log", "source", "done"),
@@ -232,7 +232,7 @@ def test_watermarks_come_back_though_the_channel_source_is_off(db: MemoryDatabas
     ask(db, "not heard", "execute-snapshot", '{"data-collections": ["shop.b"]}')
     number = snapshot(connector, "shop.a")
     connector.capture()
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
     assert rows_read(connector) == {"a": 30}
     assert {row["kind"] for row in db.rows("shop.signals")} > {"snapshot-window-open", "snapshot-window-close"}
 
@@ -242,7 +242,7 @@ def test_an_id_may_be_anything(db: MemoryDatabase, tmp_path: Path, id_: str) -> 
     connector = streaming(db, tmp_path)
     numbers = [send(connector, "log", {"message": "m"}, id_=id_) for _ in range(2)]
     connector.capture()
-    assert [fate(connector, number) for number in numbers] == [("done", "m")] * 2
+    assert [signal_state(connector, number) for number in numbers] == [("done", "m")] * 2
 
 
 def test_signals_are_in_the_log_of_the_run_by_their_ids(
@@ -284,7 +284,7 @@ def test_a_row_that_cannot_be_carried_out_is_logged_and_capture_goes_on(
     assert connector.capture().events == 2
     assert "Signal wrong is refused" in caplog.text
     assert said in caplog.text
-    assert fate(connector, 1)[0] == "refused"
+    assert signal_state(connector, 1)[0] == "refused"
 
 
 # stopping, pausing
@@ -295,7 +295,7 @@ def test_a_stop_without_its_type_stops_nothing(db: MemoryDatabase, tmp_path: Pat
     asked = snapshot(connector, "shop.a")
     stop = send(connector, "stop-snapshot", {"data-collections": ["shop.a"]})
     connector.capture()
-    assert (fate(connector, asked), fate(connector, stop)[0]) == (("done", ""), "refused")
+    assert (signal_state(connector, asked), signal_state(connector, stop)[0]) == (("done", ""), "refused")
     equal(connector, db, "shop.a")
 
 
@@ -327,7 +327,7 @@ def test_where_nothing_is_read_there_is_nothing_to_stop(
     number = send(connector, type_, data)
     insert(db, "shop.a", 100)
     assert connector.capture().events == 1
-    assert fate(connector, number) == ("done", said)
+    assert signal_state(connector, number) == ("done", said)
 
 
 # types of one's own
@@ -344,7 +344,7 @@ def fail(context, data):
 """
 
 
-def test_a_type_of_ones_own_is_carried_out_and_its_errors_are_answers(
+def test_a_type_of_ones_own_is_carried_out_and_its_errors_are_states_of_the_signal(
     db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     installed(tmp_path, monkeypatch, {ACTIONS: {"count": "{module}:count", "fail": "{module}:fail"}}, _OWN)
@@ -353,23 +353,23 @@ def test_a_type_of_ones_own_is_carried_out_and_its_errors_are_answers(
     insert(db, "shop.a", 100)
     with caplog.at_level(logging.INFO):
         assert connector.capture().events == 1
-    assert fate(connector, numbers[0]) == ("done", "2 at entry 7")
-    assert fate(connector, numbers[1]) == ("failed", "'n'")
+    assert signal_state(connector, numbers[0]) == ("done", "2 at entry 7")
+    assert signal_state(connector, numbers[1]) == ("failed", "'n'")
     assert "counting for test" in caplog.text
 
 
 # what is told
 
 
-def _told(connector: Connector, kind: str) -> list[tuple[str, dict[str, str]]]:
+def _data_of(connector: Connector, kind: str) -> list[tuple[str, dict[str, str]]]:
     found = connector.store.notifications("test", after=0, limit=1000)
     return [(n.type, n.additional_data) for n in (row.notification for row in found) if n.aggregate_type == kind]
 
 
-def test_an_initial_snapshot_is_told_from_its_start_to_its_end(db: MemoryDatabase, tmp_path: Path) -> None:
+def test_an_initial_snapshot_is_notified_from_its_start_to_its_end(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = memory_connector(db, tmp_path / "read", table_include_list="shop.[ab]", snapshot_max_threads=1)
     connector.capture()
-    found = [(type_, data) for type_, data in _told(connector, "Initial Snapshot") if type_ != "IN_PROGRESS"]
+    found = [(type_, data) for type_, data in _data_of(connector, "Initial Snapshot") if type_ != "IN_PROGRESS"]
     name = {"connector_name": "test"}
     scan = {"total_rows_scanned": "30", "status": "SUCCEEDED"}
     both = {"data_collections": "shop.a, shop.b"}
@@ -381,10 +381,10 @@ def test_an_initial_snapshot_is_told_from_its_start_to_its_end(db: MemoryDatabas
     ]
     none = memory_connector(db, tmp_path / "not", snapshot_mode="never")
     none.capture()
-    assert _told(none, "Initial Snapshot") == [("SKIPPED", name)]
+    assert _data_of(none, "Initial Snapshot") == [("SKIPPED", name)]
 
 
-def test_an_incremental_snapshot_is_told_under_the_id_of_its_signal(db: MemoryDatabase, tmp_path: Path) -> None:
+def test_an_incremental_snapshot_is_notified_under_the_id_of_its_signal(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = streaming(db, tmp_path, batch_max_rows=1)
     snapshot(connector, "shop.a", "shop.b", id_="ad-hoc-1", additional_conditions=[{"data-collection": "shop.b", "filter": "n < 0"}])  # fmt: skip
     send(connector, "pause-snapshot", id_="ad-hoc-2")
@@ -393,7 +393,7 @@ def test_an_incremental_snapshot_is_told_under_the_id_of_its_signal(db: MemoryDa
     name = {"connector_name": "test"}
     both = {"data_collections": "shop.a, shop.b"}
     progress = name | both | {"current_collection_in_progress": "shop.a", "maximum_key": "[29]"}
-    assert _told(connector, "Incremental Snapshot") == [
+    assert _data_of(connector, "Incremental Snapshot") == [
         ("STARTED", name | both),
         ("PAUSED", name),
         ("RESUMED", name),
@@ -425,8 +425,10 @@ def test_a_table_that_is_not_read_says_why_by_its_status(db: MemoryDatabase, tmp
         "shop.keyless": "NO_PRIMARY_KEY", "shop.gone": "UNKNOWN_SCHEMA", "shop.a": "SUCCEEDED", "shop.b": "SQL_EXCEPTION",
         "shop.My.Table": "SKIPPED",
     }  # fmt: skip
-    assert fate(connector, number)[0] == fate(connector, other)[0] == "failed"
-    messages = {d["scanned_collection"]: d.get("message", "") for t, d in told(connector) if "scanned_collection" in d}
+    assert signal_state(connector, number)[0] == signal_state(connector, other)[0] == "failed"
+    messages = {
+        d["scanned_collection"]: d.get("message", "") for t, d in notified(connector) if "scanned_collection" in d
+    }
     assert "shop.keyless has no key" in messages["shop.keyless"]
     assert messages["shop.a"] == ""
 
@@ -440,7 +442,7 @@ def test_nothing_is_sent_anywhere_by_default_and_all_is_kept(
             connector = memory_connector(db, tmp_path / name, **channels)
             connector.capture()
             assert ("Initial Snapshot: COMPLETED" in caplog.text) == bool(channels)
-            assert _told(connector, "Initial Snapshot")[-1][0] == "COMPLETED"
+            assert _data_of(connector, "Initial Snapshot")[-1][0] == "COMPLETED"
             topics = {r.topic for r in Renderer(connector.changelog, "test").records()}
             assert all(topic == "test" or topic.startswith("test.shop.") for topic in topics)
 
@@ -450,4 +452,4 @@ def test_a_source_that_takes_no_structures_refuses_them(db: MemoryDatabase, tmp_
     connector = streaming(db, tmp_path)
     number = send(connector, "schema-changes", {"database": "shop", "changes": [{"type": "DROP", "id": "shop.a"}]})
     connector.capture()
-    assert fate(connector, number)[0] == "refused"
+    assert signal_state(connector, number)[0] == "refused"

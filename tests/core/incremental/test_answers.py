@@ -12,8 +12,8 @@ from airflow_provider_cdc.core.capture.streaming import Streaming
 from airflow_provider_cdc.core.model.events import LogBlock, LogItem
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, FORMS, fill, partial
-from tests.support.asked import fate, send, snapshot, told
 from tests.support.shop import equal
+from tests.support.signals import notified, send, signal_state, snapshot
 
 
 @pytest.mark.parametrize(
@@ -37,10 +37,10 @@ def test_a_signal_that_cannot_be_carried_out_is_answered_and_harms_nothing(
     number = send(connector, type_, data, id_="wrong")
     fill(db, "shop.a", range(5000, 5003))
     assert connector.capture().events == 3
-    state, message = fate(connector, number)
+    state, message = signal_state(connector, number)
     assert state == "refused"
     assert said in message
-    ((kind, told_data),) = told(connector, "Signal")
+    ((kind, told_data),) = notified(connector, "Signal")
     assert kind == "REFUSED"
     assert "wrong" in told_data["message"]
 
@@ -66,7 +66,7 @@ def test_a_pattern_that_would_hold_the_run_up_is_refused(
     number = send(connector, type_, data, id_="wrong")
     send(connector, "resume-snapshot")
     connector.capture()
-    state, message = fate(connector, number)
+    state, message = signal_state(connector, number)
     assert (state, "may take longer than a run can wait" in message) == ("refused", True)
     assert "in place of ([a-z0-9_]+.?)*" in message
     equal(connector, db, "shop.a")
@@ -76,7 +76,7 @@ def test_of_many_names_that_there_are_not_some_are_told(db: MemoryDatabase, tmp_
     connector = partial(db, tmp_path)
     number = snapshot(connector, *(f"shop.nix{i}" for i in range(500)))
     connector.capture()
-    state, message = fate(connector, number)
+    state, message = signal_state(connector, number)
     assert (state, "shop.nix19" in message, "nor are 480 more of the names" in message) == ("refused", True, True)
     assert "shop.nix20" not in message
 
@@ -85,7 +85,7 @@ def test_an_empty_list_of_tables_is_no_action(db: MemoryDatabase, tmp_path: Path
     connector = partial(db, tmp_path)
     number = snapshot(connector)
     connector.capture()
-    assert fate(connector, number) == ("done", "it names no table: nothing to do")
+    assert signal_state(connector, number) == ("done", "it names no table: nothing to do")
 
 
 def test_a_table_that_is_unknown_among_others_fails_the_request_but_not_the_others(
@@ -95,7 +95,7 @@ def test_a_table_that_is_unknown_among_others_fails_the_request_but_not_the_othe
     number = snapshot(connector, "shop.a", "shop.nix")
     connector.capture()
     equal(connector, db, "shop.a")
-    state, message = fate(connector, number)
+    state, message = signal_state(connector, number)
     assert (state, "shop.nix" in message) == ("failed", True)
 
 
@@ -105,7 +105,7 @@ def test_a_log_signal_tells_the_position(db: MemoryDatabase, tmp_path: Path, cap
     with caplog.at_level("INFO"):
         connector.capture()
     assert "now at entry 7" in caplog.text
-    assert fate(connector, number) == ("done", "now at entry 7")
+    assert signal_state(connector, number) == ("done", "now at entry 7")
 
 
 def test_a_signal_row_is_taken_from_the_log_once(db: MemoryDatabase, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_signal_row_is_taken_from_the_log_once(db: MemoryDatabase, tmp_path: P
     connector.capture()
     equal(connector, db, "shop.a")
     (signal,) = connector.store.signals_of("test", limit=10)
-    assert (signal.id, signal.channel, signal.fate) == ("row-1", "source", "done")
+    assert (signal.id, signal.channel, signal.state) == ("row-1", "source", "done")
     assert connector.replay.operations["r"] == 1000
 
 
@@ -137,7 +137,7 @@ def test_a_signal_row_is_not_lost_when_a_run_is_killed_behind_it(
     assert len(connector.rows("shop.b")) == 1
     connector.capture()
     (signal,) = connector.store.signals_of("test", limit=10)
-    assert (signal.id, signal.fate, signal.message) == ("row-1", "done", "taken")
+    assert (signal.id, signal.state, signal.message) == ("row-1", "done", "taken")
 
 
 def test_signal_rows_are_not_kept_while_their_transaction_is_open(
@@ -176,14 +176,14 @@ def test_signal_rows_at_one_place_of_two_logs_are_two_signals(db: MemoryDatabase
         with db.transaction() as t:
             t.insert("shop.signals", {"id": "again", "type": "log", "data": data})
         connector.capture()
-    assert [s.fate for s in connector.store.signals_of("test", limit=10)] == ["done", "done"]
+    assert [s.state for s in connector.store.signals_of("test", limit=10)] == ["done", "done"]
 
 
 def test_a_channel_that_is_not_enabled_is_refused(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = partial(db, tmp_path, signal_enabled_channels="source")
     number = snapshot(connector, "shop.a")
     connector.capture()
-    assert fate(connector, number) == ("refused", "the channel airflow is not among signal.enabled.channels")
+    assert signal_state(connector, number) == ("refused", "the channel airflow is not among signal.enabled.channels")
 
 
 def test_the_position_is_set_by_a_signal(db: MemoryDatabase, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_the_position_is_set_by_a_signal(db: MemoryDatabase, tmp_path: Path) -> 
     connector.capture()
     assert connector.rows("shop.a") == []
     assert len(connector.rows("shop.b")) == 3
-    assert fate(connector, number) == ("done", "goes on from entry 8 instead of entry 7 (skip)")
+    assert signal_state(connector, number) == ("done", "goes on from entry 8 instead of entry 7 (skip)")
     wrong = send(connector, "set-memory-position", {"entry": 800})
     connector.capture()
-    assert fate(connector, wrong)[0] == "refused"
+    assert signal_state(connector, wrong)[0] == "refused"

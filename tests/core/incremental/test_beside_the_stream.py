@@ -18,9 +18,9 @@ from airflow_provider_cdc.core.errors import (
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import FORMS, Busy, fill, partial
-from tests.support.asked import answered, fate, scans, snapshot
 from tests.support.connectors import memory_connector
 from tests.support.shop import equal
+from tests.support.signals import scans, signal_ended, signal_state, snapshot
 
 
 def test_rows_that_change_while_they_are_read_are_never_out_of_date(
@@ -37,7 +37,7 @@ def test_rows_that_change_while_they_are_read_are_never_out_of_date(
     equal(connector, db, "shop.a")
     assert busy.changes > 50
     assert connector.replay.operations["r"] > 300
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
 
 
 def test_a_change_between_reading_and_writing_a_chunk_wins(
@@ -138,8 +138,8 @@ def test_a_signal_table_that_is_emptied_while_a_window_is_open_does_not_keep_it_
 
     at_read(2, change)
     number = snapshot(connector, "shop.a", "shop.b")
-    connector.capture(run_for_s=60, until=answered(connector, number))
-    assert fate(connector, number) == ("done", "")
+    connector.capture(run_for_s=60, until=signal_ended(connector, number))
+    assert signal_state(connector, number) == ("done", "")
     equal(connector, db, "shop.a", "shop.b")
 
 
@@ -150,8 +150,8 @@ def test_watermarks_that_do_not_come_back_in_the_log_are_told_and_no_row_is_take
     monkeypatch.setattr(MemoryChunks, "write", lambda *_: None)
     number = snapshot(connector, "shop.a", "shop.b")
     fill(db, "shop.c", range(5000, 5003))
-    assert connector.capture(run_for_s=60, until=answered(connector, number)).events == 3
-    state, message = fate(connector, number)
+    assert connector.capture(run_for_s=60, until=signal_ended(connector, number)).events == 3
+    state, message = signal_state(connector, number)
     assert state == "failed"
     assert "what is written to the signal table shop.signals does not come back in the log" in message
     assert scans(connector) == {"shop.a": "SKIPPED", "shop.b": "SKIPPED"}
@@ -160,7 +160,7 @@ def test_watermarks_that_do_not_come_back_in_the_log_are_told_and_no_row_is_take
     number = snapshot(connector, "shop.a")
     connector.capture()
     equal(connector, db, "shop.a")
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
 
 
 def test_a_window_that_cannot_be_closed_fails_its_table_and_harms_no_other(
@@ -174,8 +174,8 @@ def test_a_window_that_cannot_be_closed_fails_its_table_and_harms_no_other(
     monkeypatch.setattr(MemoryChunks, "remove", denied)
     number = snapshot(connector, "shop.a", "shop.b")
     fill(db, "shop.c", range(5000, 5003))
-    assert connector.capture(run_for_s=60, until=answered(connector, number)).events == 3
-    state, message = fate(connector, number)
+    assert connector.capture(run_for_s=60, until=signal_ended(connector, number)).events == 3
+    state, message = signal_state(connector, number)
     assert state == "failed"
     assert "shop.a: DELETE command denied GRANT DELETE; shop.b: DELETE command denied" in message
     assert scans(connector) == {"shop.a": "SQL_EXCEPTION", "shop.b": "SQL_EXCEPTION"}

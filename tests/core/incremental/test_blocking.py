@@ -17,9 +17,9 @@ from airflow_provider_cdc.core.errors import (
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.core.incremental.work import FORMS, Busy, fill, partial
-from tests.support.asked import fate, snapshot, told
 from tests.support.connectors import memory_connector
 from tests.support.shop import equal
+from tests.support.signals import notified, signal_state, snapshot
 
 
 def test_a_blocking_snapshot_reads_whole_tables_and_goes_on(db: MemoryDatabase, tmp_path: Path) -> None:
@@ -29,8 +29,8 @@ def test_a_blocking_snapshot_reads_whole_tables_and_goes_on(db: MemoryDatabase, 
         connector.capture()
     connector.capture()
     equal(connector, db, "shop.a", "shop.b")
-    assert fate(connector, number) == ("done", "read shop.a, shop.b")
-    kinds = [type_ for type_, _ in told(connector, "Blocking Snapshot")]
+    assert signal_state(connector, number) == ("done", "read shop.a, shop.b")
+    kinds = [type_ for type_, _ in notified(connector, "Blocking Snapshot")]
     assert kinds == ["STARTED", "TABLE_SCAN_COMPLETED", "TABLE_SCAN_COMPLETED", "COMPLETED"]
 
 
@@ -39,8 +39,11 @@ def test_a_table_is_read_whole_for_one_signal_at_a_time(db: MemoryDatabase, tmp_
     first = snapshot(connector, "shop.a", type="blocking")
     second = snapshot(connector, "shop.a", "shop.b", type="blocking")
     connector.capture()
-    assert fate(connector, first) == ("done", "read shop.a")
-    assert fate(connector, second) == ("refused", f"tables wait to be read whole already: shop.a (signal {first})")
+    assert signal_state(connector, first) == ("done", "read shop.a")
+    assert signal_state(connector, second) == (
+        "refused",
+        f"tables wait to be read whole already: shop.a (signal {first})",
+    )
 
 
 def test_a_blocking_snapshot_with_a_select_leaves_other_rows_as_they_are(db: MemoryDatabase, tmp_path: Path) -> None:
@@ -65,7 +68,7 @@ def test_a_blocking_snapshot_that_fails_leaves_no_gap(db: MemoryDatabase, tmp_pa
     )
     fill(db, "shop.b", range(5000, 5003))
     connector.capture()
-    state, message = fate(connector, number)
+    state, message = signal_state(connector, number)
     assert (state, "id is bad" in message) == ("failed", True)
     assert len(connector.rows("shop.b")) == 3
     fill(db, "shop.b", range(6000, 6003))
@@ -87,7 +90,7 @@ def test_a_blocking_snapshot_that_the_account_may_not_make_ends_no_run(
     for i in (5000, 6000):
         fill(db, "shop.b", range(i, i + 3))
         assert connector.capture().events == 3
-    state, message = fate(connector, number)
+    state, message = signal_state(connector, number)
     assert (state, "denied for table shop.a" in message, "GRANT SELECT" in message) == ("failed", True, True)
 
 
@@ -127,7 +130,7 @@ def test_a_commit_that_fails_while_a_signal_is_taken_ends_the_run_and_loses_noth
     equal(connector, db, "shop.a")
     assert [row["id"] for row in connector.rows("shop.b")] == [5000]
     (signal,) = connector.store.signals_of("test", limit=10)
-    assert (signal.id, signal.fate) == ("row-1", "done")
+    assert (signal.id, signal.state) == ("row-1", "done")
 
 
 def test_a_blocking_snapshot_cancels_chunks_that_are_older_than_it(

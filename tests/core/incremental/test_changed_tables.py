@@ -20,11 +20,11 @@ from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, Busy, fill, partial, paused
-from tests.support.asked import fate, scans, send, snapshot
 from tests.support.connectors import memory_connector
 from tests.support.patience import LONGEST_S, until
 from tests.support.replay import Replay
 from tests.support.shop import equal
+from tests.support.signals import scans, send, signal_state, snapshot
 
 
 def test_a_table_truncated_in_the_middle_stays_empty_but_for_what_comes_later(
@@ -41,7 +41,7 @@ def test_a_table_truncated_in_the_middle_stays_empty_but_for_what_comes_later(
     connector.capture()
     equal(connector, db, "shop.a")
     assert len(connector.rows("shop.a")) == 20
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
 
 
 def test_a_column_added_in_the_middle_is_read_with_the_rows_after_it(
@@ -54,7 +54,7 @@ def test_a_column_added_in_the_middle_is_read_with_the_rows_after_it(
         connector.capture()
     connector.capture()
     equal(connector, db, "shop.a")
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
 
 
 def test_a_column_dropped_and_one_renamed_in_the_middle(
@@ -85,7 +85,7 @@ def test_a_table_that_a_statement_changes_beyond_the_log_is_read_whole_in_betwee
     connector.capture()
     connector.capture()
     equal(connector, db, "shop.a", "shop.b")
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_rows_from_before_a_column_was_replaced_by_one_that_looks_alike_are_read
     connector.capture()
     equal(connector, db, "shop.a")
     assert {row["note"] for row in connector.rows("shop.a")} == {"new"}
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
 
 
 CHANGES: dict[str, Callable[[MemoryDatabase], None]] = {
@@ -151,7 +151,7 @@ def test_a_snapshot_begins_anew_when_rows_have_become_others_and_nothing_else_re
     number = snapshot(connector, "shop.a", "shop.b")
     connector.capture()
     equal(connector, db, "shop.a", "shop.b")
-    assert (fate(connector, number), scans(connector)["shop.a"]) == (("done", ""), "SUCCEEDED")
+    assert (signal_state(connector, number), scans(connector)["shop.a"]) == (("done", ""), "SUCCEEDED")
     assert "The incremental snapshot of shop.a begins anew with the first row" in caplog.text
 
 
@@ -170,7 +170,7 @@ def test_a_paused_snapshot_of_a_table_that_was_swapped_begins_anew(
     send(connector, "resume-snapshot")
     connector.capture()
     equal(connector, db, "shop.a")
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
 
 
 def test_a_table_that_was_swapped_for_a_smaller_one_is_not_at_its_end_before_the_stream_is_there(
@@ -201,7 +201,7 @@ def test_a_table_that_was_swapped_for_a_smaller_one_is_not_at_its_end_before_the
     send(connector, "resume-snapshot")
     connector.capture()
     equal(connector, db, "shop.a")
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_a_chunk_read_by_another_key_than_events_before_it_were_told_by_is_writt
     number = snapshot(connector, "shop.k")
     connector.capture()
     equal(connector, db, "shop.k")
-    assert (fate(connector, number), len(connector.rows("shop.k"))) == (("done", ""), 120)
+    assert (signal_state(connector, number), len(connector.rows("shop.k"))) == (("done", ""), 120)
 
 
 def test_a_chunk_is_read_again_when_an_event_was_told_by_another_key_for_a_while(
@@ -265,7 +265,7 @@ def test_a_chunk_is_read_again_when_an_event_was_told_by_another_key_for_a_while
     connector.capture()
     rows = [row for row in connector.rows("shop.a") if isinstance(row["id"], int)]
     assert sorted(rows, key=repr) == sorted(db.rows("shop.a"), key=repr)
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
 
 
 def test_a_table_dropped_in_the_middle_is_given_up_by_name(
@@ -276,7 +276,7 @@ def test_a_table_dropped_in_the_middle_is_given_up_by_name(
     number = snapshot(connector, "shop.a", "shop.b")
     connector.capture()
     assert scans(connector) == {"shop.a": "UNKNOWN_SCHEMA", "shop.b": "SUCCEEDED"}
-    state, message = fate(connector, number)
+    state, message = signal_state(connector, number)
     assert (state, "there is no table shop.a any more" in message) == ("failed", True)
 
 
@@ -286,6 +286,6 @@ def test_a_table_without_a_key_is_refused_by_name(db: MemoryDatabase, tmp_path: 
     number = snapshot(connector, "shop.k", "shop.b")
     connector.capture()
     assert scans(connector) == {"shop.k": "NO_PRIMARY_KEY", "shop.b": "SUCCEEDED"}
-    state, message = fate(connector, number)
+    state, message = signal_state(connector, number)
     assert state == "failed"
     assert "message.key.columns=shop.k:<columns>" in message

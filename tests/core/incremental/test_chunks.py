@@ -15,9 +15,9 @@ import pytest
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, FORMS, Busy, fill, partial
-from tests.support.asked import fate, scans, send, snapshot
 from tests.support.connectors import memory_connector
 from tests.support.shop import equal
+from tests.support.signals import scans, send, signal_state, snapshot
 
 
 def test_a_key_of_ones_own_and_a_surrogate_key_cut_chunks(
@@ -30,7 +30,7 @@ def test_a_key_of_ones_own_and_a_surrogate_key_cut_chunks(
     connector = partial(db, tmp_path, message_key_columns="shop.k:id", **form)
     number = snapshot(connector, "shop.k", surrogate_key="turn")
     connector.capture()
-    assert (fate(connector, number), len(connector.rows("shop.k"))) == (("done", ""), 300)
+    assert (signal_state(connector, number), len(connector.rows("shop.k"))) == (("done", ""), 300)
 
 
 def test_a_surrogate_key_that_may_be_null_or_is_missing_is_refused(db: MemoryDatabase, tmp_path: Path) -> None:
@@ -38,8 +38,8 @@ def test_a_surrogate_key_that_may_be_null_or_is_missing_is_refused(db: MemoryDat
     nullable = snapshot(connector, "shop.a", surrogate_key="n")
     missing = snapshot(connector, "shop.a", surrogate_key="nix")
     connector.capture()
-    assert "column n of shop.a may be NULL" in fate(connector, nullable)[1]
-    assert "shop.a has no column nix, the surrogate key" in fate(connector, missing)[1]
+    assert "column n of shop.a may be NULL" in signal_state(connector, nullable)[1]
+    assert "shop.a has no column nix, the surrogate key" in signal_state(connector, missing)[1]
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_at_the_end_the_progress_says_that_nothing_is_left(db: MemoryDatabase, t
     connector.capture()
     (found,) = connector.store.signals_of("test", limit=1, number=number)
     shown = {"table": "shop.b", "tables": 2, "left": 0, "rows": 1000, "chunk_rows": 50}
-    assert (found.fate, found.progress) == ("done", shown)
+    assert (found.state, found.progress) == ("done", shown)
 
 
 @pytest.mark.parametrize("target_ms", [0, 1000])
@@ -102,7 +102,7 @@ def test_a_request_may_say_how_many_rows_a_chunk_has(
     connector.capture()
     assert {limit for table, limit in sizes if table == "shop.k"} == {3}
     assert 50 in {limit for table, limit in sizes if table == "shop.b"}
-    assert (fate(connector, other), fate(connector, asked)) == (("done", ""), ("done", ""))
+    assert (signal_state(connector, other), signal_state(connector, asked)) == (("done", ""), ("done", ""))
     assert (len(connector.rows("shop.k")), len(connector.rows("shop.b"))) == (10, 1000)
 
 
@@ -114,13 +114,13 @@ def test_the_chunk_size_of_a_request_outlives_a_run(
     number = snapshot(connector, "shop.a", chunk_size=3)
     connector.capture()
     found = connector.store.signals_of("test", limit=1, number=number)[0]
-    assert (found.fate, found.progress["chunk_rows"]) == ("running", 3)
+    assert (found.state, found.progress["chunk_rows"]) == ("running", 3)
     before = len(sizes)
     send(connector, "resume-snapshot")
     connector.capture()
     assert len(sizes) > before
     assert set(sizes) == {("shop.a", 3)}
-    assert (fate(connector, number), len(connector.rows("shop.a"))) == (("done", ""), 1000)
+    assert (signal_state(connector, number), len(connector.rows("shop.a"))) == (("done", ""), 1000)
 
 
 def test_a_chunk_size_that_cannot_be_meant_is_refused(db: MemoryDatabase, tmp_path: Path) -> None:
@@ -128,8 +128,8 @@ def test_a_chunk_size_that_cannot_be_meant_is_refused(db: MemoryDatabase, tmp_pa
     none = snapshot(connector, "shop.a", chunk_size=0)
     whole = snapshot(connector, "shop.a", chunk_size=3, type="blocking")
     connector.capture()
-    assert fate(connector, none) == ("refused", '"chunk-size" is not a whole number from 1 to 1,000,000')
-    assert fate(connector, whole)[0] == "refused"
+    assert signal_state(connector, none) == ("refused", '"chunk-size" is not a whole number from 1 to 1,000,000')
+    assert signal_state(connector, whole)[0] == "refused"
     assert scans(connector) == {}
 
 
@@ -147,7 +147,7 @@ def test_rows_that_are_gone_disappear_when_a_table_is_replaced(
         connector.capture()
     connector.capture()
     equal(connector, db, "shop.a", "shop.b", "shop.c")
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_table_that_cannot_be_read_is_not_emptied_to_be_replaced(
     number = snapshot(connector, "shop.d", "shop.a", **more)
     connector.capture()
     equal(connector, db, "shop.d", "shop.a")
-    assert fate(connector, number)[0] == "failed"
+    assert signal_state(connector, number)[0] == "failed"
     assert connector.replay.operations["t"] == (1 if why == "no key" else 0), "of shop.a, which can be read"
 
 
@@ -187,5 +187,5 @@ def test_what_happens_before_a_table_is_emptied_to_be_replaced_is_read_afterward
         connector.capture()
     connector.capture()
     equal(connector, db, "shop.a", "shop.b")
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
     assert connector.replay.operations["t"] == 2

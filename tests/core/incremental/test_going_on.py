@@ -22,8 +22,8 @@ from airflow_provider_cdc.core.incremental import coordinator as incremental
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import Busy, fill, partial
-from tests.support.asked import answered, fate, send, snapshot
 from tests.support.shop import equal
+from tests.support.signals import send, signal_ended, signal_state, snapshot
 
 
 def test_a_run_that_ends_early_is_followed_by_one_that_goes_on_behind_the_last_row(
@@ -45,12 +45,12 @@ def test_a_run_that_ends_early_is_followed_by_one_that_goes_on_behind_the_last_r
     assert state is not None
     first = state.incremental.scans[0]
     assert first.after is not None
-    assert fate(connector, number)[0] == "running"
+    assert signal_state(connector, number)[0] == "running"
     connector.capture()
     connector.replay.advance()
     equal(connector, db, "shop.a", "shop.b")
     assert connector.replay.operations["r"] == 2000  # none twice
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
 
 
 def test_a_lost_connection_is_made_again(
@@ -72,7 +72,7 @@ def test_a_lost_connection_is_made_again(
         connector.capture()
     connector.capture()
     equal(connector, db, "shop.a")
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
 
 
 def test_a_table_that_somebody_has_locked_is_waited_for_while_the_stream_goes_on(
@@ -92,7 +92,7 @@ def test_a_table_that_somebody_has_locked_is_waited_for_while_the_stream_goes_on
     number = snapshot(connector, "shop.a")
     fill(db, "shop.b", range(5000, 5003))
     connector.capture()
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
     equal(connector, db, "shop.a")
     assert len(connector.rows("shop.b")) == 3
     assert "A chunk of shop.a could not be read, trying again: Lock wait timeout exceeded" in caplog.text
@@ -111,7 +111,7 @@ def test_a_database_that_is_gone_for_good_ends_the_run_with_its_error(
     number = snapshot(connector, "shop.a")
     with pytest.raises(SourceUnavailable, match="nobody answers"):
         connector.capture()
-    assert fate(connector, number)[0] == "running"
+    assert signal_state(connector, number)[0] == "running"
 
 
 def test_a_chunk_that_fails_after_it_was_cancelled_harms_nothing(
@@ -134,7 +134,7 @@ def test_a_chunk_that_fails_after_it_was_cancelled_harms_nothing(
     send(connector, "resume-snapshot")
     connector.capture()
     equal(connector, db, "shop.a")
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
 
 
 def test_a_transaction_of_more_rows_than_are_held_is_waited_for_and_not_for_ever(
@@ -150,6 +150,6 @@ def test_a_transaction_of_more_rows_than_are_held_is_waited_for_and_not_for_ever
 
     at_read(3, change)
     number = snapshot(connector, "shop.a", "shop.b")
-    connector.capture(run_for_s=60, until=answered(connector, number))
-    assert fate(connector, number) == ("done", "")
+    connector.capture(run_for_s=60, until=signal_ended(connector, number))
+    assert signal_state(connector, number) == ("done", "")
     equal(connector, db, "shop.a", "shop.b")

@@ -16,9 +16,9 @@ from airflow_provider_cdc.core.errors import (
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, fill, partial
-from tests.support.asked import scans, send, snapshot, told
 from tests.support.connectors import memory_connector
 from tests.support.shop import equal
+from tests.support.signals import notified, scans, send, snapshot
 
 
 def test_a_paused_connector_ends_within_seconds_and_starts_no_more(db: MemoryDatabase, tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_lost_position_is_repaired_beside_the_stream(
     connector.capture({"position.lost.mode": "incremental"})
     equal(connector, db, "shop.a", "shop.b", "shop.c")
     (signal,) = connector.store.signals_of("test", limit=10)
-    assert (signal.channel, signal.fate) == ("repair", "done")
+    assert (signal.channel, signal.state) == ("repair", "done")
     assert connector.store.load("test").offset.incremental.scans == []  # type: ignore[union-attr]
 
 
@@ -93,9 +93,9 @@ def test_a_lost_position_is_repaired_where_tables_were_changed(
     connector.capture({"position.lost.mode": "incremental"})
     equal(connector, db, "shop.a", "shop.b", "shop.c")
     signals = connector.store.signals_of("test", limit=10)
-    assert [(s.channel, s.fate) for s in signals] == [("repair", "done")] * 2
+    assert [(s.channel, s.state) for s in signals] == [("repair", "done")] * 2
     assert scans(connector).keys() == {"shop.a", "shop.c"}
-    assert [data["scanned_collection"] for _, data in told(connector, "Blocking Snapshot")[1:2]] == ["shop.b"]
+    assert [data["scanned_collection"] for _, data in notified(connector, "Blocking Snapshot")[1:2]] == ["shop.b"]
     left = [record for manifest in connector.changelog.manifests("test") for record in manifest.left_out]
     undecoded = [("shop.b", {"entry": 9}, {"entry": 10}, 3)] if busy and changed == "on both sides" else []
     assert [(record.table, record.start, record.end, record.events) for record in left] == undecoded
@@ -114,7 +114,7 @@ def test_a_lost_position_is_repaired_though_incremental_snapshots_are_paused(
     db.purge()
     result = connector.capture({"position.lost.mode": "incremental"})
     equal(connector, db, "shop.a", "shop.b", "shop.c")
-    assert {s.fate for s in connector.store.signals_of("test", limit=10)} == {"done"}
-    assert "RESUMED" in [type_ for type_, _ in told(connector, "Incremental Snapshot")]
+    assert {s.state for s in connector.store.signals_of("test", limit=10)} == {"done"}
+    assert "RESUMED" in [type_ for type_, _ in notified(connector, "Incremental Snapshot")]
     assert "were paused; they go on" in caplog.text
     assert result.metrics["incremental-snapshot"]["SnapshotPaused"] is False

@@ -13,8 +13,8 @@ import pytest
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, Busy, fill, partial
-from tests.support.asked import fate, scans, send, snapshot, told
 from tests.support.shop import equal
+from tests.support.signals import notified, scans, send, signal_state, snapshot
 
 
 def test_pause_keeps_the_place_and_resume_goes_on(db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]) -> None:
@@ -22,13 +22,13 @@ def test_pause_keeps_the_place_and_resume_goes_on(db: MemoryDatabase, tmp_path: 
     asked = snapshot(connector, "shop.a", "shop.b")
     paused = send(connector, "pause-snapshot")
     connector.capture()  # comes to its end: what is paused is not waited for
-    assert fate(connector, paused)[0] == "done"
+    assert signal_state(connector, paused)[0] == "done"
     assert connector.replay.advance().operations["r"] == 0
     send(connector, "resume-snapshot")
     connector.capture()
     equal(connector, db, "shop.a", "shop.b")
-    assert fate(connector, asked) == ("done", "")
-    assert [type_ for type_, _ in told(connector, "Incremental Snapshot")] == [
+    assert signal_state(connector, asked) == ("done", "")
+    assert [type_ for type_, _ in notified(connector, "Incremental Snapshot")] == [
         "STARTED", "PAUSED", "RESUMED", "TABLE_SCAN_COMPLETED", "TABLE_SCAN_COMPLETED", "COMPLETED",
     ]  # fmt: skip
 
@@ -40,8 +40,8 @@ def test_one_table_of_three_is_stopped(db: MemoryDatabase, tmp_path: Path, form:
     connector.capture()
     equal(connector, db, "shop.a", "shop.c")
     assert connector.rows("shop.b") == []
-    assert fate(connector, stopped) == ("done", "stopped shop.b")
-    assert fate(connector, asked) == ("failed", "shop.b stopped by signal enough")
+    assert signal_state(connector, stopped) == ("done", "stopped shop.b")
+    assert signal_state(connector, asked) == ("failed", "shop.b stopped by signal enough")
 
 
 def test_a_whole_snapshot_is_stopped(db: MemoryDatabase, tmp_path: Path) -> None:
@@ -49,8 +49,8 @@ def test_a_whole_snapshot_is_stopped(db: MemoryDatabase, tmp_path: Path) -> None
     asked = snapshot(connector, "shop.a", "shop.b")
     send(connector, "stop-snapshot", {"type": "incremental"}, id_="enough")
     connector.capture()
-    assert fate(connector, asked) == ("failed", "shop.a, shop.b stopped by signal enough")
-    assert ("ABORTED", {"connector_name": "test", "data_collections": "shop.a, shop.b"}) in told(connector)
+    assert signal_state(connector, asked) == ("failed", "shop.a, shop.b stopped by signal enough")
+    assert ("ABORTED", {"connector_name": "test", "data_collections": "shop.a, shop.b"}) in notified(connector)
     assert connector.replay.advance().operations["r"] == 0
 
 
@@ -63,7 +63,7 @@ def test_what_is_stopped_while_it_is_paused_is_not_paused_any_more(db: MemoryDat
     send(connector, "stop-snapshot", {"type": "incremental"})
     number = snapshot(connector, "shop.c")
     assert connector.capture().metrics["incremental-snapshot"]["SnapshotPaused"] is False
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
 
 
 def test_two_requests_are_carried_out_one_after_the_other(
@@ -76,7 +76,7 @@ def test_two_requests_are_carried_out_one_after_the_other(
         connector.capture()
     connector.capture()
     equal(connector, db, "shop.a", "shop.b")
-    assert (fate(connector, first), fate(connector, second)) == (("done", ""), ("done", ""))
+    assert (signal_state(connector, first), signal_state(connector, second)) == (("done", ""), ("done", ""))
 
 
 def test_a_filter_reads_the_rows_that_fulfil_it(db: MemoryDatabase, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_filter_that_matches_nothing_reads_nothing(db: MemoryDatabase, tmp_pat
     number = snapshot(connector, "shop.a", additional_condition="n < 0")
     connector.capture()
     assert connector.rows("shop.a") == []
-    assert (scans(connector), fate(connector, number)) == ({"shop.a": "EMPTY"}, ("done", ""))
+    assert (scans(connector), signal_state(connector, number)) == ({"shop.a": "EMPTY"}, ("done", ""))
 
 
 def test_a_filter_that_is_bad_sql_fails_its_table_and_no_other(
@@ -110,7 +110,7 @@ def test_a_filter_that_is_bad_sql_fails_its_table_and_no_other(
     conditions = [{"data-collection": "shop.a", "filter": "n <> <>"}]
     number = snapshot(connector, "shop.a", "shop.b", additional_conditions=conditions)
     connector.capture()
-    state, message = fate(connector, number)
+    state, message = signal_state(connector, number)
     assert state == "failed"
     assert "shop.a: The database does not understand the condition: n <> <>" in message
     assert scans(connector) == {"shop.a": "SQL_EXCEPTION", "shop.b": "SUCCEEDED"}
@@ -129,4 +129,4 @@ def test_tables_of_few_rows(tmp_path: Path, form: dict[str, Any], rows: int, sta
     number = snapshot(connector, "shop.a")
     connector.capture()
     equal(connector, db, "shop.a")
-    assert (scans(connector), fate(connector, number)) == ({"shop.a": status}, ("done", ""))
+    assert (scans(connector), signal_state(connector, number)) == ({"shop.a": status}, ("done", ""))

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.support.asked import fate, send
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import until
+from tests.support.signals import send, signal_state
 
 FORMS = {
     "read": {},
@@ -90,4 +90,4 @@ class Busy:
 def paused(connector: Connector) -> None:
     """Pause incremental snapshots, and wait until they are."""
     number = send(connector, "pause-snapshot")
-    until(lambda: fate(connector, number)[0] == "done", "incremental snapshots are paused")
+    until(lambda: signal_state(connector, number)[0] == "done", "incremental snapshots are paused")

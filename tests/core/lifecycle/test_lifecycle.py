@@ -28,7 +28,7 @@ from airflow_provider_cdc.core.lifecycle.log_gap import Repair
 from airflow_provider_cdc.core.lifecycle.offset_plan import Effect
 from airflow_provider_cdc.core.lifecycle.status import RunState
 from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, PendingTable, Scan, SnapshotState
-from airflow_provider_cdc.core.model.signal import Fate, SentSignal, Signal
+from airflow_provider_cdc.core.model.signal import SentSignal, Signal, SignalState
 from airflow_provider_cdc.core.signals.requests import parse
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.core.spi.records import Registration
@@ -129,8 +129,8 @@ def test_a_run_that_was_killed_is_a_failure(connector: Connector, life: Lifecycl
 def test_a_status_tells_what_is_captured_and_what_is_under_way(connector: Connector, life: Lifecycle) -> None:
     number = connector.store.send("test", SentSignal("ad-hoc", "execute-snapshot", "{}"))
     done = connector.store.send("test", SentSignal("old", "log"))
-    connector.store.fate("test", done, Fate.DONE)
-    connector.store.fate("test", number, Fate.RUNNING, progress={"tables": 2, "left": 1})
+    connector.store.set_signal_state("test", done, SignalState.DONE)
+    connector.store.set_signal_state("test", number, SignalState.RUNNING, progress={"tables": 2, "left": 1})
     status = life.status()
     assert (status.position, status.seq, status.batch, status.source) == ({"entry": 6}, 8, 3, "memory")
     assert [s.number for s in status.signals] == [number]
@@ -347,7 +347,7 @@ def test_after_a_reset_all_tables_are_read_again_into_the_same_change_log(
 
 def test_snapshots_that_a_reset_forgets_end_as_failed(connector: Connector, life: Lifecycle) -> None:
     number = connector.store.send("test", SentSignal("ad-hoc", "execute-snapshot", "{}"))
-    connector.store.fate("test", number, Fate.RUNNING)
+    connector.store.set_signal_state("test", number, SignalState.RUNNING)
     state = SnapshotState(pending={"shop.a": PendingTable(request=number, select="SELECT 1")})
     with connector.store.lease("test", "me", wait_s=0) as lease:
         stored = connector.store.load("test")
@@ -359,7 +359,7 @@ def test_snapshots_that_a_reset_forgets_end_as_failed(connector: Connector, life
     after = life.apply_offset(plan, "test", "ada")
     assert after.offset == Offset(seq=8, batch=3, signal=number)
     (signal,) = connector.store.signals_of("test")
-    assert (signal.fate, signal.message) == (
+    assert (signal.state, signal.message) == (
         "failed",
         "The offset was changed (reset) by ada; send the signal again.",
     )
@@ -534,7 +534,7 @@ def test_a_gap_is_repaired_beside_the_stream_from_the_oldest_place(
     assert stored is not None
     assert stored.position == {"entry": 8}
     connector.capture(run_for_s=3)
-    assert connector.store.signals_of("test")[0].fate == "done"
+    assert connector.store.signals_of("test")[0].state == "done"
     equal(connector, db)
 
 
@@ -545,7 +545,7 @@ def test_a_repair_is_carried_out_whichever_channels_are_enabled(db: MemoryDataba
         life.repair(Repair.INCREMENTAL, "test", "ada")
     connector.capture()
     (signal,) = connector.store.signals_of("test")
-    assert (signal.channel, signal.sent_by, signal.fate) == ("repair", "ada", "done")
+    assert (signal.channel, signal.sent_by, signal.state) == ("repair", "ada", "done")
     equal(connector, db)
 
 
@@ -560,7 +560,7 @@ def test_a_repair_does_not_wait_for_incremental_snapshots_that_are_paused(
         connector.store.replace_offset(lease, stored, stored.offset.model_copy(update={"incremental": paused}), "")
     life.repair(Repair.INCREMENTAL, "test", "ada")
     connector.capture()
-    assert {s.type: s.fate for s in connector.store.signals_of("test")} == {
+    assert {s.type: s.state for s in connector.store.signals_of("test")} == {
         "execute-snapshot": "done", "resume-snapshot": "done"
     }  # fmt: skip
     equal(connector, db)

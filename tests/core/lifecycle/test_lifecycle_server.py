@@ -134,7 +134,7 @@ def test_a_purged_log_is_told_exactly_and_repaired(
     connector.capture(run_for_s=6 if how is Repair.INCREMENTAL else None)
     assert merged(connector) == rows
     if how is Repair.INCREMENTAL:
-        assert connector.store.signals_of("test")[0].fate == "done"
+        assert connector.store.signals_of("test")[0].state == "done"
     assert life.gap() is None
     offset = connector.store.load("test").offset
     assert offset is not None
@@ -163,4 +163,4 @@ def test_a_gap_is_repaired_beside_the_stream_though_a_table_was_changed(
         life.repair(Repair.INCREMENTAL, "test", "ada")
     connector.capture({"position.lost.mode": "fail" if how == "command" else "incremental"})
     assert connector.rows(f"{database.name}.t") == source_rows(server, database.name, "t")
-    assert {s.fate for s in connector.store.signals_of("test")} == {"done"}
+    assert {s.state for s in connector.store.signals_of("test")} == {"done"}

@@ -14,8 +14,8 @@ from airflow_provider_cdc.core.model.signal import Signal
 from airflow_provider_cdc.core.signals.permissions import allowed, check
 from airflow_provider_cdc.core.signals.requests import SQL, TYPES, Refused, parse
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.support.asked import send
 from tests.support.connectors import Connector, memory_connector
+from tests.support.signals import send
 
 POSITION = "set-binlog-position"
 DATA = {
@@ -112,11 +112,11 @@ def ask(db: MemoryDatabase, id_: str, type_: str, data: str) -> None:
         t.insert("shop.signals", {"id": id_, "type": type_, "data": data})
 
 
-def fates(connector: Connector) -> dict[str, tuple[str, str]]:
+def states(connector: Connector) -> dict[str, tuple[str, str]]:
     """Id of each signal → state and message, after it was taken."""
     connector.capture()
     connector.capture()
-    return {s.id: (s.fate, s.message) for s in connector.store.signals_of("test", limit=20)}
+    return {s.id: (s.state, s.message) for s in connector.store.signals_of("test", limit=20)}
 
 
 def made(db: MemoryDatabase, folder: Path, **more: Any) -> Connector:
@@ -133,7 +133,7 @@ def test_a_row_of_the_signal_table_moves_no_position_and_runs_no_sql(db: MemoryD
     for number, data in enumerate(WITH_SQL):
         ask(db, f"sql{number}", "execute-snapshot", data.replace("a.b", "shop.a"))
     ask(db, "plain", "execute-snapshot", '{"data-collections": ["shop.a"]}')
-    found = fates(connector)
+    found = states(connector)
     assert {id_: state for id_, (state, _) in found.items()} == {
         "move": "refused", "sql0": "refused", "sql1": "refused", "sql2": "refused", "plain": "done",
     }  # fmt: skip
@@ -147,7 +147,7 @@ def test_a_row_of_the_signal_table_may_do_what_is_allowed(db: MemoryDatabase, tm
     condition = '{"data-collections": ["shop.a"], "additional-condition": "id < 5"}'
     ask(db, "sql", "execute-snapshot", condition)
     ask(db, "log", "log", '{"message": "x"}')
-    found = fates(connector)
+    found = states(connector)
     assert (found["sql"][0], found["log"][0]) == ("done", "refused")
 
 
@@ -162,7 +162,7 @@ def test_a_signal_that_moves_the_position_has_the_guard_of_the_command(db: Memor
     here = connector.store.load("test").offset
     assert here is not None
     send(connector, "set-memory-position", {"entry": before}, id_="over")
-    found = fates(connector)
+    found = states(connector)
     assert found["over"][0] == "refused"
     assert "The structure of shop.a was changed in between" in found["over"][1]
     now = connector.store.load("test").offset

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.core.model.signal import Fate, Signal
+from airflow_provider_cdc.core.model.signal import Signal, SignalState
 from airflow_provider_cdc.core.signals.custom_actions import ACTIONS, SignalContext, custom_actions
 from airflow_provider_cdc.core.signals.requests import (
     LARGEST,
@@ -285,8 +285,8 @@ def test_no_data_gives_another_error(type_: str, data: Any) -> None:
         _parsed(type_, json.dumps(data))
 
 
-def test_final_fates_are_those_after_which_nothing_happens() -> None:
-    assert [f.value for f in Fate if f.final] == ["done", "refused", "failed"]
+def test_final_states_are_those_after_which_nothing_happens() -> None:
+    assert [f.value for f in SignalState if f.final] == ["done", "refused", "failed"]
 
 
 # types of one's own

@@ -20,10 +20,10 @@ from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.snapshot.policy import never_reads, reads_rows, snapshot_policy
 from airflow_provider_cdc.sources.memory import source as memory
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.support.asked import fate, snapshot
 from tests.support.connectors import Connector, memory_connector
 from tests.support.packages import installed
 from tests.support.shop import equal, insert, operations
+from tests.support.signals import signal_state, snapshot
 
 BASED = "snapshot.mode.configuration.based"
 PREFIX = {"topic.prefix": "test"}
@@ -525,7 +525,7 @@ def test_a_request_with_a_statement_of_its_own_is_not_asked_for(mine: Any, made:
     mine.SELECTS["b"] = None
     assert _done(connector) == {"a": {"r": 1}}
     assert [table for table, _ in mine.ASKED] == ["shop.b"]
-    assert fate(connector, number)[0] == "done"
+    assert signal_state(connector, number)[0] == "done"
 
 
 def test_a_query_that_the_database_refuses_ends_the_run_and_fails_no_request(
@@ -538,10 +538,10 @@ def test_a_query_that_the_database_refuses_ends_the_run_and_fails_no_request(
     with pytest.raises(PrerequisiteError, match=r"snapshot\.query\.mode\.custom\.name for shop\.a") as caught:
         connector.capture()
     assert "nothing = 1" in (caught.value.where or "")
-    assert fate(connector, number)[0] == "running"
+    assert signal_state(connector, number)[0] == "running"
     mine.SELECTS["a"] = "id = 1"
     assert _done(connector)["a"]["r"] == 1
-    assert fate(connector, number)[0] == "done"
+    assert signal_state(connector, number)[0] == "done"
 
 
 def test_a_table_that_is_streamed_and_is_not_read_again_loses_nothing(
@@ -555,7 +555,7 @@ def test_a_table_that_is_streamed_and_is_not_read_again_loses_nothing(
     insert(db, "shop.b", 3)
     number = snapshot(connector, "shop.a", "shop.b", type="blocking")
     assert _done(connector) == {"a": {"c": 1, "t": 1, "r": 3}, "b": {"c": 1}}
-    assert fate(connector, number)[0] == "done"
+    assert signal_state(connector, number)[0] == "done"
     db.change_column("shop.b", "n", "string", str)  # rows would be read again
     with db.transaction() as t:
         t.insert("shop.b", {"id": 4, "n": "four"})

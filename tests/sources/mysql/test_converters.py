@@ -11,9 +11,9 @@ import pytest
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.converters import BOOLEAN, CHARSET, JDBC_SINK
-from tests.support.asked import fate, snapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.rendered import captured, of_table, row_fields
+from tests.support.signals import signal_state, snapshot
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "database.server.id": 1}
 COLUMNS = "id INT PRIMARY KEY, b BOOLEAN DEFAULT TRUE, t TINYINT(1), u TINYINT(1) UNSIGNED, w TINYINT, x TINYINT(1) NOT NULL DEFAULT 0"
@@ -85,7 +85,7 @@ def test_columns_that_come_later_are_converted_too_and_rows_are_read_in_chunks(
     assert read["value"]["after"] == {"id": 9, "k": False, "later": False}
     number = snapshot(connector, f"{db.name}.t", replace=True)
     connector.capture()
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
     rows = [
         {"id": 1, "k": True, "later": True},
         {"id": 2, "k": True, "later": True},

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.asked import fate, snapshot
 from tests.support.connectors import mysql_connector
 from tests.support.large import capture_apart, create, fill
+from tests.support.signals import signal_state, snapshot
 
 ROWS = 2_000_000
 BOUND_MB = 500
@@ -57,6 +57,6 @@ def test_chunks_of_wide_rows(server: str, tmp_path: Path, request: pytest.Fixtur
         connector.capture()
         number = snapshot(connector, f"{database.name}.wide", chunk_size=1_000_000)
         result = capture_apart(connector)
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
     assert result["events"] == 256
     assert result["peak_mb"] < BOUND_MB

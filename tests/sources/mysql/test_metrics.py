@@ -19,10 +19,10 @@ from airflow_provider_cdc.sources.mysql.gtid import parse_gtids
 from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
-from tests.support.asked import fate, send, snapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_chunks import Fixed, logged, source_of
 from tests.support.rendered import records
+from tests.support.signals import send, signal_state, snapshot
 
 NO_QUEUE = {"QueueTotalCapacity", "QueueRemainingCapacity", "MaxQueueSizeInBytes", "CurrentQueueSizeInBytes"}
 
@@ -138,7 +138,7 @@ def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(db: Any, 
     send(connector, "resume-snapshot")
     metrics = connector.capture().metrics
     found = metrics["incremental-snapshot"]
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
     # keys 1 2 3 11 | 12 21 22 31 | 32, of which the last two may share a window
     assert (found["ChunkId"], found["ChunkFrom"], found["ChunkTo"]) in (("3", "[31]", "[32]"), ("2", "[11]", "[32]"))
     assert (found["TableFrom"], found["TableTo"]) == ("[1]", "[32]")

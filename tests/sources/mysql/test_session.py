@@ -10,9 +10,9 @@ import pytest
 
 from airflow_provider_cdc.core.model.schema import TableId
 from tests.sources.mysql.snapshot.test_chunk_keys import chunked
-from tests.support.asked import fate, send
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_chunks import reader_of, source_of
+from tests.support.signals import send, signal_state
 from tests.support.workload import source_rows
 
 COMMON = {
@@ -123,7 +123,7 @@ def test_chunks_have_everything(hostile: Hostile, tmp_path: Path, surrogate: str
         asked = {"data-collections": ["hostile.t"], **({"surrogate-key": surrogate} if surrogate else {})}
         number = send(connector, "execute-snapshot", asked)
         connector.capture()
-        assert fate(connector, number)[0] == "done"
+        assert signal_state(connector, number)[0] == "done"
     assert connector.rows("hostile.t") == source_rows(hostile.server, "hostile", "t")
 
 
@@ -142,7 +142,7 @@ def test_windows_by_deletion_need_no_key_of_the_signal_table(hostile: Hostile, t
             connector.capture()
             number = send(connector, "execute-snapshot", {"data-collections": ["hostile.t"]})
             connector.capture()
-            assert fate(connector, number)[0] == "done"
+            assert signal_state(connector, number)[0] == "done"
     finally:
         hostile.sql(f"REVOKE SELECT, INSERT, DELETE ON hostile.asks FROM {account}")
     assert connector.rows("hostile.t") == source_rows(hostile.server, "hostile", "t")

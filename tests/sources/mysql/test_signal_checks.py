@@ -11,9 +11,9 @@ import pytest
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.source import Finding
-from tests.support.asked import answered, fate, snapshot
 from tests.support.connectors import mysql_connector
 from tests.support.mysql_chunks import reader_of, source_of
+from tests.support.signals import signal_ended, signal_state, snapshot
 
 GOOD = "id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL"
 
@@ -123,8 +123,8 @@ def test_a_database_that_the_server_does_not_log_is_told_before_and_when_a_table
         connector.capture()
         number = snapshot(connector, "shop.a")
         server.sql("INSERT INTO shop.a VALUES (3, 3)")
-        assert connector.capture(run_for_s=60, until=answered(connector, number)).events == 1
-        state, message = fate(connector, number)
+        assert connector.capture(run_for_s=60, until=signal_ended(connector, number)).events == 1
+        state, message = signal_state(connector, number)
         assert state == "failed"
         assert "what is written to the signal table quiet.s does not come back in the log" in message
         # of tables that are captured it is worse

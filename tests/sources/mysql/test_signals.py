@@ -13,9 +13,9 @@ import pytest
 from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkThread
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from tests.support.asked import fate, scans, send, snapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.rendered import captured, of_table, records
+from tests.support.signals import scans, send, signal_state, snapshot
 from tests.support.workload import source_rows
 
 DOCUMENTED = "CREATE TABLE {} (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL)"
@@ -111,14 +111,14 @@ def test_the_statements_of_the_documents_have_a_table_read(
     connector.capture()
     assert [row["id"] for row in connector.rows(f"{db.name}.products")] == [11, 13, 15, 17, 19, 21, 23]
     assert [row["id"] for row in connector.rows(f"{db.name}.My.Table")] == [1, 2]
-    assert fate(connector, 1) == ("done", "")
+    assert signal_state(connector, 1) == ("done", "")
     types = {row[0] for row in db.sql("SELECT type FROM debezium_signal")}
     assert types == {"execute-snapshot", "snapshot-window-open", "snapshot-window-close"}
     insert(db, "ad-hoc-2", "pause-snapshot", None)
     insert(db, "ad-hoc-3", "log", {"message": "now at {}"})
     connector.capture()
-    assert (fate(connector, 2)[0], fate(connector, 3)[0]) == ("done", "done")
-    assert db.server.kind == "mariadb" or "binlog" in fate(connector, 3)[1]
+    assert (signal_state(connector, 2)[0], signal_state(connector, 3)[0]) == ("done", "done")
+    assert db.server.kind == "mariadb" or "binlog" in signal_state(connector, 3)[1]
 
 
 def test_an_account_that_may_not_write_there_is_told_what_to_grant_and_captures_on(
@@ -129,12 +129,12 @@ def test_an_account_that_may_not_write_there_is_told_what_to_grant_and_captures_
     number = snapshot(connector, f"{db.name}.products")
     db.sql("INSERT INTO `My.Table` VALUES (3)")
     assert connector.capture().events == 1
-    state, message = fate(connector, number)
+    state, message = signal_state(connector, number)
     assert state == "failed"
     assert "GRANT SELECT, INSERT, DELETE ON" in message
     again = snapshot(connector, f"{db.name}.products")
     connector.capture({"read.only": True})
-    assert fate(connector, again) == ("done", ""), "which writes nothing"
+    assert signal_state(connector, again) == ("done", ""), "which writes nothing"
     assert db.sql("SELECT COUNT(*) FROM debezium_signal") == [(0,)]
 
 
@@ -150,7 +150,7 @@ def test_the_signal_table_is_named_as_it_is_written(
     assert "there is no table" not in caplog.text
     db.sql("INSERT INTO debezium_signal VALUES ('by-table', 'log', '{\"message\": \"heard\"}')")
     connector.capture()
-    assert [(s.id, s.fate) for s in connector.store.signals_of("test")] == [("by-table", "done")]
+    assert [(s.id, s.state) for s in connector.store.signals_of("test")] == [("by-table", "done")]
 
 
 # conditions
@@ -161,8 +161,8 @@ def test_text_without_quotes_is_no_condition_and_is_told_so(db: Any, made: Calla
     table = f"{db.name}.products"
     wrong = snapshot(connector, table, additional_conditions=[{"data-collection": table, "filter": "color=blue"}])
     connector.capture()
-    assert fate(connector, wrong)[0] == "failed"
-    assert "blue" in fate(connector, wrong)[1]
+    assert signal_state(connector, wrong)[0] == "failed"
+    assert "blue" in signal_state(connector, wrong)[1]
     assert scans(connector) == {table: "SQL_EXCEPTION"}
 
 
@@ -173,7 +173,7 @@ def test_the_example_of_a_blocking_snapshot(db: Any, made: Callable[..., Connect
     conditions = [{"data-collection": table, "filter": select}]
     number = snapshot(connector, rf"{db.name}\.prod.*", type="blocking", additional_conditions=conditions)
     connector.capture()
-    assert fate(connector, number) == ("done", f"read {table}")
+    assert signal_state(connector, number) == ("done", f"read {table}")
     assert [row["id"] for row in connector.rows(table)] == [0, 1, 2, 3, 4]
     db.sql("INSERT INTO products VALUES (100, 'x', 1)")
     assert connector.capture().events == 1, "the stream goes on where it stood"
@@ -198,7 +198,7 @@ def test_a_blocking_snapshot_of_a_table_that_may_not_be_read_ends_no_run(
             assert connector.capture().events == 1
     finally:
         db.server.sql("DROP USER asks_poor@'%'")
-    state, message = fate(connector, number)
+    state, message = signal_state(connector, number)
     assert (state, "SELECT command denied to user" in message) == ("failed", True)
 
 
@@ -210,12 +210,12 @@ def test_a_surrogate_key_orders_the_chunks_of_a_table_with_a_composite_key(
     connector = made()
     number = snapshot(connector, f"{db.name}.pairs", surrogate_key="turn")
     found = connector.capture().metrics["incremental-snapshot"]
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
     assert json.loads(found["TableFrom"])[0] == 968
     assert connector.rows(f"{db.name}.pairs") == source_rows(db.server, db.name, "pairs")
     unknown = snapshot(connector, f"{db.name}.pairs", surrogate_key="ROWID")
     connector.capture()
-    assert "has no column ROWID, the surrogate key" in fate(connector, unknown)[1]
+    assert "has no column ROWID, the surrogate key" in signal_state(connector, unknown)[1]
 
 
 # what changes meanwhile
@@ -229,7 +229,7 @@ def test_a_primary_key_that_is_changed_in_the_middle_has_the_table_read_again(
     number = snapshot(connector, f"{db.name}.products")
     connector.capture()
     connector.capture()
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
     rows = {(r["id"], r["color"], r["quantity"]) for r in connector.rows(f"{db.name}.products")}
     assert rows == {(i, "blue" if i % 2 else "red", i) for i in range(25)}
 
@@ -241,7 +241,7 @@ def test_a_default_that_is_changed_in_the_middle_changes_no_value(
     at_read(2, lambda: db.sql("ALTER TABLE products ALTER quantity SET DEFAULT 77"))
     number = snapshot(connector, f"{db.name}.products")
     connector.capture()
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
     assert connector.rows(f"{db.name}.products") == source_rows(db.server, db.name, "products")
     *_, last = connector.store.schema_history("test")
     assert "SET DEFAULT 77" in last.ddl
@@ -266,7 +266,7 @@ def test_a_position_that_is_set_skips_or_repeats_at_once(db: Any, made: Callable
     db.sql("INSERT INTO products VALUES (101, 'x', 1)")
     number = send(connector, "set-binlog-position", later)
     assert [r["key"]["id"] for r in of_table(captured(connector), "products")] == [101], "100 is skipped"
-    assert fate(connector, number)[0] == "done"
+    assert signal_state(connector, number)[0] == "done"
     db.sql("INSERT INTO products VALUES (102, 'x', 1)")
     send(connector, "set-binlog-position", start)
     found = [r["key"]["id"] for r in of_table(captured(connector), "products")]
@@ -289,7 +289,7 @@ def test_a_position_that_is_none_is_refused_and_the_present_one_kept(
     db.sql("INSERT INTO products VALUES (100, 'x', 1)")
     with caplog.at_level(logging.WARNING):
         assert connector.capture().events == 1
-    assert [fate(connector, number)[0] for number in numbers] == ["refused"] * 9
+    assert [signal_state(connector, number)[0] for number in numbers] == ["refused"] * 9
     assert caplog.text.count("is refused") == 9
 
 
@@ -305,15 +305,15 @@ def test_structures_of_a_signal_are_taken_over(db: Any, made: Callable[..., Conn
     number = send(connector, "schema-changes", {"database": db.name, "schema": None, "changes": [changed]})
     same = send(connector, "schema-changes", {"database": db.name, "changes": [changed]})
     connector.capture()
-    assert fate(connector, number) == ("done", f"took over the structure of {db.name}.products")
-    assert fate(connector, same) == ("done", "the structures were known already")
+    assert signal_state(connector, number) == ("done", f"took over the structure of {db.name}.products")
+    assert signal_state(connector, same) == ("done", "the structures were known already")
     *_, last = connector.store.schema_history("test")
     assert last.changes[0].table is not None
     (color,) = (c for c in last.changes[0].table.columns if c.name == "color")
     assert color.declared.length == 200
     other = send(connector, "schema-changes", {"database": "elsewhere", "changes": [{**changed, "id": "elsewhere.t"}]})
     connector.capture()
-    assert fate(connector, other) == ("refused", "elsewhere.t is not captured")
+    assert signal_state(connector, other) == ("refused", "elsewhere.t is not captured")
 
 
 def test_structures_of_a_signal_are_taken_over_all_or_none(db: Any, made: Callable[..., Connector]) -> None:
@@ -325,5 +325,5 @@ def test_structures_of_a_signal_are_taken_over_all_or_none(db: Any, made: Callab
     changes = [changed, {**changed, "id": f"{db.name}.elsewhere"}]
     number = send(connector, "schema-changes", {"database": db.name, "changes": changes})
     connector.capture()
-    assert fate(connector, number) == ("refused", f"{db.name}.elsewhere is not captured")
+    assert signal_state(connector, number) == ("refused", f"{db.name}.elsewhere is not captured")
     assert len(list(connector.store.schema_history("test"))) == before

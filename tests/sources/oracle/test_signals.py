@@ -11,9 +11,9 @@ import pytest
 
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.asked import fate, send, snapshot
 from tests.support.connectors import Connector
 from tests.support.rendered import captured, of_table
+from tests.support.signals import send, signal_state, snapshot
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 DOCUMENTED = "CREATE TABLE {} (ID VARCHAR2(42) PRIMARY KEY, TYPE VARCHAR2(32) NOT NULL, DATA VARCHAR2(2048) NULL)"
@@ -53,7 +53,7 @@ def test_a_table_is_named_with_its_database_or_without(made: Callable[..., Conne
     conditions = [{"data-collection": name, "filter": "COLOR = 'blue' AND QUANTITY > 20"}]
     number = snapshot(connector, name, additional_conditions=conditions)
     found = of_table(captured(connector), "PRODUCTS")
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
     assert [r["value"]["after"]["ID"] for r in found] == [21, 23]
     assert {(r["value"]["op"], r["value"]["source"]["snapshot"], r["value"]["before"]) for r in found} == {
         ("r", "incremental", None)
@@ -74,7 +74,7 @@ def test_the_statement_of_the_documents_has_a_table_read(
     connector.capture()
     assert [row["ID"] for row in connector.rows("APP.PRODUCTS")] == [0, 1, 2]
     (signal,) = connector.store.signals_of("test", limit=5)
-    assert (signal.id, signal.channel, signal.fate) == ("ad-hoc-1", "source", "done")
+    assert (signal.id, signal.channel, signal.state) == ("ad-hoc-1", "source", "done")
 
 
 def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(made: Callable[..., Connector]) -> None:
@@ -86,7 +86,7 @@ def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(made: Cal
     assert 1 <= paused["SnapshotPausedDurationInSeconds"] < 60
     send(connector, "resume-snapshot")
     found = connector.capture().metrics["incremental-snapshot"]
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
     # the last two chunks may share a window
     assert (found["ChunkId"], found["ChunkFrom"], found["ChunkTo"]) in (("3", "[19]", "[24]"), ("2", "[9]", "[24]"))
     assert (found["TableFrom"], found["TableTo"]) == ("[0]", "[24]")
@@ -99,7 +99,7 @@ def test_a_table_without_a_key_of_its_own_is_read_by_its_row_ids(db: Oracle, mad
     connector = made(table_include_list="APP.BAG", message_key_columns="APP.BAG:A")
     number = snapshot(connector, "APP.BAG", surrogate_key="ROWID")
     connector.capture()
-    assert fate(connector, number) == ("done", "")
+    assert signal_state(connector, number) == ("done", "")
     assert sorted(row["A"] for row in connector.rows("APP.BAG")) == list(range(25))
 
 
@@ -118,7 +118,7 @@ def test_a_structure_of_a_signal_is_taken_over_without_a_restart(db: Oracle, mad
     }}  # fmt: skip
     number = send(connector, "schema-changes", {"database": "ORCLPDB1", "schema": "APP", "changes": [change]})
     (record,) = captured(connector)
-    assert fate(connector, number) == ("done", "took over the structure of APP.PRODUCTS")
+    assert signal_state(connector, number) == ("done", "took over the structure of APP.PRODUCTS")
     told = record["value"]["tableChanges"][0]["table"]
     assert [c["length"] for c in told["columns"] if c["name"] == "COLOR"] == [40]
     assert json.dumps(told["primaryKeyColumnNames"]) == '["ID"]'

@@ -16,9 +16,9 @@ from tests.sources.suite.common import (
     equal,
     started,
 )
-from tests.support.asked import fate, snapshot
 from tests.support.connectors import Connector
 from tests.support.shop import operations
+from tests.support.signals import signal_state, snapshot
 
 
 class Lists(Suite):
@@ -205,7 +205,7 @@ def _read_what_the_warning_names(connector: Connector, caplog: pytest.LogCapture
         assert command[-1] == "--replace"
         number = snapshot(connector, *command[4:-1], replace=True)
         connector.capture()
-        assert fate(connector, number)[0] == "done"
+        assert signal_state(connector, number)[0] == "done"
 
 
 def _forget_lists(connector: Connector) -> None:

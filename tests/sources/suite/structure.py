@@ -22,10 +22,10 @@ from tests.sources.suite.common import (
     equal,
     started,
 )
-from tests.support.asked import fate, send, snapshot
 from tests.support.connectors import Connector
 from tests.support.leftovers import consistent
 from tests.support.shop import operations
+from tests.support.signals import send, signal_state, snapshot
 from tests.support.story import Journal, Story, cases, compare
 
 
@@ -105,7 +105,7 @@ class Structure(Suite):
         connector.capture()
         assert todo == []
         equal(connector, ready, "a")
-        assert fate(connector, number)[0] == "done"
+        assert signal_state(connector, number)[0] == "done"
 
     def test_a_request_that_fails_does_not_keep_a_rewritten_table_from_being_read_again(
         self, ready: Adapter, tmp_path: Path
@@ -117,7 +117,7 @@ class Structure(Suite):
         ready.change_column("a", "n", TEXT)
         connector.capture()
         equal(connector, ready, "a", "b")
-        assert fate(connector, number)[0] == "failed"
+        assert signal_state(connector, number)[0] == "failed"
 
     def test_what_happens_before_a_table_is_read_again_is_captured(
         self, db: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -149,13 +149,13 @@ class Structure(Suite):
         self.second_opinion(connector, db, start, connector.store.load("test").offset.position)
         equal(connector, db, *(t for story in stories for t in story.tables if not t.startswith("out_")))
         consistent(connector)
-        fates = Counter(s.fate for s in connector.store.signals_of("test", limit=1000))
-        assert fates.total() == asked
-        assert set(fates) <= {"done", "refused", "failed"}
-        assert fates["done"] > asked // 2
+        states = Counter(s.state for s in connector.store.signals_of("test", limit=1000))
+        assert states.total() == asked
+        assert set(states) <= {"done", "refused", "failed"}
+        assert states["done"] > asked // 2
         with capsys.disabled():
             events = sum(map(len, journal.events.values()))
-            print(f" [{len(told)} cases, {events} events, {len(journal.changes)} statements, {dict(fates)}]", end="")
+            print(f" [{len(told)} cases, {events} events, {len(journal.changes)} statements, {dict(states)}]", end="")
 
     def test_a_table_emptied(self, ready: Adapter, tmp_path: Path) -> None:
         connector = started(ready, tmp_path)

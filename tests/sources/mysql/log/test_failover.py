@@ -14,9 +14,9 @@ from airflow_provider_cdc.core.lifecycle.log_gap import find_gap
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.log import failover
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
-from tests.support.asked import answered, fate, snapshot
 from tests.support.connectors import mysql_connector
 from tests.support.mysql_server import applied, reset_log
+from tests.support.signals import signal_ended, signal_state, snapshot
 from tests.support.workload import source_rows
 
 
@@ -259,8 +259,8 @@ def test_chunks_of_a_server_that_lacks_what_is_captured_are_refused_by_the_names
                 cursor.execute(statement)
         connector.secrets |= {"database.hostname": replica.host, "database.port": replica.port}
         number = snapshot(connector, "f.t")
-        connector.capture(run_for_s=60, until=answered(connector, number))
-        state, message = fate(connector, number)
+        connector.capture(run_for_s=60, until=signal_ended(connector, number))
+        state, message = signal_state(connector, number)
         assert state == "failed"
         assert f"what is captured already: {uuid}:4-5. It is another server than before" in message
         assert [row["a"] for row in connector.rows("f.t")] == [3], "no row of the replica has come back"

@@ -12,9 +12,9 @@ import pytest
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
 from airflow_provider_cdc.sources.mysql.log import binlog_connection, failover
 from airflow_provider_cdc.sources.mysql.log.gtid_sources import GtidSources
-from tests.support.asked import answered, fate, snapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_server import applied, purge_log, reset_log
+from tests.support.signals import signal_ended, signal_state, snapshot
 from tests.support.workload import source_rows
 
 A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "7f22ab58-71ca-11e1-9e33-c80aa9429563"
@@ -102,7 +102,7 @@ def test_when_a_source_counts_that_did_not_the_tables_it_may_have_changed_are_to
         assert shlex.split(told.rpartition("To read them: ")[2])[4:] == [r"m\.a", r"m\.b", "--replace"]
         number = snapshot(connector, r"m\.a", r"m\.b", replace=True)
         connector.capture()
-        assert fate(connector, number)[0] == "done"
+        assert signal_state(connector, number)[0] == "done"
         assert connector.rows("m.b") == replica.rows("b")
         assert len(_missing(caplog)) == 1, "it is told once"
 
@@ -181,8 +181,8 @@ def test_signals_and_watermarks_count_whatever_their_source(
         replica.insert("a", 20, 29)
         connector.capture()
         number = snapshot(connector, "m.a")
-        connector.capture(run_for_s=60, until=answered(connector, number))
-        assert fate(connector, number)[0] == "done"
+        connector.capture(run_for_s=60, until=signal_ended(connector, number))
+        assert signal_state(connector, number)[0] == "done"
         assert connector.rows("m.a") == replica.rows("a")
 
 

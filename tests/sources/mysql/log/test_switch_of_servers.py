@@ -10,10 +10,10 @@ import pytest
 
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
 from airflow_provider_cdc.runtime import open_source
-from tests.support.asked import fate, snapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_server import purge_log
 from tests.support.rendered import captured
+from tests.support.signals import signal_state, snapshot
 from tests.support.workload import source_rows
 
 
@@ -53,7 +53,7 @@ def test_without_gtids_a_connector_stays_with_its_server(mysql_factory: Any, mys
         # chunks need watermarks, and there are none: that is said before a row of the target is harmed
         replaced = snapshot(connector, f"{db.name}.t", replace=True)
         assert captured(connector) == []
-        state, why = fate(connector, replaced)
+        state, why = signal_state(connector, replaced)
         assert (state, "gtid_mode" in why) == ("failed", True)
         db.sql("INSERT INTO t VALUES (5, 5)")
         purge_log(server)

@@ -19,10 +19,10 @@ from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids
 from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
 from airflow_provider_cdc.sources.mysql.log.transaction_ids import gtid_numbers, source_of
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
-from tests.support.asked import fate, snapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_chunks import source_of as source_on
 from tests.support.rendered import captured
+from tests.support.signals import signal_state, snapshot
 from tests.support.workload import source_rows
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -217,5 +217,5 @@ def test_chunks_are_read_between_tagged_transactions(db: Any, tmp_path: Path) ->
     number = snapshot(connector, f"{db.name}.t")
     _tagged(db, "chunk", "UPDATE t SET v = 'later' WHERE id = 13")
     connector.capture()
-    assert fate(connector, number)[0] == "done"
+    assert signal_state(connector, number)[0] == "done"
     _equal(connector, db)

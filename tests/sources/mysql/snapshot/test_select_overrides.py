@@ -11,9 +11,9 @@ import pytest
 from airflow_provider_cdc.core.config.select_overrides import LIST
 from airflow_provider_cdc.core.errors import ConfigError, QueryRefused
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from tests.support.asked import snapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_chunks import source_of
+from tests.support.signals import snapshot
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "database.server.id": 1}
 

@@ -12,9 +12,9 @@ import pytest
 
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.asked import fate, snapshot
 from tests.support.connectors import Connector
 from tests.support.rendered import Record, captured, row_fields
+from tests.support.signals import signal_state, snapshot
 
 PLACEHOLDER = "__debezium_unavailable_value"
 DDL = (
@@ -104,7 +104,7 @@ def test_when_long_values_are_captured_that_were_not_the_tables_that_lack_them_a
     connector.properties["lob.enabled"] = True
     number = snapshot(connector, r"APP\.DOCS", replace=True)
     read = [(r["value"]["op"], _lobs(r["value"]["after"])) for r in captured(connector) if r["value"]]
-    assert fate(connector, number)[0] == "done"
+    assert signal_state(connector, number)[0] == "done"
     assert [image for op, image in read if op == "r"] == [SET, SET]
 
 

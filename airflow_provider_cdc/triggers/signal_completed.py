@@ -1,11 +1,11 @@
-"""Waits for the fate of a signal."""
+"""Waits until a signal was carried out, or never will be."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import StateError
-from airflow_provider_cdc.core.model.signal import Fate
+from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.hooks.wording import progress_text, why_idle
 from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.state.store import StateStore
 
 
-class SignalFateTrigger(StateTrigger):
-    """Fires when the fate of a signal is final; until then, logs the progress of its snapshot.
+class SignalCompletedTrigger(StateTrigger):
+    """Fires when the state of a signal is final; until then, logs the progress of its snapshot.
 
-    Fires ``{"number", "id", "type", "fate", "message", "progress"}``, whatever the fate.
+    Fires ``{"number", "id", "type", "state", "message", "progress"}``, whatever the state.
 
     :param connector: name of the connector
     :param number: the signal's number
@@ -39,16 +39,16 @@ class SignalFateTrigger(StateTrigger):
                 remedy=f"look at what was sent: airflow cdc signals {self.connector}",
             )
         (signal,) = found
-        fate, progress = signal.fate, signal.progress
+        state, progress = signal.state, signal.progress
         name = f"Signal {self.number} ({signal.type}) of {self.connector}"
-        if fate is Fate.RECEIVED:
+        if state is SignalState.RECEIVED:
             why = why_idle(store.connector(self.connector), self.connector)
             return PollResult(f"{name} waits to be taken{f': {why}' if why else ''}.", f"received {why}")
-        stage = f"{fate.value} {progress.get('table')} {progress.get('left')} {signal.message}"
-        if not fate.final:
+        stage = f"{state.value} {progress.get('table')} {progress.get('left')} {signal.message}"
+        if not state.final:
             text = "; ".join(filter(None, (progress_text(progress), signal.message)))
             return PollResult(f"{text or 'begun'} ({name[0].lower()}{name[1:]})", stage)
-        text = f"{name} is {fate.value}" + (f": {signal.message}" if signal.message else ".")
+        text = f"{name} is {state.value}" + (f": {signal.message}" if signal.message else ".")
         document = signal.document()
         event = {name: document[name] for name in ("number", "id", "type", "message", "progress")}
-        return PollResult(text, stage, {**event, "fate": fate.value})
+        return PollResult(text, stage, {**event, "state": state.value})

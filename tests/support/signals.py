@@ -1,4 +1,4 @@
-"""Asking a connector for snapshots, and looking at what became of it."""
+"""Sending signals to a connector, and looking at their states and at its notifications."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def snapshot(connector: Connector, *tables: str, id_: str = "ask", **more: Any) 
     return send(connector, "execute-snapshot", data, id_=id_)
 
 
-def fate(connector: Connector, number: int) -> tuple[str, str]:
+def signal_state(connector: Connector, number: int) -> tuple[str, str]:
     """State and message of a signal."""
     found = connector.store.signals_of(connector.name, limit=1, number=number)[0]
-    return found.fate.value, found.message or ""
+    return found.state.value, found.message or ""
 
 
-def answered(connector: Connector, number: int) -> Callable[[], bool]:
+def signal_ended(connector: Connector, number: int) -> Callable[[], bool]:
     """A condition: a signal has been carried out, or never will be."""
-    return lambda: fate(connector, number)[0] in {"done", "failed"}
+    return lambda: signal_state(connector, number)[0] in {"done", "failed"}
 
 
-def told(connector: Connector, kind: str | None = None) -> list[tuple[str, dict[str, str]]]:
+def notified(connector: Connector, kind: str | None = None) -> list[tuple[str, dict[str, str]]]:
     """Types and data of the notifications, oldest first; without progress."""
     found = connector.store.notifications(connector.name, after=0, limit=10_000)
     return [
@@ -45,5 +45,5 @@ def told(connector: Connector, kind: str | None = None) -> list[tuple[str, dict[
 
 def scans(connector: Connector) -> dict[str, str]:
     """Table → how its scan has ended, of incremental snapshots."""
-    ended = [data for type_, data in told(connector, "Incremental Snapshot") if type_ == "TABLE_SCAN_COMPLETED"]
+    ended = [data for type_, data in notified(connector, "Incremental Snapshot") if type_ == "TABLE_SCAN_COMPLETED"]
     return {data["scanned_collection"]: data["status"] for data in ended}

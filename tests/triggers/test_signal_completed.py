@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.core.model.signal import Fate, SentSignal
+from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.triggers.signal_fate import SignalFateTrigger
+from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.face import Shop, connect, context, make_shop
 from tests.support.waiting import first, revived
 
 
 @pytest.fixture
 def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
-    shop = make_shop(monkeypatch, tmp_path, "fate")
+    shop = make_shop(monkeypatch, tmp_path, "state")
     yield shop
     shop.store.close()
 
@@ -28,8 +28,8 @@ def send(shop: Shop, type_: str = "log", data: str = '{"message": "here"}') -> i
     return shop.store.send("shop", SentSignal("a", type_, data))
 
 
-def trigger(number: int) -> SignalFateTrigger:
-    made: SignalFateTrigger = revived(SignalFateTrigger("shop", number, poll_interval=0.05))
+def trigger(number: int) -> SignalCompletedTrigger:
+    made: SignalCompletedTrigger = revived(SignalCompletedTrigger("shop", number, poll_interval=0.05))
     return made
 
 
@@ -47,7 +47,7 @@ def test_it_fires_when_a_run_has_carried_the_signal_out(shop: Shop) -> None:
         assert not waiting.done()
         await asyncio.to_thread(capture, shop)
         event = await waiting
-        assert (event["number"], event["type"], event["fate"]) == (number, "log", "done")
+        assert (event["number"], event["type"], event["state"]) == (number, "log", "done")
 
     asyncio.run(story())
 
@@ -61,7 +61,7 @@ def test_one_that_is_taken_over_by_another_triggerer_sees_what_came_meanwhile(sh
         await asyncio.sleep(0.2)
         abandoned.cancel()
         await asyncio.to_thread(capture, shop)  # while nobody waits
-        assert (await first(trigger(number)))["fate"] == "done"
+        assert (await first(trigger(number)))["state"] == "done"
 
     asyncio.run(story())
 
@@ -71,7 +71,7 @@ def test_a_refused_signal_says_what_was_wrong(shop: Shop) -> None:
     number = send(shop, "execute-snapshot", '{"data-collections": ["inventory.nothing"]}')
     capture(shop)
     event = asyncio.run(first(trigger(number)))
-    assert event["fate"] == "refused"
+    assert event["state"] == "refused"
     assert "inventory.nothing" in event["message"]
 
 
@@ -86,16 +86,18 @@ def test_the_log_says_why_nothing_moves_and_how_the_snapshot_comes_on(
     assert "paused by ann" in ask(shop.store).text
     assert "upgrade" in ask(shop.store).text
     progress = {"left": 2, "table": "inventory.orders", "rows": 120000, "rows_per_s": 81000}
-    shop.store.fate("shop", number, Fate.RUNNING, progress=progress)
+    shop.store.set_signal_state("shop", number, SignalState.RUNNING, progress=progress)
     text = ask(shop.store).text
     assert text == f"2 tables left, now inventory.orders, 120,000 rows, 81,000 rows/s (signal {number} (log) of shop)"
 
     async def story() -> None:
         waiting = asyncio.create_task(first(trigger(number)))
         await asyncio.sleep(0.5)  # ten looks at the same, told once
-        shop.store.fate("shop", number, Fate.RUNNING, progress={**progress, "left": 1, "table": "inventory.lines"})
+        shop.store.set_signal_state(
+            "shop", number, SignalState.RUNNING, progress={**progress, "left": 1, "table": "inventory.lines"}
+        )
         await asyncio.sleep(0.3)
-        shop.store.fate("shop", number, Fate.DONE)
+        shop.store.set_signal_state("shop", number, SignalState.DONE)
         await waiting
 
     asyncio.run(story())
@@ -111,7 +113,7 @@ def test_state_tables_that_cannot_be_asked_are_asked_until_they_can(
     shop: Shop, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     number = send(shop)
-    shop.store.fate("shop", number, Fate.DONE)
+    shop.store.set_signal_state("shop", number, SignalState.DONE)
     (tmp_path / "state.db").rename(tmp_path / "away.db")
     (tmp_path / "state.db").mkdir()  # a database that cannot be opened
 
@@ -124,7 +126,7 @@ def test_state_tables_that_cannot_be_asked_are_asked_until_they_can(
             told += "".join(capfd.readouterr())
         (tmp_path / "state.db").rmdir()
         (tmp_path / "away.db").rename(tmp_path / "state.db")
-        assert (await waiting)["fate"] == "done"
+        assert (await waiting)["state"] == "done"
 
     asyncio.run(story())
 
@@ -135,5 +137,5 @@ def test_a_connection_that_is_missing_ends_the_waiting(shop: Shop, monkeypatch: 
 
 
 def test_arguments_hold_ids_of_connections_only(shop: Shop) -> None:
-    arguments = SignalFateTrigger("shop", 7, poll_interval=3).serialize()[1]
+    arguments = SignalCompletedTrigger("shop", 7, poll_interval=3).serialize()[1]
     assert arguments == {"connector": "shop", "number": 7, "state_conn_id": "cdc_state_default", "poll_interval": 3}
