@@ -44,7 +44,7 @@ def build_wheel(folder: Path) -> Path:
 
 
 def environment(wheel: Path, folder: Path) -> Path:
-    """A virtual environment with everything that the working copy's has, and with the wheel in place of the working copy.
+    """A virtual environment with everything that the working copy's has, and with the wheel instead of the working copy.
 
     As a user has it after ``pip install``: Airflow finds one distribution of ours. Were the working copy's beside it, Airflow would
     register the plugin twice, and tell that as an error on its home page.

@@ -70,7 +70,7 @@ class Guarded:
 
 def _signal(given: object, channel: str) -> SentSignal:
     if not isinstance(given, SentSignal):  # a channel of a user's own may give anything
-        raise TypeError(f"it gave a {type(given).__name__} in place of a SentSignal")
+        raise TypeError(f"it gave a {type(given).__name__} instead of a SentSignal")
     return replace(given, channel=channel)  # what is not the name that is enabled would be refused
 
 

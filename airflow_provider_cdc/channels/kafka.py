@@ -154,7 +154,7 @@ class KafkaChannel:
         if self._commit_trouble != trouble.str():
             self._commit_trouble = trouble.str()
             log.warning(
-                "The place in the topic %s could not be committed for the group; signals may be read again, and are known then: %s",
+                "The offset in the topic %s could not be committed for the group; signals may be read again, and are known then: %s",
                 self._topic, trouble.str(),
             )  # fmt: skip
 

@@ -207,8 +207,8 @@ def gap(args: argparse.Namespace) -> None:
 
 _REPAIRS = {
     "snapshot": "The next run reads every captured table again before it streams.",
-    "incremental": "Streaming goes on from the oldest place there is; every captured table is read again beside it.",
-    "skip": "Streaming goes on from the oldest place there is. What was in between is LOST FOR GOOD.",
+    "incremental": "Streaming goes on from the oldest position of the log; every captured table is read again beside it.",
+    "skip": "Streaming goes on from the oldest position of the log. What was in between is LOST FOR GOOD.",
 }
 _WAYS = """Ways to go on:
   airflow cdc gap {name} --repair snapshot     the next run reads every captured table again before it streams

@@ -167,7 +167,7 @@ def _snapshot_params(names: Sequence[str], known: Mapping[str, Sequence[str]]) -
             {"incremental": "incremental: in chunks, beside the capture", "blocking": "blocking: at once, in parallel"},
         ),
         "surrogate_key": forms.text(
-            "Surrogate key", "column to cut chunks by in place of the primary key; it may not be NULL", _HOW
+            "Surrogate key", "column to cut chunks by instead of the primary key; it may not be NULL", _HOW
         ),
         "chunk_size": forms.whole_number(
             "Chunk size",

@@ -54,7 +54,7 @@ class Offsets:
         )
 
     def replace(self, lease: Lease, expected: StoredOffset, offset: Offset, reason: str) -> StoredOffset:
-        """Put another offset in place of the one there is, as a person has asked. Raises like :meth:`commit`.
+        """Replace the offset with another one, as a person has asked. Raises like :meth:`commit`.
 
         The one there was stays in :meth:`history`.
 

@@ -88,7 +88,7 @@ def test_other_trouble_is_told_at_once(clock: list[float], caplog: pytest.LogCap
 def test_a_channel_that_gives_something_else_is_told(caplog: pytest.LogCaptureFixture) -> None:
     for answer in (["text"], None, [None]):
         assert Guarded("mine", _Channel(answer)).poll() == []
-    assert "it gave a str in place of a SentSignal" in caplog.text
+    assert "it gave a str instead of a SentSignal" in caplog.text
     assert len(caplog.records) == 3
 
 

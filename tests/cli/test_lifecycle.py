@@ -262,7 +262,7 @@ def test_a_gap_is_told_exactly_with_the_ways_out_and_ends_with_1(gap: Shop, caps
     assert refused("gap", "shop") == "1"
     told = capsys.readouterr().out
     assert told.startswith("Lost: everything that was committed after entry 4 (")
-    assert " and before entry 5, the oldest place that can be read.\n" in told
+    assert " and before entry 5, the oldest position that can be read.\n" in told
     for how in ("snapshot", "incremental", "skip"):
         assert f"airflow cdc gap shop --repair {how}" in told
     assert refused("gap", "shop", "-o", "json") == "1"

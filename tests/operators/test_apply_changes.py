@@ -1,6 +1,6 @@
 """The apply task: what it submits, and what it makes of the job's report.
 
-A program in place of ``spark-submit`` records how it was called; the real one is at work in ``tests/system``.
+A stand-in for ``spark-submit`` records how it was called; the real one is at work in ``tests/system``.
 """
 
 from __future__ import annotations

@@ -58,6 +58,6 @@ def context(**more: Any) -> Any:
 
 
 class TaskState(dict[str, Any]):
-    """What a task instance remembers over its tries, in place of Airflow's server side of it."""
+    """What a task instance remembers over its tries, kept here and not by Airflow's API server."""
 
     set = dict.__setitem__

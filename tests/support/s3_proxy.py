@@ -31,8 +31,8 @@ KINDS = {
 @dataclass(slots=True)
 class Proxy:
     """:ivar requests: by method
-    :ivar cut: asked with method and path of each request: ``before`` cuts the connection in place of handing the request on, ``after``
-        in place of handing the answer back
+    :ivar cut: asked with method and path of each request: ``before`` cuts the connection instead of handing the request on, ``after``
+        instead of handing the answer back
     """
 
     storage_options: dict[str, Any]

@@ -27,7 +27,7 @@ class Rereads:
         where they are read is captured before.
 
         :param request: number of the signal that asks for it
-        :param selects: table → statement that gives its rows in place of all of them
+        :param selects: table → statement that gives its rows instead of all of them
         """
         tables = list(tables)
         self._incremental.cancel()

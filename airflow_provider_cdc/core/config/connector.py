@@ -138,7 +138,7 @@ class ConnectorConfig(Configuration):
     provide_transaction_metadata: bool = Field(
         False,
         alias="provide.transaction.metadata",
-        description="Events tell their transaction and their place in it; BEGIN and END records in the Debezium JSON form.",
+        description="Events have their transaction and their number in it; BEGIN and END records in the Debezium JSON form.",
     )
     snapshot_mode: SnapshotMode = Field(
         SnapshotMode.INITIAL,
@@ -186,7 +186,7 @@ class ConnectorConfig(Configuration):
     snapshot_query_mode_custom_name: str | None = Field(
         None,
         alias="snapshot.query.mode.custom.name",
-        description="With snapshot.query.mode=custom: name of an entry point, which gives the SELECT for each table, in place of all others.",
+        description="With snapshot.query.mode=custom: name of an entry point, which gives the SELECT for each table, instead of all others.",
     )
     snapshot_locking_mode_custom_name: str | None = Field(
         None,
@@ -375,7 +375,7 @@ class ConnectorConfig(Configuration):
         "column.mask.*": "only column.mask.with.<length>.chars",
         "column.truncate.to.*": "only column.truncate.to.<length>.chars",
         "topic.naming.strategy": "topics are named as the documents say; Java classes cannot be loaded here",
-        "custom.sanitize.pattern": "passwords and secrets are never shown, and a pattern in place of that could only show some",
+        "custom.sanitize.pattern": "passwords and secrets are never shown, and a pattern could only show some",
         **config_kafka_connect.REFUSED,
     }
 

@@ -199,7 +199,7 @@ class IncrementalCoordinator:
         """
         while self._thread is not None and self._thread.windows:
             state, window = present(), self._thread.windows[0]
-            if window.chunk is None or not (window.closed or self._needs_no_place(window)):
+            if window.chunk is None or not (window.closed or self._need_not_wait(window)):
                 return
             scan = state.scans[0] if state.scans else None
             if scan is None or (scan.table, scan.request) != (str(window.table), window.request):
@@ -231,8 +231,8 @@ class IncrementalCoordinator:
             self.feed(present())
 
     @staticmethod
-    def _needs_no_place(window: Window) -> bool:
-        """Whether nothing of a window can be out of date: it holds no row. That there are no more is true at its place only."""
+    def _need_not_wait(window: Window) -> bool:
+        """Whether a window may be written before the stream has passed it: it has no row, and no position at which that is true."""
         chunk = window.chunk
         return window.problem is not None or (
             window.marker is None and (chunk is None or (not len(chunk) and chunk.high is None))

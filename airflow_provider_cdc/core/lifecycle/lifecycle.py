@@ -92,7 +92,7 @@ class LifecycleStore(StateStore, Protocol):
         """Ask the run that is alive to end, so that another one begins. What is wanted of the connector stays."""
 
     def replace_offset(self, lease: Lease, expected: StoredOffset, offset: Offset, reason: str) -> StoredOffset:
-        """Put another offset in place of the one there is, which stays in the history. Raises like :meth:`commit`.
+        """Replace the offset with another one; the one before stays in the history. Raises like :meth:`commit`.
 
         :param reason: who wants it, and what for
         """
@@ -205,7 +205,7 @@ class Lifecycle:
                 f"The offset cannot be moved to {plan.target}: {' '.join(plan.problems)}",
                 where=f"connector {self.name}, now at {plan.now}",
                 safe="Nothing was changed.",
-                remedy="choose another place",
+                remedy="choose another position",
             )
         self._confirmed(confirmation)
         with self._alone() as (lease, batcher):

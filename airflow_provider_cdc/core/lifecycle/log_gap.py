@@ -1,9 +1,9 @@
-"""A gap: the source's log no longer holds the place that a connector has to go on from. What is lost, and the ways out.
+"""A gap: the source's log no longer holds the position that a connector has to go on from. What is lost, and the ways out.
 
 Three repairs, and each leaves the connector able to run again:
 
 * ``snapshot``: all tables are read again before streaming goes on. Nothing is lost but the single events in between.
-* ``incremental``: streaming goes on at once from the oldest place that the log still has, and all tables are read beside it. The
+* ``incremental``: streaming goes on at once from the oldest position that the log still has, and all tables are read beside it. The
   same end, without a pause; only tables whose structure has changed are read whole first.
 * ``skip``: streaming goes on from there, and what was in between is lost for good.
 """
@@ -62,9 +62,9 @@ class Gap:
 
     def __str__(self) -> str:
         since = f" ({self.moved_at.isoformat(timespec='seconds')})" if self.moved_at else ""
-        text = f"Lost: everything that was committed after {self.position}{since} and before {self.oldest}, the oldest place that can be read."
+        text = f"Lost: everything that was committed after {self.position}{since} and before {self.oldest}, the oldest position that can be read."
         if not self.comparable:
-            text += " That is no later place of the same log: the log was reset, or belongs to another server."
+            text += " That is no later position of the same log: the log was reset, or belongs to another server."
         return text
 
     def document(self) -> dict[str, Any]:
@@ -97,12 +97,12 @@ def no_gap(connector: str) -> ConfigError:
     return ConfigError(
         f"There is no gap: the log holds the position of {connector}.",
         safe="Nothing was changed.",
-        remedy=f"airflow cdc offset set or reset, if the connector is to go on from another place: airflow cdc offset show {connector}",
+        remedy=f"airflow cdc offset set or reset, if the connector is to go on from another position: airflow cdc offset show {connector}",
     )
 
 
 def moved(offset: Offset, gap: Gap) -> Offset:
-    """The offset at the oldest place there is."""
+    """The offset at the oldest position of the log."""
     return offset.at(gap.oldest.to_json())
 
 

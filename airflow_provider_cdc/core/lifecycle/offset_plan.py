@@ -1,7 +1,7 @@
 """Moving a connector's offset by hand: first what that would do, as a plan that people read, then the same plan carried out.
 
 What never goes back is ``seq``, ``batch`` and the number of the last signal: the change log goes on behind the batches there are,
-whatever place in the source's log they come from.
+whatever position in the source's log they come from.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Effect(enum.StrEnum):
-    """What going on from another place means for the tables."""
+    """What going on from another position means for the tables."""
 
     NOTHING = "nothing"
     """It is where the connector stands."""
@@ -35,7 +35,7 @@ class Effect(enum.StrEnum):
     SNAPSHOT = "snapshot"
     """Every table is read again."""
     UNKNOWN = "unknown"
-    """The two places cannot be compared: changes may be skipped, repeated, or both."""
+    """The two positions cannot be compared: changes may be skipped, repeated, or both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class OffsetPlan:
     """What moving the offset would do. Nothing has happened yet.
 
     :param version: of the offset that it is about; once that has moved, the plan is void
-    :param offset: what would take its place
+    :param offset: what would replace it
     :param reason: as the history of offsets has it
     :param consequences: what people have to know before they say yes, one sentence each
     :param problems: why it cannot be done, each with what can; none means that it can
@@ -91,7 +91,7 @@ class OffsetPlanner:
     problems: list[str] = field(default_factory=list)
 
     def move(self, target: Position) -> OffsetPlan:
-        """Go on from another place of the log."""
+        """Go on from another position of the log."""
         offset = self._offset()
         if offset.position is None:
             self.problems.append(
@@ -124,7 +124,7 @@ class OffsetPlanner:
         return self._plan(fresh, Effect.SNAPSHOT, self._text(offset.position), None, "reset", dropped)
 
     def restore(self, version: int, old: Offset) -> OffsetPlan:
-        """Go back to a place that the connector has stood at.
+        """Go back to a position that the connector has had.
 
         :param old: the offset of that version
         """
@@ -150,7 +150,7 @@ class OffsetPlanner:
     # -- what lies in between -----------------------------------------------------------------------------------------
 
     def _way(self, now: Position, target: Position) -> Effect:
-        """Compare two places, and tell what that means."""
+        """Compare two positions, and say what moving from one to the other means."""
         self._readable(target)
         past, short = now.reached(target), target.reached(now)
         if past and short:
@@ -206,16 +206,16 @@ class OffsetPlanner:
         made: set[TableId] = set()
         last = ""
         for record in self.history:
-            place = self.source.parse_position(record.position)
-            if record.snapshot or target.reached(place):
+            changed_at = self.source.parse_position(record.position)
+            if record.snapshot or target.reached(changed_at):
                 continue
             for change in record.changes:
                 if change.type == "CREATE":
                     made.add(change.id)
                 elif change.id not in made and (change.previous_id or change.id) not in made:
                     last = (
-                        f"The structure of {change.id} was changed in between, at {place} ({record.ddl or change.type}): rows before "
-                        f"that would be read with the structure after it. Go back no further than {place}, or read the tables "
+                        f"The structure of {change.id} was changed in between, at {changed_at} ({record.ddl or change.type}): rows before "
+                        f"that would be read with the structure after it. Go back no further than {changed_at}, or read the tables "
                         f"again: airflow cdc offset reset {self.connector}"
                     )
         if last:

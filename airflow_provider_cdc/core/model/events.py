@@ -133,7 +133,7 @@ class SchemaChange:
     :param ddl: the statement as the log has it
     :param database: the default database it ran in
     :param structure_unknown: tables that are there after it, whose structure nobody can tell before their first row: they are read again
-    :param position: the place after it
+    :param position: the position behind it
     :param source: the source's own fields of the ``source`` block
     :param open: rows of the same transaction follow (``CREATE TABLE … SELECT``)
     """

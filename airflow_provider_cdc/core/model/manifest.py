@@ -63,8 +63,8 @@ class SchemaChangeRecord(_Model):
 
 
 class LeftOutRecord(_Model):
-    """Row events that the log holds and the batch does not: of a table that is read again after them, at a place where nobody can tell
-    its structure.
+    """Row events that the log holds and the batch does not: of a table that is read again after them, at a position where its
+    structure is not known.
 
     :param table: ``namespace.name``
     :param start: after this position

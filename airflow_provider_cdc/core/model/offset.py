@@ -17,7 +17,7 @@ class PendingTable(BaseModel):
 
     :param held: the target may hold rows of it already: a truncate comes before its rows
     :param request: number of the signal that asked for it; ``None``: no signal did
-    :param select: statement that gives its rows in place of all of them
+    :param select: statement that gives its rows instead of all of them
     :param streamed: its events are captured until it is read, as they were before; otherwise they are part of what is read
     :param due: it is to be read whatever becomes of the request, as a statement has rewritten its rows
     """
@@ -173,7 +173,7 @@ class Scan(BaseModel):
     :param signal: that signal's id, as the sender called it
     :param tables: how many tables that signal asked for
     :param condition: SQL condition that rows have to fulfil
-    :param surrogate: column that chunks are cut by in place of the key
+    :param surrogate: column that chunks are cut by instead of the key
     :param order: columns that the rows are ordered by; empty before the first chunk
     :param after: key of the last row that is captured
     :param upto: key of the last row there was at the beginning
@@ -276,7 +276,7 @@ class IncrementalState(BaseModel):
 class Offset(BaseModel):
     """What a connector has durably finished.
 
-    :param position: place in the log to continue from; ``None`` before the first snapshot or stream
+    :param position: in the log, to continue from; ``None`` before the first snapshot or stream
     :param seq: last sequence number that was given out
     :param batch: number of the last committed batch; 0 before the first
     :param snapshot: tables that are not yet, or not yet all, at ``position``

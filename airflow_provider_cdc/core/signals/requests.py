@@ -38,7 +38,7 @@ class ExecuteSnapshot:
 
     :param collections: regular expressions, or quoted names, of tables
     :param conditions: table → SQL condition (incremental) or SELECT (blocking); the empty name stands for every table
-    :param surrogate: column that chunks are cut by in place of the key
+    :param surrogate: column that chunks are cut by instead of the key
     :param replace: ours (``"replace": true``): tables are emptied in the target first, so that rows which are gone disappear
     :param chunk_rows: ours (``"chunk-size"``), incremental: rows that are read at a time; ``None`` = as the connector has it
     """

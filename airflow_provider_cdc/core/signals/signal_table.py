@@ -82,17 +82,20 @@ def _signals(rows: RowBlock) -> list[tuple[str, str, str | None, int, str]]:
     names = rows.table.names[:3]
     after = rows.after.to_pylist() if rows.after is not None else [None] * len(rows)
     before = rows.before.to_pylist() if rows.before is not None else [None] * len(rows)
-    places = {name: column.to_pylist() for name, column in rows.source.items()}
+    source = {name: column.to_pylist() for name, column in rows.source.items()}
     for i, op in enumerate(rows.op.tolist()):
         row = before[i] if op == DELETE else after[i]
         if op not in (CREATE, DELETE) or row is None:
             continue
         values = [row.get(name) for name in names] + [None] * (3 - len(names))
         id_, type_, data = values = [None if v is None else _text(v) for v in values]
-        place = {name: column[i] for name, column in places.items() if column[i] is not None and name != "query"}
-        # a log that was reset begins to number its places anew: they alone do not tell two rows apart
-        place |= {"made_us": int(rows.ts_us[i]), "holds": hashlib.sha256(json.dumps(values).encode()).hexdigest()[:32]}
-        origin = "source:" + json.dumps(place, sort_keys=True, default=str)
+        identity = {name: column[i] for name, column in source.items() if column[i] is not None and name != "query"}
+        # a log that was reset numbers its positions from the beginning again: they alone do not tell two rows apart
+        identity |= {
+            "made_us": int(rows.ts_us[i]),
+            "holds": hashlib.sha256(json.dumps(values).encode()).hexdigest()[:32],
+        }
+        origin = "source:" + json.dumps(identity, sort_keys=True, default=str)
         found.append((id_ or "", (type_ or "").strip(), data, op, origin))
     return found
 

@@ -14,7 +14,7 @@ _TOLD = 20
 """Names that an answer tells, of those that are too many."""
 _TOO_MUCH = (
     "to match the regular expression {pattern!r} with the names of the tables may take longer than a run can wait. Write it without "
-    "repeated groups, as [a-z0-9_]* in place of ([a-z0-9_]+.?)*, with fewer .* or fewer optional parts; or name the tables one by one"
+    "repeated groups, as [a-z0-9_]* instead of ([a-z0-9_]+.?)*, with fewer .* or fewer optional parts; or name the tables one by one"
 )
 
 

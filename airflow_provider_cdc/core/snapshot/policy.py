@@ -41,13 +41,13 @@ class SnapshotPolicy(abc.ABC):
         those that a DDL statement has rewritten. A snapshot that is in progress goes on with the tables that are left; when
         ``(True, False)`` is answered with yes as well, it begins anew.
 
-        :param offset_exists: the connector has a place in the log
+        :param offset_exists: the connector has a position in the log
         :param in_progress: the last run ended within a snapshot
         """
 
     @abc.abstractmethod
     def should_snapshot_schema(self, offset_exists: bool, in_progress: bool) -> bool:
-        """Whether the structures of all tables are read. They are always read with rows. A connector that has a place in the log
+        """Whether the structures of all tables are read. They are always read with rows. A connector that has a position in the log
         knows the structures in force there, so that for it nothing is read without rows."""
 
     @abc.abstractmethod
@@ -60,10 +60,10 @@ class SnapshotPolicy(abc.ABC):
 
     @abc.abstractmethod
     def should_snapshot_on_data_error(self) -> bool:
-        """Whether all tables are read again when the log does not hold the connector's place any more."""
+        """Whether all tables are read again when the log does not hold the connector's position any more."""
 
     def should_stream_from_snapshot(self) -> bool:
-        """Where a connector goes on that has a place in the log, and reads all tables: where the snapshot was taken (yes), or where
+        """Where a connector goes on that has a position in the log, and reads all tables: where the snapshot was taken (yes), or where
         streaming had stopped (no). Changes in between of a table that is read are in its rows, and are not told again."""
         return True
 

@@ -1,7 +1,7 @@
 """The part of the Source seam that incremental snapshots need: reading a table piece by piece beside a running stream.
 
 A piece, a chunk, is the next so many rows of a table in the order of its key. What makes it safe to mix chunks with the stream
-is known about the two places in the log around the reading, the watermarks ("DBLog: A Watermark Based Change-Data-Capture
+is known about the two positions in the log around the reading, the watermarks ("DBLog: A Watermark Based Change-Data-Capture
 Framework"; Debezium connector documents, "Incremental snapshots"):
 
 * everything that the stream gave before the chunk's window was opened is in the chunk's rows (the **low** watermark);
@@ -62,8 +62,8 @@ class ChunkRows:
 
     :param rows: ``READ`` rows in key order, ``order`` 0, 1, 2 … over all blocks together; empty when there is none
     :param last: key of the last row; ``None`` when there is none
-    :param low: a place in the log up to which all that was committed is in the rows; with written watermarks ``None``
-    :param high: a place in the log before which all that is in the rows was committed; with written watermarks ``None``
+    :param low: a position in the log up to which all that was committed is in the rows; with written watermarks ``None``
+    :param high: a position in the log before which all that is in the rows was committed; with written watermarks ``None``
     :param complete: the range has no more rows
     :param reading_s: seconds that reading the rows took, without watermarks and questions about the table
     """
@@ -107,7 +107,7 @@ class ChunkReader(abc.ABC):
         The chunk ends earlier, and the next one goes on behind it, as soon as its rows take ``max_bytes``: what waits in memory
         is never much more, however wide rows are and however many were asked for. It has one row at least, if there is one.
 
-        With read watermarks, ``low`` is taken before the rows are read and ``high`` afterwards (or both are the very place of
+        With read watermarks, ``low`` is taken before the rows are read and ``high`` afterwards (or both are the very position of
         a consistent view). A reader that was opened for written watermarks leaves them out.
 
         :raises QueryRefused: the database does not accept the range's condition

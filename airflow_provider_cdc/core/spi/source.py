@@ -83,7 +83,7 @@ class SnapshotSession(abc.ABC):
     """A consistent view of some tables at one log position, and readers on it. A context manager."""
 
     position: Position
-    """Place in the log that the view corresponds to."""
+    """Position in the log that the view corresponds to."""
     schemas: dict[TableId, TableSchema]
     """Structures at ``position`` of the tables asked for; a table that does not exist is missing."""
     ddl: dict[TableId, str]
@@ -125,7 +125,7 @@ class Source(abc.ABC):
     :cvar connector: the documented ``source.connector`` value
     :cvar FORMS: name → a form of its events beside the usual one
     :cvar PSEUDO_COLUMNS: unique columns that every table has though its structure does not name them (a row's address)
-    :cvar POSITION_SIGNAL: type of the signal that moves a connector to another place in the log, where the documents name one
+    :cvar POSITION_SIGNAL: type of the signal that moves a connector to another position in the log, where the documents name one
     """
 
     Config: ClassVar[type[ConnectorConfig]] = ConnectorConfig
@@ -152,7 +152,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def oldest_position(self) -> Position:
-        """The first place that the log can still be read from."""
+        """The first position that the log can still be read from."""
 
     @abc.abstractmethod
     def verify_position(self, position: Position) -> None:
@@ -166,9 +166,9 @@ class Source(abc.ABC):
         """Build the position that :meth:`Position.to_json` described."""
 
     def position_of(self, data: Mapping[str, Any]) -> Position:
-        """The place that a person names, in the form of :attr:`POSITION_SIGNAL` or in that of :meth:`Position.to_json`.
+        """The position that a person names, in the form of :attr:`POSITION_SIGNAL` or in that of :meth:`Position.to_json`.
 
-        :raises ConfigError: there is no such place; the error says what is valid
+        :raises ConfigError: there is no such position; the error says what is valid
         """
         try:
             return self.parse_position(dict(data))
@@ -186,7 +186,7 @@ class Source(abc.ABC):
 
         Locks, if any, are released before this returns, unless the configuration asks to hold them.
 
-        :param selects: table → statement that gives the rows to read in place of all of them; it may leave columns out only
+        :param selects: table → statement that gives the rows to read instead of all of them; it may leave columns out only
             where the table's structure does
         :raises QueryRefused: from reading: the database does not accept such a statement
         """

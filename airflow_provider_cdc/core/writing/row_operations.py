@@ -213,8 +213,8 @@ def check_keys(rows: RowBlock, selected: Selected, block: LogBlock) -> None:
 
 
 def _no_key(rows: RowBlock, block: LogBlock, row: int, column: str) -> SchemaConflict:
-    place = {name: values[row].as_py() for name, values in rows.source.items()}
-    shown = ", ".join(f"{name} {value}" for name, value in place.items() if value is not None)
+    source = {name: values[row].as_py() for name, values in rows.source.items()}
+    shown = ", ".join(f"{name} {value}" for name, value in source.items() if value is not None)
     return SchemaConflict(
         f"The log does not have the value of key column {column} for a change of {rows.table.id}.",
         where=f"{rows.table.id}, before {block.position}: {shown}",

@@ -38,7 +38,7 @@ _PIECE = 8
 
 
 class MemoryChunks(ChunkReader):
-    """See :class:`airflow_provider_cdc.core.spi.chunks.ChunkReader`. Views of this database are exact: low and high are one place.
+    """See :class:`airflow_provider_cdc.core.spi.chunks.ChunkReader`. Views of this database are exact: low and high are one position.
 
     :param signals: the signal table, for written watermarks
     """
@@ -71,9 +71,9 @@ class MemoryChunks(ChunkReader):
             ts_us=np.full(n, self._db.clock(), np.int64),
             source={"entry": pa.array([entry] * n, pa.int64()), "row": pa.array(range(n), pa.int32())},
         )
-        place = None if self._signals is not None else MemoryPosition(entry)
+        position = None if self._signals is not None else MemoryPosition(entry)
         return ChunkRows(
-            [block], _key(found[-1], rows.order), place, place, complete, reading_s=time.monotonic() - began
+            [block], _key(found[-1], rows.order), position, position, complete, reading_s=time.monotonic() - began
         )
 
     def write(self, id_: str, type_: str, data: str | None = None) -> None:

@@ -68,7 +68,7 @@ def test_a_pattern_that_would_hold_the_run_up_is_refused(
     connector.capture()
     state, message = signal_state(connector, number)
     assert (state, "may take longer than a run can wait" in message) == ("refused", True)
-    assert "in place of ([a-z0-9_]+.?)*" in message
+    assert "instead of ([a-z0-9_]+.?)*" in message
     equal(connector, db, "shop.a")
 
 

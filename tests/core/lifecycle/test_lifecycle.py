@@ -473,7 +473,7 @@ def test_a_gap_is_told_with_both_ends_and_its_time(connector: Connector, life: L
     assert found is not None
     moved = connector.store.connector("test").moved_at.isoformat(timespec="seconds")
     assert str(found) == (
-        f"Lost: everything that was committed after entry 6 ({moved}) and before entry 8, the oldest place that can be read."
+        f"Lost: everything that was committed after entry 6 ({moved}) and before entry 8, the oldest position that can be read."
     )
     assert found.document() == {
         "connector": "test", "position": {"entry": 6}, "moved_at": moved, "oldest": {"entry": 8}, "comparable": True,

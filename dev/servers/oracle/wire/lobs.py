@@ -1,4 +1,4 @@
-"""LOB locators: what the client holds in place of a long value, and the calls that read and write through them."""
+"""LOB locators: what the client holds instead of a long value, and the calls that read and write through them."""
 
 import secrets
 from collections import OrderedDict
