@@ -3,6 +3,7 @@
 Nothing here knows a particular database, or asks one anything. What only looks alike in two sources stays in each of them.
 
 * :mod:`.tokens`: tokens of SQL, and a cursor over them, for readers of DDL
+* :mod:`.schema_signal`: structures that people write in ``schema-changes`` signals; a source adds its names and types
 
 This is no base of every source: the memory source, and databases without tables, do without it.
 """

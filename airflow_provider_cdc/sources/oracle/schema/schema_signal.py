@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
+from airflow_provider_cdc.sources.relational.schema_signal import SignalColumn, read_change
 
 _PART = r'(?:"[^"]+"|[^".]+)'
 _NAME = re.compile(rf"\s*{_PART}(?:\.{_PART}){{0,2}}\s*")
@@ -43,70 +45,57 @@ def signal_table(text: str, config: OracleConfig) -> TableId:
 
 
 def table_of(document: Mapping[str, Any], database: str, schema: str | None, config: OracleConfig) -> TableChange:
-    """One of the ``changes`` of a ``schema-changes`` signal: a table's whole structure, in the form of ``tableChanges``.
+    """One of the ``changes`` of a ``schema-changes`` signal.
 
     :param database: and ``schema``: of tables whose id does not name them
     :raises ConfigError: it cannot be understood
     """
-    kind, text = document.get("type"), document.get("id")
-    if kind not in ("CREATE", "ALTER", "DROP"):
-        raise _wrong(f'"type" is {kind!r}; valid values are CREATE, ALTER and DROP')
-    parts = _parts(text) if isinstance(text, str) else []
-    if not parts:
-        raise _wrong(f'"id" is {text!r}, which names no table')
-    owner = parts[0] if len(parts) > 2 else database
-    namespace = parts[-2] if len(parts) > 1 else schema
-    if not namespace:
-        raise _wrong(f'"id" is {text!r}, and no "schema" is given')
-    if not _ours(owner, config):
-        raise _wrong(f"{text} is in the database {owner}, which this connector does not capture")
-    table = TableId(catalog=config.catalog, namespace=namespace, name=parts[-1])
-    if kind == "DROP":
-        return TableChange(type="DROP", id=table)
-    return TableChange(type=kind, id=table, table=_structure(table, document.get("table"), config))
+    return read_change(document, _Dialect(database, schema, config))
 
 
-def _structure(table: TableId, given: Any, config: OracleConfig) -> TableSchema:
-    columns = given.get("columns") if isinstance(given, Mapping) else None
-    if not isinstance(columns, list) or not columns:
-        raise _wrong(f'{table} has no list of "columns" in its "table"')
-    made = [_column(table, c, config) for c in sorted(columns, key=_place)]
-    names = [column.name for column in made]
-    if len(set(names)) < len(names):
-        raise _wrong(f"{table} has two columns of the same name")
-    key = given.get("primaryKeyColumnNames") or []
-    if not isinstance(key, list) or not set(key) <= set(names):
-        raise _wrong(f'"primaryKeyColumnNames" of {table} is {key!r}; its columns are {", ".join(names)}')
-    made = [c.model_copy(update={"nullable": False}) if c.name in key else c for c in made]
-    return TableSchema(id=table, columns=tuple(made), key=tuple(key))
+@dataclass(frozen=True, slots=True)
+class _Dialect:
+    """See :class:`airflow_provider_cdc.sources.relational.schema_signal.SignalDialect`."""
 
+    database: str
+    schema: str | None
+    config: OracleConfig
 
-def _place(column: Any) -> int:
-    place = column.get("position") if isinstance(column, Mapping) else None
-    return place if isinstance(place, int) else 0
+    def tables(self, text: Any) -> tuple[TableId, TableId | None]:
+        parts = _parts(text) if isinstance(text, str) else []
+        if not parts:
+            raise self.refused(f'"id" is {text!r}, which names no table')
+        owner = parts[0] if len(parts) > 2 else self.database
+        namespace = parts[-2] if len(parts) > 1 else self.schema
+        if not namespace:
+            raise self.refused(f'"id" is {text!r}, and no "schema" is given')
+        if not _ours(owner, self.config):
+            raise self.refused(f"{text} is in the database {owner}, which this connector does not capture")
+        return TableId(catalog=self.config.catalog, namespace=namespace, name=parts[-1]), None
 
+    def charset(self, table: TableId, structure: Mapping[str, Any]) -> str | None:
+        return None  # a database has two character sets, and its tables have none
 
-def _column(table: TableId, given: Any, config: OracleConfig) -> Column:
-    name = given.get("name") if isinstance(given, Mapping) else None
-    if not isinstance(name, str) or not name:
-        raise _wrong(f'{table} has a column without "name"')
-    text = given.get("typeName") or given.get("typeExpression")
-    if not isinstance(text, str):
-        raise _wrong(f'{table}.{name} has no "typeName"')
-    for number in ("length", "scale"):
-        if not isinstance(given.get(number), int | None):
-            raise _wrong(f'"{number}" of {table}.{name} is {given[number]!r}, not a number')
-    default = given.get("defaultValueExpression")
-    return make_column(
-        table,
-        name,
-        _type(text, given.get("length"), given.get("scale")),
-        config,
-        nullable=bool(given.get("optional", True)),
-        default=str(default) if default is not None else None,
-        generated=bool(given.get("generated")) and not given.get("autoIncremented"),
-        auto_incremented=bool(given.get("autoIncremented")),
-    )
+    def column(self, given: SignalColumn) -> Column:
+        return make_column(
+            given.table,
+            given.name,
+            _type(given.type_text, given.length, given.scale),
+            self.config,
+            nullable=given.nullable,
+            default=given.default,
+            generated=given.generated,
+            auto_incremented=given.auto_incremented,
+        )
+
+    def folded(self, name: str) -> str:
+        return name
+
+    def refused(self, what: str) -> ConfigError:
+        return ConfigError(
+            f"The structure cannot be used: {what}.",
+            remedy='give each of "changes" as a schema change event has them in "tableChanges"',
+        )
 
 
 def _type(text: str, length: int | None, scale: int | None) -> ColumnType:
@@ -147,10 +136,3 @@ def _ours(database: str, config: OracleConfig) -> bool:
 
 def _example(config: OracleConfig) -> str:
     return f"{config.catalog}.{config.database_user.upper()}.DEBEZIUM_SIGNAL"
-
-
-def _wrong(what: str) -> ConfigError:
-    return ConfigError(
-        f"The structure cannot be used: {what}.",
-        remedy='give each of "changes" as a schema change event has them in "tableChanges"',
-    )

@@ -74,33 +74,26 @@ def test_what_an_id_does_not_name_is_that_of_the_signal(id_: str) -> None:
     assert table_of(DOCUMENTED | {"id": id_}, "ORCLPDB1", "APP", CONFIG).id == ACCOUNT
 
 
-def test_a_dropped_table_needs_no_structure() -> None:
-    change = table_of({"type": "DROP", "id": "ACCOUNT"}, "ORCLPDB1", "APP", CONFIG)
-    assert change == TableChange(type="DROP", id=ACCOUNT)
-
-
-COLUMN = DOCUMENTED["table"]["columns"][0]  # type: ignore[index]
-
-
 @pytest.mark.parametrize(
     ("changed", "what"),
     [
-        ({"type": "CHANGE"}, "CREATE, ALTER and DROP"),
         ({"id": None}, "names no table"),
         ({"id": "A.B.C.D"}, "names no table"),
         ({"id": '"OTHER"."APP"."ACCOUNT"'}, "database OTHER"),
-        ({"table": None}, "columns"),
-        ({"table": {"columns": []}}, "columns"),
-        ({"table": {"columns": [{"typeName": "NUMBER"}]}}, "without"),
-        ({"table": {"columns": [{"name": "ID"}]}}, "typeName"),
-        ({"table": {"columns": [COLUMN | {"length": "9"}]}}, "not a number"),
-        ({"table": {"columns": [COLUMN, COLUMN]}}, "same name"),
-        ({"table": {"columns": [COLUMN], "primaryKeyColumnNames": ["X"]}}, "primaryKeyColumnNames"),
     ],
 )
-def test_a_structure_that_cannot_be_used_is_an_error(changed: dict[str, object], what: str) -> None:
+def test_an_id_that_names_no_table_of_this_database_is_an_error(changed: dict[str, object], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
         table_of(DOCUMENTED | changed, "ORCLPDB1", "APP", CONFIG)
+
+
+def test_columns_whose_names_differ_in_case_are_two() -> None:
+    columns = [{"name": "ID", "typeName": "NUMBER"}, {"name": "id", "typeName": "NUMBER"}]
+    found = table_of(DOCUMENTED | {"table": {"columns": columns}}, "ORCLPDB1", "APP", CONFIG).table
+    assert found is not None
+    assert found.names == ("ID", "id")
+    with pytest.raises(ConfigError, match="two columns of the same name"):
+        table_of(DOCUMENTED | {"table": {"columns": columns[:1] * 2}}, "ORCLPDB1", "APP", CONFIG)
 
 
 def test_what_a_schema_change_event_tells_is_understood_as_it_was(schema: Oracle) -> None:

@@ -1,0 +1,134 @@
+"""Structures as people write them in ``schema-changes`` signals, in the form of ``tableChanges`` of a schema change event.
+
+The form is the same for every relational database, and is read and checked here (Debezium documents, "Schema change topic"). What a
+name of a table and a type mean is the database's own: a :class:`SignalDialect` says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class SignalColumn:
+    """A column as a signal describes it; its form is checked.
+
+    :param type_text: ``typeName``, else ``typeExpression``
+    :param table_charset: the table's default character set, where the database has such
+    :param document: everything that the signal says of the column
+    """
+
+    table: TableId
+    name: str
+    type_text: str
+    length: int | None
+    scale: int | None
+    nullable: bool
+    default: str | None
+    generated: bool
+    auto_incremented: bool
+    table_charset: str | None
+    document: Mapping[str, Any]
+
+    @property
+    def where(self) -> str:
+        """Its whole name, for messages."""
+        return f"{self.table}.{self.name}"
+
+
+class SignalDialect(Protocol):
+    """What of a structure is the database's own."""
+
+    def tables(self, text: Any) -> tuple[TableId, TableId | None]:
+        """The table that ``id`` names, and where it renames one, the table's old id.
+
+        :raises ConfigError: it names none
+        """
+
+    def charset(self, table: TableId, structure: Mapping[str, Any]) -> str | None:
+        """The table's default character set; ``None`` where tables have none.
+
+        :raises ConfigError: it is no text
+        """
+
+    def column(self, given: SignalColumn) -> Column:
+        """The change log column of a described one.
+
+        :raises ConfigError: there is no such type
+        """
+
+    def folded(self, name: str) -> str:
+        """A column's name in the form that is equal for names that the database takes for the same."""
+
+    def refused(self, what: str) -> ConfigError:
+        """The error for a structure that cannot be used, with what helps."""
+
+
+def read_change(document: Mapping[str, Any], dialect: SignalDialect) -> TableChange:
+    """One of the ``changes`` of a ``schema-changes`` signal: a table's whole structure.
+
+    :raises ConfigError: it cannot be understood
+    """
+    kind = document.get("type")
+    if kind not in ("CREATE", "ALTER", "DROP"):
+        raise dialect.refused(f'"type" is {kind!r}; valid values are CREATE, ALTER and DROP')
+    table, previous = dialect.tables(document.get("id"))
+    if kind == "DROP":
+        return TableChange(type="DROP", id=table)
+    structure = _structure(table, document.get("table"), dialect)
+    return TableChange(type=kind, id=table, previous_id=previous, table=structure)
+
+
+def _structure(table: TableId, given: Any, dialect: SignalDialect) -> TableSchema:
+    columns = given.get("columns") if isinstance(given, Mapping) else None
+    if not isinstance(columns, list) or not columns:
+        raise dialect.refused(f'{table} has no list of "columns" in its "table"')
+    charset = dialect.charset(table, given)
+    made = [dialect.column(_column(table, c, charset, dialect)) for c in sorted(columns, key=_position)]
+    names = [column.name for column in made]
+    if len({dialect.folded(name) for name in names}) < len(names):
+        raise dialect.refused(f"{table} has two columns of the same name")
+    key = given.get("primaryKeyColumnNames") or []
+    if not isinstance(key, list):
+        raise dialect.refused(f'"primaryKeyColumnNames" of {table} is {key!r}, not a list')
+    if not set(key) <= set(names):
+        raise dialect.refused(f'"primaryKeyColumnNames" of {table} is {key!r}; its columns are {", ".join(names)}')
+    made = [c.model_copy(update={"nullable": False}) if c.name in key else c for c in made]
+    return TableSchema(id=table, columns=tuple(made), key=tuple(key), charset=charset)
+
+
+def _position(column: Any) -> int:
+    position = column.get("position") if isinstance(column, Mapping) else None
+    return position if isinstance(position, int) else 0
+
+
+def _column(table: TableId, given: Any, charset: str | None, dialect: SignalDialect) -> SignalColumn:
+    name = given.get("name") if isinstance(given, Mapping) else None
+    if not isinstance(name, str) or not name:
+        raise dialect.refused(f'{table} has a column without "name"')
+    text = given.get("typeName") or given.get("typeExpression")
+    if not isinstance(text, str):
+        raise dialect.refused(f'{table}.{name} has no "typeName"')
+    for number in ("length", "scale"):
+        if not isinstance(given.get(number), int | None) or isinstance(given.get(number), bool):
+            raise dialect.refused(f'"{number}" of {table}.{name} is {given[number]!r}, not a number')
+    default = given.get("defaultValueExpression")
+    return SignalColumn(
+        table,
+        name,
+        text,
+        given.get("length"),
+        given.get("scale"),
+        nullable=bool(given.get("optional", True)),
+        default=str(default) if default is not None else None,
+        # Debezium counts columns that the database numbers among the generated ones
+        generated=bool(given.get("generated")) and not given.get("autoIncremented"),
+        auto_incremented=bool(given.get("autoIncremented")),
+        table_charset=charset,
+        document=given,
+    )
