@@ -96,7 +96,7 @@ def _structure(table: TableId, given: Any, dialect: SignalDialect) -> TableSchem
     key = given.get("primaryKeyColumnNames") or []
     if not isinstance(key, list):
         raise dialect.refused(f'"primaryKeyColumnNames" of {table} is {key!r}, not a list')
-    if not set(key) <= set(names):
+    if not all(name in names for name in key):
         raise dialect.refused(f'"primaryKeyColumnNames" of {table} is {key!r}; its columns are {", ".join(names)}')
     made = [c.model_copy(update={"nullable": False}) if c.name in key else c for c in made]
     return TableSchema(id=table, columns=tuple(made), key=tuple(key), charset=charset)

@@ -104,6 +104,7 @@ def test_a_column_that_the_database_numbers_is_not_a_generated_one() -> None:
         ({"columns": [{"name": name, "typeName": "int32"} for name in "aA"]}, "two columns of the same name"),
         ({"primaryKeyColumnNames": "a"}, "not a list"),
         ({"primaryKeyColumnNames": ["zz"]}, "its columns are a, b"),
+        ({"primaryKeyColumnNames": [{"name": "a"}]}, "its columns are a, b"),
     ],
 )
 def test_what_cannot_be_understood_is_refused_in_the_words_of_the_source(table: dict[str, Any], told: str) -> None:
