@@ -13,21 +13,7 @@ from airflow_provider_cdc.core.model.schema import Column, TableChange, TableSch
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.existing_rows import UNICODE, existing_rows, keeps_values
 from airflow_provider_cdc.sources.mysql.schema.types import TEXTS, ColumnType
-
-
-@dataclass(slots=True)
-class _Placed:
-    """A column of the table after the statement.
-
-    :param before: the column it was; ``None`` for a new one
-    """
-
-    column: Column
-    before: Column | None
-
-    @property
-    def origin(self) -> str:
-        return (self.before or self.column).name.lower()
+from airflow_provider_cdc.sources.relational.altered_table import PlacedColumn, altered
 
 
 @dataclass(slots=True)
@@ -57,7 +43,7 @@ class Alter:
     strict: bool
     comments: bool
     charset: str | None = field(init=False)
-    columns: list[_Placed] = field(default_factory=list)
+    columns: list[PlacedColumn] = field(default_factory=list)
     exact: bool = True
     added: dict[str, str | None] = field(default_factory=dict)
 
@@ -94,7 +80,7 @@ class Alter:
                 self.exact &= keeps_values(old, column, strict=self.strict and not self.statement.ignore)
             elif name in renamed:
                 column = old.model_copy(update={"name": renamed[name]})
-            self.columns.append(_Placed(column, old))
+            self.columns.append(PlacedColumn(column, old))
 
     def _new_and_moved(self, actions: tuple[ddl.Action, ...]) -> None:
         taken = {c.name.lower() for c in self.known.columns}
@@ -104,14 +90,14 @@ class Alter:
                     continue
                 taken.add(action.column.name.lower())
                 new = self.make(action.column, self.charset, False)
-                self._insert(_Placed(new, None), action)
+                self._insert(PlacedColumn(new, None), action)
             elif isinstance(action, ddl.ChangeColumn) and (action.first or action.after is not None):
-                moved = next((p for p in self.columns if p.before and p.origin == action.old.lower()), None)
+                moved = next((p for p in self.columns if p.before and _origin(p) == action.old.lower()), None)
                 if moved is not None:
                     self.columns.remove(moved)
                     self._insert(moved, action)
 
-    def _insert(self, item: _Placed, action: ddl.AddColumn | ddl.ChangeColumn) -> None:
+    def _insert(self, item: PlacedColumn, action: ddl.AddColumn | ddl.ChangeColumn) -> None:
         at = 0 if action.first else len(self.columns)
         if action.after is not None:
             names = [p.column.name.lower() for p in self.columns]
@@ -122,7 +108,7 @@ class Alter:
         for action in actions:
             if isinstance(action, ddl.SetDefault):
                 for item in self.columns:
-                    if item.origin == action.column.lower():
+                    if _origin(item) == action.column.lower():
                         default = action.default or ddl.Default(None)
                         update = {"default": default.value, "default_is_expression": default.is_expression}
                         declared = item.column.declared.model_copy(update=update)
@@ -148,7 +134,7 @@ class Alter:
             if primary:
                 return self._not_null(primary), False
         touched = any(isinstance(a, ddl.DropKey | ddl.AddKey) or self._unique(a) for a in actions) or self._rebuilt()
-        by_origin = {p.origin: p.column.name for p in reversed(self.columns)}
+        by_origin = {_origin(p): p.column.name for p in reversed(self.columns)}
         kept = tuple(by_origin[k.lower()] for k in self.known.key if k.lower() in by_origin)
         if any(isinstance(a, ddl.DropKey) and a.kind == "primary" for a in actions):
             return (), True
@@ -182,7 +168,6 @@ class Alter:
         return tuple(found)
 
     def _change(self, key: tuple[str, ...]) -> TableChange:
-        renamed = {p.column.name: p.before.name for p in self.columns if p.before and p.before.name != p.column.name}
         for item in self.columns:
             if item.before is None:
                 fill = existing_rows(item.column)
@@ -190,17 +175,20 @@ class Alter:
                     self.exact = False
                 else:
                     self.added[item.column.name] = fill.value
-        columns = tuple(p.column for p in self.columns)
-        update = {"columns": columns, "key": key, "charset": self.charset}
+        update: dict[str, object] = {"key": key, "charset": self.charset}
         for action in self.statement.actions if self.comments else ():
             if isinstance(action, ddl.TableComment):
                 update["comment"] = action.text or None
-        table = self.known.model_copy(update=update)
         # a new unique key of ALTER IGNORE removes rows that the log does not name
         exact = self.exact and not (
             self.statement.ignore and any(isinstance(a, ddl.AddKey) for a in self.statement.actions)
         )
-        return TableChange(type="ALTER", id=self.known.id, table=table, renamed=renamed, added=self.added, exact=exact)
+        return altered(self.known, self.columns, added=self.added, exact=exact, update=update)
+
+
+def _origin(item: PlacedColumn) -> str:
+    """The name that a column had before the statement; of a new one, the name that it has."""
+    return (item.before or item.column).name.lower()
 
 
 def charset_of(charset: str | None, collation: str | None) -> str | None:

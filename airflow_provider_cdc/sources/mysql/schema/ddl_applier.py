@@ -19,6 +19,7 @@ from airflow_provider_cdc.sources.mysql.schema.alter_table import Alter, charset
 from airflow_provider_cdc.sources.mysql.schema.catalog import captured_column, row_key, system_versioned
 from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
 from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES, ColumnType
+from airflow_provider_cdc.sources.relational.captured_tables import CapturedTables, Effect
 
 log = logging.getLogger(__name__)
 
@@ -43,15 +44,13 @@ class Query:
 
 
 @dataclass(slots=True)
-class DdlEffect:
+class DdlEffect(Effect):
     """What a statement means for captured tables.
 
     :param structure_unknown: tables that are there now, whose structure neither the statement nor the catalog has any more: the log
         has it with their first row
     """
 
-    changes: list[TableChange] = field(default_factory=list)
-    truncated: list[TableId] = field(default_factory=list)
     structure_unknown: list[TableId] = field(default_factory=list)
 
 
@@ -71,6 +70,7 @@ class DdlApplier:
         """
         self._config, self._tables, self._catalog = config, tables, catalog
         self._shows_lengths = shows_lengths
+        self._captured = CapturedTables(tables, lambda table: table.namespace in SYSTEM_DATABASES)
 
     def read(self, statement: ddl.Statement, query: Query, where: str) -> DdlEffect | None:
         """What the statement changes; ``None`` when it does not concern captured tables."""
@@ -82,16 +82,16 @@ class DdlApplier:
                 self._alter(statement, query, where, effect)
             case ddl.DropTable(temporary=False):
                 for name in statement.tables:
-                    self._drop(self._id(name, query), effect)
+                    self._captured.drop(self._id(name, query), effect)
             case ddl.RenameTable():
                 self._rename(statement.pairs, query, effect)
             case ddl.TruncateTable():
                 table = self._id(statement.table, query)
-                if self._captured(table):
+                if self._captured.includes(table):
                     effect.truncated.append(table)
             case ddl.DropDatabase():
-                for table in [t for t in self._tables.known() if t.namespace == statement.name]:
-                    self._drop(table, effect)
+                for table in self._captured.in_namespace(statement.name):
+                    self._captured.drop(table, effect)
             case ddl.CreateIndex(unique=True) | ddl.DropIndex():
                 self._keys_changed(self._id(statement.table, query), effect)
             case ddl.Unknown():
@@ -113,17 +113,18 @@ class DdlApplier:
     # -- which tables -------------------------------------------------------------------------------------------------
 
     def _id(self, name: ddl.Name, query: Query) -> TableId:
-        return TableId(namespace=name.database or query.database, name=name.name)
-
-    def _captured(self, table: TableId) -> bool:
-        return table.namespace not in SYSTEM_DATABASES and self._tables.captured(table)
+        return TableId(namespace=name.namespace or query.database, name=name.name)
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
     def _create(self, s: ddl.CreateTable, query: Query, where: str, effect: DdlEffect) -> None:
         table = self._id(s.table, query)
         known = self._tables.get(table)
-        if s.temporary or not self._captured(table) or (s.if_not_exists and not s.or_replace and known is not None):
+        if (
+            s.temporary
+            or not self._captured.includes(table)
+            or (s.if_not_exists and not s.or_replace and known is not None)
+        ):
             return
         if s.versioned:
             raise system_versioned(table, where)
@@ -154,10 +155,6 @@ class DdlApplier:
             id=table, columns=columns, key=row_key(candidates, columns), charset=charset, comment=comment
         )
 
-    def _drop(self, table: TableId, effect: DdlEffect) -> None:
-        if self._captured(table) and self._tables.get(table) is not None:
-            effect.changes.append(TableChange(type="DROP", id=table))
-
     def _rename(self, pairs: tuple[tuple[ddl.Name, ddl.Name], ...], query: Query, effect: DdlEffect) -> None:
         """One after the other: names may rotate through a third one."""
         moved: dict[TableId, tuple[TableId, TableSchema | None]] = {}
@@ -166,7 +163,7 @@ class DdlApplier:
             origin, schema = moved.pop(old, (old, self._tables.get(old)))
             moved[new] = origin, schema
         for new, (origin, schema) in moved.items():
-            if self._captured(new):
+            if self._captured.includes(new):
                 # of a table that was not captured under its old name, nothing is known but what the catalog says
                 present = schema.model_copy(update={"id": new}) if schema is not None else self._catalog.table(new)
                 if present is not None:
@@ -176,13 +173,13 @@ class DdlApplier:
                 else:
                     effect.structure_unknown.append(new)
         for new, (origin, _) in moved.items():
-            if origin not in moved and not self._captured(new):
-                self._drop(origin, effect)
+            if origin not in moved and not self._captured.includes(new):
+                self._captured.drop(origin, effect)
 
     def _keys_changed(self, table: TableId, effect: DdlEffect) -> None:
         """The row key may be another one now. Which keys there were is not kept: the catalog is asked."""
-        known = self._tables.get(table)
-        if known is None or not self._captured(table):
+        known = self._captured.known(table)
+        if known is None:
             return
         present = self._catalog.table(table)
         if present is not None and present.names == known.names and present.key != known.key:
@@ -193,11 +190,11 @@ class DdlApplier:
         """A statement that is not understood: the catalog says what has become of the tables, and they are read again. A table that
         it does not have may have gone with this statement or with a later one: it is kept until it is read, or the log says more."""
         named = [self._id(n, query) for n in s.tables]
-        tables = [t for t in named or self._tables.known() if self._captured(t)]
+        tables = self._captured.concerned(named)
         for table in tables:
             present, known = self._catalog.table(table), self._tables.get(table)
             if present is None:
-                self._inexact(table, effect)
+                self._captured.rows_changed(table, effect)
             elif named or known is None or not known.same_structure(present):
                 kind: Literal["CREATE", "ALTER"] = "CREATE" if known is None else "ALTER"
                 effect.changes.append(TableChange(type=kind, id=table, table=present, exact=False))
@@ -225,9 +222,9 @@ class DdlApplier:
             if isinstance(action, ddl.PartitionData):
                 # the other table of an exchange has new rows as well
                 for other in (self._id(n, query) for n in action.tables):
-                    self._inexact(other, effect)
-        known = self._tables.get(table)
-        if known is None or not self._captured(table):
+                    self._captured.rows_changed(other, effect)
+        known = self._captured.known(table)
+        if known is None:
             return
         if any(isinstance(a, ddl.SystemVersioning) for a in s.actions):
             raise system_versioned(table, where)
@@ -264,11 +261,6 @@ class DdlApplier:
                     "table": altered.table.model_copy(update={"id": change.id}), "renamed": altered.renamed, "added": altered.added
                 }  # fmt: skip
                 effect.changes[i] = change.model_copy(update=update)
-
-    def _inexact(self, table: TableId, effect: DdlEffect) -> None:
-        known = self._tables.get(table)
-        if known is not None and self._captured(table):
-            effect.changes.append(TableChange(type="ALTER", id=table, table=known, exact=False))
 
     def _column(self, table: TableId, c: ddl.ColumnDef, charset: str | None, *, not_null: bool = False) -> Column:
         c = ddl.resolve(c, charset)

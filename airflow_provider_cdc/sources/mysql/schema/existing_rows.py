@@ -9,29 +9,29 @@ import re
 from decimal import ROUND_HALF_UP, Decimal
 
 from airflow_provider_cdc.core.model.schema import Column
-from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, TEXTS, ColumnType
+from airflow_provider_cdc.sources.relational.altered_table import Fill
 
 UNICODE = {"utf8mb4", "utf8mb3", "utf8", "utf16", "utf16le", "utf32", "ucs2"}
 _TEXT_SIZES = {"char": 0, "varchar": 1, "tinytext": 2, "text": 3, "mediumtext": 4, "longtext": 5}
 _BLOB_SIZES = {"varbinary": 1, "tinyblob": 2, "blob": 3, "mediumblob": 4, "longblob": 5}
 
 
-def existing_rows(column: Column) -> ddl.Default | None:
+def existing_rows(column: Column) -> Fill | None:
     """The value that rows which are already there get in a new column; ``None`` when the statement does not say it.
 
     >>> existing_rows(Column(name="n", type="int32"))
-    Default(value=None, is_expression=False)
+    Fill(value=None)
     """
     d = column.declared
     if d.generated or d.default_is_expression or d.auto_incremented:
         return None
     if d.default is None and column.nullable:
-        return ddl.Default(None)
+        return Fill(None)
     type_ = ColumnType.of(column)
     text = d.default if d.default is not None else _implicit_default(type_)
     value = None if text is None else _castable(type_, column, text)
-    return None if value is None else ddl.Default(value)
+    return None if value is None else Fill(value)
 
 
 def _implicit_default(t: ColumnType) -> str | None:

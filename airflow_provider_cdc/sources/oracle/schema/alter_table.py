@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from airflow_provider_cdc.core.model.schema import Column, TableChange, TableSchema
+from airflow_provider_cdc.core.model.schema import TableChange, TableSchema
 from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.schema.column_definitions import ColumnDefinitions
 from airflow_provider_cdc.sources.oracle.schema.existing_rows import existing_rows, keeps_values
 from airflow_provider_cdc.sources.oracle.schema.types import NULL
-
-
-@dataclass(slots=True)
-class _Placed:
-    """A column of the table after the statement.
-
-    :param before: the column it was; ``None`` for a new one
-    """
-
-    column: Column
-    before: Column | None
+from airflow_provider_cdc.sources.relational.altered_table import PlacedColumn, altered
 
 
 @dataclass(slots=True)
@@ -45,7 +35,7 @@ class Alter:
     known: TableSchema
     statement: ddl.AlterTable
     definitions: ColumnDefinitions
-    columns: list[_Placed] = field(default_factory=list)
+    columns: list[PlacedColumn] = field(default_factory=list)
     key: tuple[str, ...] = ()
     exact: bool = True
     added: dict[str, str | None] = field(default_factory=dict)
@@ -53,7 +43,7 @@ class Alter:
     missing: list[str] = field(default_factory=list)
 
     def apply(self) -> Altered:
-        self.columns = [_Placed(c, c) for c in self.known.columns]
+        self.columns = [PlacedColumn(c, c) for c in self.known.columns]
         self.key = self.known.key
         for action in self.statement.actions:
             self._action(action)
@@ -79,7 +69,7 @@ class Alter:
             case _:
                 pass
 
-    def _find(self, name: str) -> _Placed | None:
+    def _find(self, name: str) -> PlacedColumn | None:
         found = next((p for p in self.columns if p.column.name == name), None)
         if found is None:
             self.missing.append(name)
@@ -94,7 +84,7 @@ class Alter:
         fill = existing_rows(column, definition)
         if fill is not None:
             self.added[column.name] = fill.value
-        self.columns.append(_Placed(column, None))
+        self.columns.append(PlacedColumn(column, None))
 
     def _modify(self, definition: ddl.ColumnDef) -> None:
         item = self._find(definition.name)
@@ -143,8 +133,4 @@ class Alter:
             self.key = key.columns
 
     def _change(self) -> TableChange:
-        renamed = {p.column.name: p.before.name for p in self.columns if p.before and p.before.name != p.column.name}
-        table = self.known.model_copy(update={"columns": tuple(p.column for p in self.columns), "key": self.key})
-        return TableChange(
-            type="ALTER", id=self.known.id, table=table, renamed=renamed, added=self.added, exact=self.exact
-        )
+        return altered(self.known, self.columns, added=self.added, exact=self.exact, update={"key": self.key})

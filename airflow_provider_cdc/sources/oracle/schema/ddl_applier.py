@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Tables
@@ -20,19 +20,18 @@ from airflow_provider_cdc.sources.oracle.schema.column_definitions import Column
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted
 from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
+from airflow_provider_cdc.sources.relational.captured_tables import CapturedTables, Effect
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class DdlEffect:
+class DdlEffect(Effect):
     """What a statement does to captured tables.
 
     :ivar unknown: it was not understood: the dictionary was asked
     """
 
-    changes: list[TableChange] = field(default_factory=list)
-    truncated: list[TableId] = field(default_factory=list)
     unknown: bool = False
 
 
@@ -44,6 +43,7 @@ class DdlApplier:
 
     def __init__(self, config: OracleConfig, tables: Tables, lookups: Lookups) -> None:
         self._config, self._catalog, self._tables, self._lookups = config, config.catalog, tables, lookups
+        self._captured = CapturedTables(tables, lambda table: is_system(table, config))
         self._indexes: dict[tuple[str, str], tuple[TableId, bool]] = {}
         """Indexes that were seen being created: their table, and whether they are unique."""
 
@@ -60,10 +60,10 @@ class DdlApplier:
             case ddl.AlterTable():
                 self._alter(statement, owner, where, found)
             case ddl.DropTable():
-                self._drop(self._id(statement.table, owner), found)
+                self._captured.drop(self._id(statement.table, owner), found)
             case ddl.DropUser():
-                for table in [t for t in self._tables.known() if t.namespace == statement.name]:
-                    self._drop(table, found)
+                for table in self._captured.in_namespace(statement.name):
+                    self._captured.drop(table, found)
             case ddl.Rename():
                 self._rename(self._id(statement.old, owner), self._id(statement.new, owner), where, found)
             case ddl.FlashbackTable():
@@ -71,9 +71,9 @@ class DdlApplier:
             case ddl.TruncateTable():
                 self._truncate(statement, owner, where, found)
             case ddl.TruncateCluster():
-                schema = statement.cluster.schema or owner
+                schema = statement.cluster.namespace or owner
                 why = f"the cluster {statement.cluster} was truncated, and which tables are in it is not known"
-                self._inexact([t for t in self._tables.known() if t.namespace == schema], why, where, found)
+                self._inexact(self._captured.in_namespace(schema), why, where, found)
             case ddl.CreateIndex() | ddl.DropIndex() | ddl.AlterIndex():
                 self._index(statement, owner, where, found)
             case ddl.Unknown():
@@ -85,17 +85,14 @@ class DdlApplier:
     # -- which tables -------------------------------------------------------------------------------------------------
 
     def _id(self, name: ddl.Name, owner: str) -> TableId:
-        return TableId(catalog=self._catalog, namespace=name.schema or owner, name=name.name)
-
-    def _captured(self, table: TableId) -> bool:
-        return not is_system(table, self._config) and self._tables.captured(table)
+        return TableId(catalog=self._catalog, namespace=name.namespace or owner, name=name.name)
 
     # -- tables that come and go --------------------------------------------------------------------------------------
 
     def _create(self, s: ddl.CreateTable, owner: str, where: str, found: DdlEffect) -> None:
         table = self._id(s.table, owner)
         known = self._tables.get(table)
-        if s.temporary or not self._captured(table) or (s.if_not_exists and known is not None):
+        if s.temporary or not self._captured.includes(table) or (s.if_not_exists and known is not None):
             return
         if s.organization != "HEAP":
             log.warning("%s, created at %s, is not captured: LogMiner has no rows of such tables.", table, where)
@@ -124,15 +121,11 @@ class DdlApplier:
             return self._keyed(schema, "it has several keys", where)
         return schema
 
-    def _drop(self, table: TableId, found: DdlEffect) -> None:
-        if self._captured(table) and self._tables.get(table) is not None:
-            found.changes.append(TableChange(type="DROP", id=table))
-
     def _rename(self, old: TableId, new: TableId, where: str, found: DdlEffect) -> None:
         """Under a new name a table is another one for whoever follows; into the recycle bin, it is dropped."""
         schema = self._tables.get(old)
-        if not self._captured(new):
-            self._drop(old, found)
+        if not self._captured.includes(new):
+            self._captured.drop(old, found)
         elif schema is not None:
             renamed = schema.model_copy(update={"id": new})
             found.changes.append(TableChange(type="ALTER", id=new, previous_id=old, table=renamed, exact=False))
@@ -152,7 +145,7 @@ class DdlApplier:
             self._inexact(tables, "it was taken back to an earlier moment", where, found)
             return
         table = self._id(s.renamed, tables[0].namespace) if s.renamed else tables[0]
-        if self._captured(table):
+        if self._captured.includes(table):
             self._appeared(table, "it is back from the recycle bin", where, found)
         elif table.name.startswith("BIN$"):
             log.warning(
@@ -163,7 +156,7 @@ class DdlApplier:
 
     def _truncate(self, s: ddl.TruncateTable, owner: str, where: str, found: DdlEffect) -> None:
         table = self._id(s.table, owner)
-        if self._captured(table):
+        if self._captured.includes(table):
             found.truncated.append(table)
         if s.cascade:
             others = [t for t in self._tables.known() if t != table]
@@ -172,21 +165,19 @@ class DdlApplier:
     def _inexact(self, tables: Iterable[TableId], why: str, where: str, found: DdlEffect) -> None:
         """Rows of these tables may have changed, and the log does not say how."""
         for table in tables:
-            known = self._tables.get(table)
-            if known is not None and self._captured(table):
+            if self._captured.rows_changed(table, found):
                 log.warning(
                     "Rows of %s may have changed in a way that the log does not show: %s (%s).", table, why, where
                 )
-                found.changes.append(TableChange(type="ALTER", id=table, table=known, exact=False))
 
     def _unknown(self, s: ddl.Unknown, owner: str, where: str, found: DdlEffect) -> None:
         """A statement that is not understood: the dictionary says what has become of the tables, and they are read again."""
         named = [self._id(n, owner) for n in s.tables]
-        tables = [t for t in named or self._tables.known() if self._captured(t)]
+        tables = self._captured.concerned(named)
         for table in tables:
             present, known = self._lookups.table(table), self._tables.get(table)
             if present is None:
-                self._drop(table, found)
+                self._captured.drop(table, found)
             elif known is None:
                 found.changes.append(TableChange(type="CREATE", id=table, table=present, exact=False))
             elif named or _shape(present) != _shape(known):
@@ -208,7 +199,7 @@ class DdlApplier:
         self, s: ddl.CreateIndex | ddl.DropIndex | ddl.AlterIndex, owner: str, where: str, found: DdlEffect
     ) -> None:
         """Indexes matter as far as the row key may be one. ``DROP INDEX`` does not name its table."""
-        name = s.name.schema or owner, s.name.name
+        name = s.name.namespace or owner, s.name.name
         match s:
             case ddl.CreateIndex():
                 table = self._id(s.table, owner)
@@ -229,8 +220,8 @@ class DdlApplier:
     def _keys_changed(self, tables: list[TableId], where: str, found: DdlEffect) -> None:
         """The row key may be another one now. Which keys there were is not kept: the dictionary is asked."""
         for table in tables:
-            known = self._tables.get(table)
-            if known is None or not self._captured(table):
+            known = self._captured.known(table)
+            if known is None:
                 continue
             present = self._lookups.table(table)
             if present is not None and set(present.names) == set(known.names) and present.key != known.key:
@@ -268,8 +259,8 @@ class DdlApplier:
                 others = [t for t in self._tables.known() if action.cascade or any(_named(t, n) for n in action.tables)]
                 others = [t for t in others if t != table]
                 self._inexact(others, action.what, where, found)
-        known = self._tables.get(table)
-        if known is None or not self._captured(table):
+        known = self._captured.known(table)
+        if known is None:
             return
         if any(isinstance(a, ddl.NoColumnChange) and a.what == ddl.LESS_LOGGED for a in s.actions):
             log.warning(
@@ -310,7 +301,7 @@ class DdlApplier:
 
 def _named(table: TableId, name: ddl.Name) -> bool:
     """Whether a name may mean this table."""
-    return name.name == table.name and name.schema in (None, table.namespace)
+    return name.name == table.name and name.namespace in (None, table.namespace)
 
 
 def _shape(schema: TableSchema) -> tuple[object, ...]:

@@ -6,12 +6,12 @@ The log has no row events for them: either their new values follow from the stat
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 
 from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.schema.types import NULL, ColumnType, number_text
+from airflow_provider_cdc.sources.relational.altered_table import Fill
 
 _KEPT = {("CHAR", "VARCHAR2"), ("NCHAR", "NVARCHAR2"), ("DATE", "TIMESTAMP")}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -19,13 +19,6 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?")
 _INTEGER = re.compile(r"-?\d{1,38}")
 _DIGITS = 40
 """No NUMBER has more; longer literals are left to the database."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fill:
-    """The value that existing rows have in a new column, as text that casts to the column's change log type."""
-
-    value: str | None
 
 
 def existing_rows(column: Column, definition: ddl.ColumnDef) -> Fill | None:

@@ -4,8 +4,9 @@
     >>> [(c.name, c.type) for c in create.columns], create.primary_key
     ([('id', 'int'), ('tag', 'enum')], ('id',))
 
-:func:`read` is the door; what it returns is in :mod:`.statements`, :mod:`.actions` and :mod:`.columns`. The grammar, over
-tokens, is in :mod:`.grammar`. Nothing of this source is imported here but DDL itself.
+:func:`read` is the door; what it returns is in :mod:`.statements`, :mod:`.actions` and :mod:`.columns`, and where it is the same in every
+relational database in :mod:`airflow_provider_cdc.sources.relational.ddl_values`. The grammar, over tokens, is in :mod:`.grammar`. Nothing
+of this source is imported here but DDL itself.
 """
 
 from __future__ import annotations
@@ -19,18 +20,15 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.actions import (
     ConvertCharset,
     DropColumn,
     DropKey,
-    NoColumnChange,
-    PartitionData,
     RenameColumn,
     RenameIndex,
-    RenameTo,
     SetDefault,
     SystemVersioning,
     TableCharset,
     TableComment,
 )
 from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import convert, resolve
-from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Default, Name
+from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Default
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.literals import string_value, typed_default
 from airflow_provider_cdc.sources.mysql.schema.ddl.reader import parse_type, read, sql_mode_options
 from airflow_provider_cdc.sources.mysql.schema.ddl.statements import (
@@ -43,13 +41,19 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.statements import (
     DropDatabase,
     DropIndex,
     DropTable,
-    Ignored,
     RenameTable,
     Statement,
     Transaction,
     TruncateTable,
-    Unknown,
     tables_of,
+)
+from airflow_provider_cdc.sources.relational.ddl_values import (
+    Ignored,
+    Name,
+    NoColumnChange,
+    PartitionData,
+    RenameTo,
+    Unknown,
 )
 
 __all__ = [

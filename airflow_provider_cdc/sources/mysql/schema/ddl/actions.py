@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Default, Name
+from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Default
+from airflow_provider_cdc.sources.relational.ddl_values import NoColumnChange, PartitionData, RenameTo
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +61,6 @@ class SetDefault:
 
 
 @dataclass(frozen=True, slots=True)
-class RenameTo:
-    """``RENAME [TO | AS | =] table``."""
-
-    table: Name
-
-
-@dataclass(frozen=True, slots=True)
 class AddKey:
     """A new primary or unique key.
 
@@ -114,20 +108,6 @@ class TableCharset:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionData:
-    """Rows come or go without row events.
-
-    Partitions are truncated, dropped, exchanged or converted, a tablespace is discarded or imported, or the engine
-    becomes BLACKHOLE, which keeps nothing.
-
-    :param tables: other tables that lose or gain the rows
-    """
-
-    what: str
-    tables: tuple[Name, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class TableComment:
     """``COMMENT = text``."""
 
@@ -144,13 +124,6 @@ class AddPeriod:
 @dataclass(frozen=True, slots=True)
 class SystemVersioning:
     """MariaDB's ``ADD SYSTEM VERSIONING``: old rows stay in the table, and come to the log as rows of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class NoColumnChange:
-    """Something that changes neither columns, nor row keys, nor rows."""
-
-    what: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Names, defaults and columns as DDL text gives them.
+"""Defaults and columns as DDL text gives them.
 
 Fields that the text may leave out are ``None`` then, because the answer (the database's character set, say) is the
 caller's to know.
@@ -7,21 +7,6 @@ caller's to know.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A table's name as written; ``database`` is ``None`` when the session's default database is meant.
-
-    >>> str(Name("shop", "orders"))
-    'shop.orders'
-    """
-
-    database: str | None
-    name: str
-
-    def __str__(self) -> str:
-        return self.name if self.database is None else f"{self.database}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

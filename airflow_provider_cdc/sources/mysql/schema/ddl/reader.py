@@ -1,9 +1,9 @@
 """SQL text of the binlog → statements.
 
     >>> read("ALTER TABLE shop.orders ADD total DECIMAL(12,2)")[0].table
-    Name(database='shop', name='orders')
+    Name(namespace='shop', name='orders')
     >>> read("ALTER TABLE orders FROBNICATE")[0].tables
-    (Name(database=None, name='orders'),)
+    (Name(namespace=None, name='orders'),)
 
 The reader knows a closed grammar. Whatever is outside of it, in however small a part, makes the whole statement
 :class:`Unknown`; then the catalog has to be read. It never raises and never takes a clause for granted.
@@ -33,7 +33,8 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.others import (
 )
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.tokens import Modes, statement_end, tokenize
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.transactions import TRANSACTION_WORDS, read_transaction
-from airflow_provider_cdc.sources.mysql.schema.ddl.statements import Dml, Ignored, Statement, Unknown
+from airflow_provider_cdc.sources.mysql.schema.ddl.statements import Dml, Statement
+from airflow_provider_cdc.sources.relational.ddl_values import Ignored, Unknown
 from airflow_provider_cdc.sources.relational.tokens import END, NotUnderstood
 
 _HEAD = 48

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.actions import Action, PartitionData, RenameTo
-from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Name
+from airflow_provider_cdc.sources.mysql.schema.ddl.actions import Action
+from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef
+from airflow_provider_cdc.sources.relational.ddl_values import Ignored, Name, Unknown, names_of_alter
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,25 +152,6 @@ class Dml:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
-    """Concerns no table's structure or rows."""
-
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """Not understood for sure: the catalog has to be read.
-
-    :param tables: the tables concerned as far as they were recognised; empty: any table may be
-    """
-
-    text: str
-    tables: tuple[Name, ...] = ()
-    reason: str = ""
-
-
 Statement: TypeAlias = (
     CreateTable
     | AlterTable
@@ -194,7 +176,7 @@ def tables_of(statement: Statement) -> tuple[Name, ...]:
     Statement-format changes (:class:`Dml`) and whole databases give none: their tables are not looked for.
 
     >>> tables_of(RenameTable(((Name(None, "a"), Name(None, "b")),)))
-    (Name(database=None, name='a'), Name(database=None, name='b'))
+    (Name(namespace=None, name='a'), Name(namespace=None, name='b'))
     """
     match statement:
         case CreateTable() | TruncateTable() | CreateIndex() | DropIndex():
@@ -204,12 +186,7 @@ def tables_of(statement: Statement) -> tuple[Name, ...]:
         case RenameTable():
             names = [name for pair in statement.pairs for name in pair]
         case AlterTable():
-            names = [statement.table]
-            for action in statement.actions:
-                if isinstance(action, RenameTo):
-                    names.append(action.table)
-                elif isinstance(action, PartitionData):
-                    names.extend(action.tables)
+            names = names_of_alter(statement.table, statement.actions)
         case _:
             return ()
     return tuple(dict.fromkeys(names))

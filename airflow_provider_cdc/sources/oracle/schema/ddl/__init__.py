@@ -4,9 +4,8 @@
     >>> [(c.name, str(c.type.expression)) for c in create.columns], create.keys[0].columns
     ([('ID', 'NUMBER(10,0)'), ('NOTE', 'VARCHAR2(50)')], ('ID',))
 
-:func:`read` is the door; what it returns is in :mod:`.statements`, :mod:`.actions` and :mod:`.columns`. The grammar is in
-:mod:`.create`, :mod:`.alter`, :mod:`.others`, :mod:`.attributes`, :mod:`.constraints`, :mod:`.datatypes`, :mod:`.expressions`
-and :mod:`.options`.
+:func:`read` is the door; what it returns is in :mod:`.statements`, :mod:`.actions` and :mod:`.columns`, and where it is the same in every
+relational database in :mod:`airflow_provider_cdc.sources.relational.ddl_values`. The grammar is in :mod:`.grammar`.
 """
 
 from __future__ import annotations
@@ -19,12 +18,10 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.actions import (
     DropColumn,
     KeysChanged,
     ModifyColumn,
-    NoColumnChange,
     PartitionData,
     RenameColumn,
-    RenameTo,
 )
-from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef, Default, Key, Name
+from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef, Default, Key
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.expressions import read_default
 from airflow_provider_cdc.sources.oracle.schema.ddl.reader import read
 from airflow_provider_cdc.sources.oracle.schema.ddl.statements import (
@@ -36,14 +33,13 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.statements import (
     DropTable,
     DropUser,
     FlashbackTable,
-    Ignored,
     Rename,
     Statement,
     TruncateCluster,
     TruncateTable,
-    Unknown,
     tables_of,
 )
+from airflow_provider_cdc.sources.relational.ddl_values import Ignored, Name, NoColumnChange, RenameTo, Unknown
 
 __all__ = [
     "LESS_LOGGED",

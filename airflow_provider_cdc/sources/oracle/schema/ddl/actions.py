@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef, Key, Name
+from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef, Key
+from airflow_provider_cdc.sources.relational import ddl_values
+from airflow_provider_cdc.sources.relational.ddl_values import NoColumnChange, RenameTo
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +40,6 @@ class RenameColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class RenameTo:
-    """``RENAME TO name``: in the same schema."""
-
-    table: Name
-
-
-@dataclass(frozen=True, slots=True)
 class AddKey:
     """``ADD [CONSTRAINT name] PRIMARY KEY | UNIQUE``, or a key that came along with a column."""
 
@@ -63,23 +58,13 @@ class KeysChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionData:
-    """Rows come or go without being logged: partitions are truncated, dropped or exchanged, or rows left out in a move.
+class PartitionData(ddl_values.PartitionData):
+    """Partitions are truncated, dropped or exchanged, or rows left out in a move.
 
-    :param tables: other tables that lose or gain the rows
     :param cascade: tables that are partitioned by reference to this one lose or gain rows too
     """
 
-    what: str
-    tables: tuple[Name, ...] = ()
     cascade: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class NoColumnChange:
-    """Something that changes neither columns, nor keys, nor rows."""
-
-    what: str
 
 
 LESS_LOGGED = "drop supplemental logging"

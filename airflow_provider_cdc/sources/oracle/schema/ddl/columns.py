@@ -1,4 +1,4 @@
-"""Names, defaults, columns and keys as DDL text gives them."""
+"""Defaults, columns and keys as DDL text gives them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A name of an object, as the dictionary spells it; ``schema`` is ``None`` when the statement's default schema is meant.
-
-    >>> str(Name("SHOP", "ORDERS"))
-    'SHOP.ORDERS'
-    """
-
-    schema: str | None
-    name: str
-
-    def __str__(self) -> str:
-        return self.name if self.schema is None else f"{self.schema}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """SQL text of a DDL row → a statement.
 
     >>> read("ALTER TABLE shop.orders ADD (total NUMBER(12,2))").table
-    Name(schema='SHOP', name='ORDERS')
+    Name(namespace='SHOP', name='ORDERS')
     >>> read("ALTER TABLE orders FROBNICATE").tables
-    (Name(schema=None, name='ORDERS'),)
+    (Name(namespace=None, name='ORDERS'),)
 
 The reader knows a closed grammar. Whatever is outside of it, in however small a part, makes the whole statement :class:`Unknown`;
 then the dictionary has to be read. It never raises and never takes a clause for granted.
@@ -27,7 +27,8 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.others import (
     read_truncate,
 )
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.tokens import tokenize
-from airflow_provider_cdc.sources.oracle.schema.ddl.statements import Ignored, Statement, Unknown
+from airflow_provider_cdc.sources.oracle.schema.ddl.statements import Statement
+from airflow_provider_cdc.sources.relational.ddl_values import Ignored, Unknown
 from airflow_provider_cdc.sources.relational.tokens import NotUnderstood
 
 _HEAD = 12

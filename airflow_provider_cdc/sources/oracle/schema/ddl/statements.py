@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.actions import Action, PartitionData, RenameTo
-from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef, Key, Name
+from airflow_provider_cdc.sources.oracle.schema.ddl.actions import Action
+from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef, Key
+from airflow_provider_cdc.sources.relational.ddl_values import Ignored, Name, Unknown, names_of_alter
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,25 +125,6 @@ class DropUser:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
-    """Concerns no table's structure or rows; ``kind`` says what it was (``create view``)."""
-
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """Not understood for sure: the dictionary has to be read.
-
-    :param tables: the tables concerned as far as they were recognised; empty: any table may be
-    """
-
-    text: str
-    tables: tuple[Name, ...] = ()
-    reason: str = ""
-
-
 Statement: TypeAlias = (
     CreateTable
     | AlterTable
@@ -166,7 +148,7 @@ def tables_of(statement: Statement) -> tuple[Name, ...]:
     Whole schemas, clusters and indexes that do not name their table give none.
 
     >>> tables_of(Rename(Name(None, "A"), Name(None, "B")))
-    (Name(schema=None, name='A'), Name(schema=None, name='B'))
+    (Name(namespace=None, name='A'), Name(namespace=None, name='B'))
     """
     match statement:
         case CreateTable() | TruncateTable() | CreateIndex() | DropTable():
@@ -178,12 +160,7 @@ def tables_of(statement: Statement) -> tuple[Name, ...]:
         case Rename():
             names = [statement.old, statement.new]
         case AlterTable():
-            names = [statement.table]
-            for action in statement.actions:
-                if isinstance(action, RenameTo):
-                    names.append(action.table)
-                elif isinstance(action, PartitionData):
-                    names.extend(action.tables)
+            names = names_of_alter(statement.table, statement.actions)
         case _:
             names = []
     return tuple(dict.fromkeys(names))

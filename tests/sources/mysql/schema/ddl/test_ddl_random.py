@@ -339,7 +339,7 @@ def table(draw: st.DrawFn) -> tuple[str, CreateTable]:
     charset = draw(st.sampled_from([None, "latin1", "utf8mb4"]))
     name = Name(draw(st.sampled_from([None, "s"])), draw(NAMES))
     sql = draw(words("CREATE TABLE IF NOT EXISTS" if if_not_exists else "CREATE TABLE")) + draw(gap())
-    sql += ("s." if name.database else "") + draw(identifier(name.name)) + draw(gap()) + f"({body})"
+    sql += ("s." if name.namespace else "") + draw(identifier(name.name)) + draw(gap()) + f"({body})"
     sql += draw(gap()) + "ENGINE=InnoDB" + (f" DEFAULT CHARSET={charset}" if charset else "")
     return sql, CreateTable(
         name,

@@ -341,7 +341,7 @@ def table(draw: st.DrawFn) -> tuple[str, Statement]:
     """A CREATE TABLE or ALTER TABLE ADD, and what it says."""
     body, columns, keys = draw(elements())
     name = Name(draw(st.sampled_from([None, "S"])), draw(NAMES))
-    full = ("s." if name.schema else "") + draw(identifier(name.name)) + draw(gap())
+    full = ("s." if name.namespace else "") + draw(identifier(name.name)) + draw(gap())
     end = draw(st.sampled_from(["", ";", " ;\n", "\n/\n", " -- end"]))
     if draw(st.booleans()):
         tail = draw(

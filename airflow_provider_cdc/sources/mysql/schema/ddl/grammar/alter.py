@@ -13,11 +13,8 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.actions import (
     ConvertCharset,
     DropColumn,
     DropKey,
-    NoColumnChange,
-    PartitionData,
     RenameColumn,
     RenameIndex,
-    RenameTo,
     SetDefault,
     SystemVersioning,
     TableCharset,
@@ -35,6 +32,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.options import (
     skip_partitioning,
 )
 from airflow_provider_cdc.sources.mysql.schema.ddl.statements import AlterTable
+from airflow_provider_cdc.sources.relational.ddl_values import NoColumnChange, PartitionData, RenameTo
 
 _PARTITION_UPKEEP = ("ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR", "COALESCE", "REORGANIZE")
 

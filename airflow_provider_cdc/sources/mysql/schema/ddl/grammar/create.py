@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.actions import AddKey, AddPeriod
-from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Name
+from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.attributes import read_column
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.keys import read_key
@@ -15,6 +15,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.options import (
     skip_partitioning,
 )
 from airflow_provider_cdc.sources.mysql.schema.ddl.statements import CreateTable
+from airflow_provider_cdc.sources.relational.ddl_values import Name
 
 
 def read_create_table(cursor: Cursor, *, or_replace: bool, temporary: bool) -> CreateTable:

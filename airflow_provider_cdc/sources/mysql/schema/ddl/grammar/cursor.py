@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.columns import Name
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.tokens import Modes
+from airflow_provider_cdc.sources.relational.ddl_values import Name
 from airflow_provider_cdc.sources.relational.tokens import BAD, NUMBER, QUOTED, STRING, WORD, Token, TokenCursor
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from airflow_provider_cdc.sources.mysql.schema.ddl.actions import AddKey, AddPeriod, NoColumnChange
+from airflow_provider_cdc.sources.mysql.schema.ddl.actions import AddKey, AddPeriod
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
+from airflow_provider_cdc.sources.relational.ddl_values import NoColumnChange
 from airflow_provider_cdc.sources.relational.tokens import QUOTED, WORD
 
 _INDEX_TYPES = ("BTREE", "HASH", "RTREE")

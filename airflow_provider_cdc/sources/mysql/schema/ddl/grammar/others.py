@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.actions import DropKey
-from airflow_provider_cdc.sources.mysql.schema.ddl.columns import Name
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.keys import read_key_parts, skip_index_type
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.options import Options, read_charset
@@ -19,6 +18,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.statements import (
     Statement,
     TruncateTable,
 )
+from airflow_provider_cdc.sources.relational.ddl_values import Name
 
 
 def read_drop_table(cursor: Cursor, *, temporary: bool) -> DropTable:

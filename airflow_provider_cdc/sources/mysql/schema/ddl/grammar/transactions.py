@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.schema.ddl.statements import Ignored, Statement, Transaction
+from airflow_provider_cdc.sources.mysql.schema.ddl.statements import Statement, Transaction
+from airflow_provider_cdc.sources.relational.ddl_values import Ignored
 from airflow_provider_cdc.sources.relational.tokens import BITS, HEX, NUMBER, STRING
 
 TRANSACTION_WORDS = frozenset(("BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA"))

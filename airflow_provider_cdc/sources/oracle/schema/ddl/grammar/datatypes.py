@@ -153,6 +153,6 @@ def _users(cursor: Cursor) -> TypeText:
     """A type with a schema, or one that a user has made; a domain looks the same."""
     cursor.accept("REF")
     name = cursor.object_name()
-    if name.schema in _SYSTEM_SCHEMAS and name.name in _SIMPLE:
+    if name.namespace in _SYSTEM_SCHEMAS and name.name in _SIMPLE:
         return TypeText(_parsed(name.name))
     return TypeText(ColumnType(str(name)), built_in=False)

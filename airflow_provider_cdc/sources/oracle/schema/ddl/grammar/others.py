@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.oracle.schema.ddl.columns import Name
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.oracle.schema.ddl.statements import (
     AlterIndex,
@@ -11,12 +10,12 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.statements import (
     DropTable,
     DropUser,
     FlashbackTable,
-    Ignored,
     Rename,
     Statement,
     TruncateCluster,
     TruncateTable,
 )
+from airflow_provider_cdc.sources.relational.ddl_values import Ignored, Name
 
 
 def read_drop_table(cursor: Cursor) -> DropTable:

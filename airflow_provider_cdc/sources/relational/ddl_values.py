@@ -1,0 +1,87 @@
+"""What statements of DDL are, as far as it is the same in every relational database. A source's reader makes these values of texts.
+
+Statements and clauses that only resemble each other are the source's own: a ``TRUNCATE`` may cascade in one database and not in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name of a table, or of another object, as the catalog spells it.
+
+    :param namespace: database (MySQL, MariaDB) or schema (Oracle, Db2); ``None`` when the statement's default is meant
+
+    >>> str(Name("shop", "orders"))
+    'shop.orders'
+    """
+
+    namespace: str | None
+    name: str
+
+    def __str__(self) -> str:
+        return self.name if self.namespace is None else f"{self.namespace}.{self.name}"
+
+
+# -- statements -----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Concerns no table's structure or rows; ``kind`` says what it was (``create view``)."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Not understood for sure: the catalog has to be read.
+
+    :param tables: the tables concerned as far as they were recognised; empty: any table may be
+    """
+
+    text: str
+    tables: tuple[Name, ...] = ()
+    reason: str = ""
+
+
+# -- clauses of ALTER TABLE -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTo:
+    """The table has another name."""
+
+    table: Name
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionData:
+    """Rows come or go without being logged, for example because partitions are truncated, dropped or exchanged.
+
+    :param tables: other tables that lose or gain the rows
+    """
+
+    what: str
+    tables: tuple[Name, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoColumnChange:
+    """Something that changes neither columns, nor keys, nor rows."""
+
+    what: str
+
+
+def names_of_alter(table: Name, actions: Iterable[object]) -> list[Name]:
+    """The tables that an ``ALTER TABLE`` concerns: the one it names first, its new name, and those whose rows come or go with it."""
+    names = [table]
+    for action in actions:
+        if isinstance(action, RenameTo):
+            names.append(action.table)
+        elif isinstance(action, PartitionData):
+            names.extend(action.tables)
+    return names

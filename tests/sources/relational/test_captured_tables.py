@@ -1,0 +1,58 @@
+"""Which tables DDL in the log may change."""
+
+from __future__ import annotations
+
+from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.spi.source import Tables
+from airflow_provider_cdc.sources.relational.captured_tables import CapturedTables, Effect
+
+
+def _table(name: str) -> TableId:
+    namespace, _, name = name.partition(".")
+    return TableId(namespace=namespace, name=name)
+
+
+ORDERS, SYSTEM, HIDDEN, LATER = map(_table, ("shop.orders", "sys.jobs", "shop.hidden", "shop.later"))
+
+
+class _Tables(Tables):
+    """Structures of three tables; all but one that is left out may be captured."""
+
+    def get(self, table: TableId) -> TableSchema | None:
+        columns = (Column(name="id", type="int64"),)
+        return TableSchema(id=table, columns=columns) if table in self.known() else None
+
+    def captured(self, table: TableId) -> bool:
+        return table != HIDDEN
+
+    def known(self) -> list[TableId]:
+        return [ORDERS, SYSTEM, HIDDEN]
+
+
+def _captured() -> CapturedTables:
+    return CapturedTables(_Tables(), lambda table: table.namespace == "sys")
+
+
+def test_tables_of_the_database_s_own_and_tables_that_are_left_out_are_no_concern() -> None:
+    captured = _captured()
+    assert [captured.includes(t) for t in (ORDERS, LATER, SYSTEM, HIDDEN)] == [True, True, False, False]
+    assert [captured.known(t) is not None for t in (ORDERS, LATER, SYSTEM, HIDDEN)] == [True, False, False, False]
+
+
+def test_a_statement_that_is_not_understood_may_be_about_any_table_unless_it_names_some() -> None:
+    captured = _captured()
+    assert captured.concerned([]) == [ORDERS]
+    assert captured.concerned([LATER, SYSTEM, HIDDEN]) == [LATER]
+    assert captured.in_namespace("shop") == [ORDERS, HIDDEN]
+
+
+def test_only_captured_tables_with_a_structure_are_dropped_or_have_other_rows() -> None:
+    captured, effect = _captured(), Effect()
+    for table in (ORDERS, LATER, SYSTEM, HIDDEN):
+        captured.drop(table, effect)
+    assert effect.changes == [TableChange(type="DROP", id=ORDERS)]
+    effect = Effect()
+    assert [captured.rows_changed(t, effect) for t in (ORDERS, LATER, SYSTEM, HIDDEN)] == [True, False, False, False]
+    (change,) = effect.changes
+    assert (change.type, change.id, change.exact) == ("ALTER", ORDERS, False)
+    assert change.table == _Tables().get(ORDERS)
