@@ -1,15 +1,19 @@
-"""An apply in a process of its own, which may kill itself: ``python -m tests.spark.child CHANGELOG CONNECTOR LOCATION [POINT N]``.
+"""Applies in a process of its own, which may kill itself: ``python -m tests.spark.child``.
 
-``POINT`` is ``before``, ``after`` or ``during`` the N-th write to a table; the whole process group goes, JVM included.
+Each line that it reads is a list in JSON: change log, connector, location, and maybe where it dies: ``before``, ``after`` or ``during`` the
+N-th write to a table; the whole process group goes, JVM included. It answers
+with ``answer: ``, and ``done`` or the error in JSON; whatever else is printed is Spark's.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -32,33 +36,36 @@ class Dying:
         self._point, self._number = point, number
         self._writes, self._lock = 0, threading.Lock()
 
-    def __call__(self, name: str, write: Callable[[], Any]) -> Any:
+    def __call__(self, location: str, name: str, write: Callable[[], Any]) -> Any:
         with self._lock:
             self._writes += 1
             chosen = self._writes == self._number
         if chosen and self._point == "before":
             kill()
         if chosen and self._point == "during":
-            threading.Timer(0.4, kill).start()
+            threading.Timer(0.2, kill).start()
         result = write()
         if chosen and self._point == "after":
             kill()
         return result
 
 
-def main() -> int:
-    changelog, connector, location, *point = sys.argv[1:]
+def main() -> None:
     logging.basicConfig(level=logging.INFO)
     spark = start_spark()
-    job = ApplyChanges(spark, ChangeLog(changelog), connector, location=location, threads=2)
-    if point:
-        job._target = Points.at(DeltaTarget, Dying(point[0], int(point[1])))
-    print("ready", flush=True)
-    sys.stdin.readline()  # the parent says when
-    job.run()
+    for line in sys.stdin:
+        changelog, connector, location, *point = json.loads(line)
+        job = ApplyChanges(spark, ChangeLog(changelog), connector, location=location, threads=2)
+        if point:
+            job._target = Points.at(DeltaTarget, Dying(*point))
+        try:
+            job.run()
+        except Exception:
+            print("answer:", json.dumps(traceback.format_exc()), flush=True)
+        else:
+            print("answer: done", flush=True)
     spark.stop()
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

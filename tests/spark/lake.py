@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -19,7 +22,8 @@ from dev.bootstrap.jars import ensure
 from spark_jobs.apply_changes import ApplyChanges, Report
 from spark_jobs.session import session
 from spark_jobs.targets.base import Target
-from tests.support.connectors import Connector
+from tests.support.connectors import Connector, memory_connector
+from tests.support.patience import LONGEST_S
 
 Row = dict[str, Any]
 SECRET = "CDC_TEST_SECRET"
@@ -123,6 +127,14 @@ class Database(MemoryDatabase):
             self._alter(schema, _altered(schema), f"PRIMARY KEY {key}")
 
 
+def new_lake(spark: SparkSession, folder: Path, **properties: Any) -> Lake:
+    """Tables below a folder that follow a memory database of their own, which is ``lake.connector.database``."""
+    database = Database(str(folder))
+    connector = memory_connector(database, folder, topic_prefix="p", **properties)
+    connector.database = database  # type: ignore[attr-defined]
+    return Lake(spark, folder, connector)
+
+
 def _altered(schema: Any, **change: Any) -> Any:
     from airflow_provider_cdc.core.model.schema import TableChange
 
@@ -134,13 +146,52 @@ def spark_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(paths.ROOT), "PYSPARK_PYTHON": sys.executable}
 
 
-def run_child(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """Start ``tests/spark/child.py`` in a process group of its own."""
-    command = [sys.executable, "-m", "tests.spark.child", *arguments]
-    return subprocess.Popen(
-        command, cwd=paths.ROOT, env={**spark_environment(), **environment}, text=True, start_new_session=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+class Child:
+    """``tests/spark/child.py`` in a process group of its own: applies what it is told to, one after the other.
+
+    :param log: file of what it has to say
+    """
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.child"], cwd=paths.ROOT, env=spark_environment(), text=True,
+                start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+            )  # fmt: skip
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def begin(self, lake: Lake, *point: str | int) -> None:
+        """Begin an apply, which may die: ``begin(lake, "during", 5)``."""
+        told = [lake.connector.changelog.storage.root, lake.connector.name, lake.location, *point]
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(told) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> str:
+        """``done``, the error, or nothing when it has died."""
+        assert self._process.stdout is not None
+        answers = (line.removeprefix("answer: ") for line in self._process.stdout if line.startswith("answer: "))
+        return next(answers, "").strip()
+
+    def wait(self) -> int:
+        """How it has ended."""
+        return self._process.wait(LONGEST_S)
+
+    def said(self) -> str:
+        return self._log.read_text(errors="replace")[-3000:]
+
+    def close(self) -> None:
+        if self.alive:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(LONGEST_S)
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
 
 
-__all__ = ["ChangeLog", "Database", "Lake", "run_child", "start_spark"]
+__all__ = ["ChangeLog", "Child", "Database", "Lake", "new_lake", "start_spark"]

@@ -15,14 +15,14 @@ class Points:
     """Makes target classes."""
 
     @staticmethod
-    def at(base: type[DeltaTarget], hook: Callable[[str, Callable[[], Any]], Any]) -> type[DeltaTarget]:
-        """``hook(name, write)`` is called instead of each write."""
+    def at(base: type[DeltaTarget], hook: Callable[[str, str, Callable[[], Any]], Any]) -> type[DeltaTarget]:
+        """``hook(location, name, write)`` is called instead of each write to the table of a location."""
 
         def through(name: str) -> Callable[..., Any]:
             method = getattr(base, name)
 
             def call(self: DeltaTarget, *args: Any) -> Any:
-                return hook(name, lambda: method(self, *args))
+                return hook(self.location, name, lambda: method(self, *args))
 
             return call
 

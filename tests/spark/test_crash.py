@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.pending import Batches
 from spark_jobs.targets.base import Conflict, Owner
 from spark_jobs.targets.delta import DeltaTarget
-from tests.spark.lake import Database, Lake, run_child
+from tests.spark.lake import Child, Database, Lake, new_lake
 from tests.spark.points import Points
-from tests.support.patience import LONGEST_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
@@ -60,13 +62,41 @@ def _last(db: Database) -> None:
             t.update(f"s.{name}", {"id": 7}, {"n": 9 if name != "rewritten" else "nine"})
 
 
+@pytest.fixture(scope="module")
+def applied(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables with the first rows, which each test has a copy of."""
+    made = new_lake(spark, tmp_path_factory.mktemp("applied"))
+    _first(made.connector.database)
+    made.follow()
+    return made.folder / made.name
+
+
 @pytest.fixture
-def prepared(lake: Lake) -> Lake:
+def prepared(lake: Lake, applied: Path) -> Lake:
+    """The first rows are applied, the changes after them are captured."""
     _first(lake.connector.database)
-    lake.follow()
+    lake.connector.capture()
+    shutil.copytree(applied, lake.folder / lake.name)
+    assert lake.apply().tables == []  # they say themselves how far they are
     _then(lake.connector.database)
     lake.connector.capture()
     return lake
+
+
+@pytest.fixture(scope="module")
+def children(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], list[Child]]]:
+    """Two processes with a Spark session each, started when they are asked for; who was killed is started again."""
+    folder = tmp_path_factory.mktemp("children")
+    started: list[Child] = []
+
+    def two() -> list[Child]:
+        while len(alive := [child for child in started if child.alive]) < 2:
+            started.append(Child(folder / f"{len(started)}.log"))
+        return alive
+
+    yield two
+    for child in started:
+        child.close()
 
 
 def _copy(lake: Lake, name: str) -> Lake:
@@ -82,31 +112,35 @@ def _equal(lake: Lake) -> None:
 
 
 class Stopping:
-    """Ends the run before one of its writes, which is after the one before it. 0 only counts them."""
+    """Ends the work on each table before one of its writes, which is after the one before it. 0 only counts them."""
 
     def __init__(self, number: int) -> None:
         self._number = number
-        self.names: list[str] = []
+        self.names: dict[str, list[str]] = {}
 
-    def __call__(self, name: str, write: Callable[[], Any]) -> Any:
-        self.names.append(name)
-        if self._number and len(self.names) >= self._number:
+    def __call__(self, location: str, name: str, write: Callable[[], Any]) -> Any:
+        names = self.names.setdefault(location, [])
+        names.append(name)
+        if self._number and len(names) >= self._number:
             raise Ended
         return write()
 
 
 def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared: Lake) -> None:
+    """Tables know nothing of each other: one run ends before the same write of all of them."""
     count = Stopping(0)
     whole = _copy(prepared, "whole")
     whole.target = Points.at(DeltaTarget, count)
     whole.apply(threads=1)
-    assert {"_alter", "merge", "replace", "create"} <= set(count.names)
+    assert {"_alter", "merge", "replace", "create"} <= {name for names in count.names.values() for name in names}
     ended = []
-    for number in range(1, len(count.names) + 1):
+    for number in range(1, max(map(len, count.names.values())) + 1):
         broken = _copy(prepared, f"broken{number}")
-        broken.target = Points.at(DeltaTarget, Stopping(number))
+        stopping = Stopping(number)
+        broken.target = Points.at(DeltaTarget, stopping)
         with pytest.raises(Ended):
             broken.apply(threads=1)
+        assert len(stopping.names) == len(count.names), "all tables were begun"
         ended.append(replace(broken, target=None))
     # every other one is caught up as it is, the rest with more to come
     for broken in (whole, *ended[::2]):
@@ -120,12 +154,12 @@ def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared: Lake) -> 
 
 
 def test_two_killed_runs_in_a_row_with_columns_renamed_in_between(prepared: Lake) -> None:
-    prepared.target = Points.at(DeltaTarget, _StopBefore("merge"))
+    prepared.target = Points.at(DeltaTarget, _before_merge)
     with pytest.raises(Ended):
         prepared.apply(threads=1)
     _last(prepared.connector.database)
     prepared.connector.capture()
-    prepared.target = Points.at(DeltaTarget, _StopBefore("merge"))
+    prepared.target = Points.at(DeltaTarget, _before_merge)
     with pytest.raises(Ended):
         prepared.apply(threads=1)
     prepared.connector.database.rename_columns("s.keyed", d="f")
@@ -134,90 +168,82 @@ def test_two_killed_runs_in_a_row_with_columns_renamed_in_between(prepared: Lake
     _equal(prepared)
 
 
-class _StopBefore:
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __call__(self, name: str, write: Callable[[], Any]) -> Any:
-        if name == self._name:
-            raise Ended
-        return write()
+def _before_merge(location: str, name: str, write: Callable[[], Any]) -> Any:
+    if name == "merge":
+        raise Ended
+    return write()
 
 
 def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothing(prepared: Lake) -> None:
-    """The other run comes in between this one's look at the marker and its first write to each table."""
-    _last(prepared.connector.database)
-    meanwhile: set[str] = set()
+    """The other run, which knows of more batches, comes in between this one's look at the marker and its first write to each table."""
+    db, changelog = prepared.connector.database, prepared.connector.changelog
+    topics = {prepared.path(f"s.{name}"): f"p.s.{name}" for name in ("bag", "keyed", "new", "rewritten")}
+    overtaken: set[str] = set()
 
-    def overtaken(name: str, write: Callable[[], Any]) -> Any:
-        if not meanwhile:
-            meanwhile.add(name)
-            prepared.connector.capture()
-            replace(prepared, target=None).apply()
-        return write()
-
-    prepared.target = Points.at(DeltaTarget, overtaken)
-    for number, table in enumerate(("bag", "keyed", "new", "rewritten")):
-        meanwhile.clear()
-        batches = Batches(prepared.connector.changelog, list(prepared.connector.changelog.manifests("test")))
-        owner, where = Owner("test", f"p.s.{table}"), prepared.path(f"s.{table}")
-        prepared.job()._group(owner, where, [batches], [])
-        assert meanwhile
-        _equal(prepared)
-        prepared.connector.database.truncate("s.new")
-        with prepared.connector.database.transaction() as t:
+    def more() -> None:
+        _last(db)
+        db.truncate("s.new")
+        with db.transaction() as t:
             for name in ("bag", "keyed", "new", "rewritten"):
-                t.insert(f"s.{name}", {"id": 50 + number})
-        prepared.connector.database.add_column("s.bag", f"z{number}", "int32")
+                t.insert(f"s.{name}", {"id": 50})
+        db.add_column("s.bag", "z", "int32")
         prepared.connector.capture()
 
+    def meanwhile(location: str, name: str, write: Callable[[], Any]) -> Any:
+        if not overtaken:
+            more()
+        if location not in overtaken:
+            overtaken.add(location)
+            batches = Batches(changelog, list(changelog.manifests("test")))
+            replace(prepared, target=None).job()._group(Owner("test", topics[location]), location, [batches], [])
+        return write()
 
-def test_other_writers_that_never_stop_are_an_error(prepared: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_jobs.apply_changes.time.sleep", lambda _: None)
-
-    def busy(name: str, write: Callable[[], Any]) -> Any:
-        raise Conflict("again")
-
-    prepared.target = Points.at(DeltaTarget, busy)
-    with pytest.raises(Exception, match="changed by other writers 6 times"):
-        prepared.apply()
-    prepared.target = None
-    prepared.apply()
+    prepared.target = Points.at(DeltaTarget, meanwhile)
+    prepared.apply(threads=1)
+    assert overtaken == set(topics)
     _equal(prepared)
 
 
-@pytest.mark.slow
-def test_after_kill_9_the_next_run_makes_the_tables_equal(prepared: Lake) -> None:
-    children = []
-    for number, point in enumerate(("during 5", "after 6")):
-        killed = _copy(prepared, f"killed{number}")
-        where = (prepared.connector.changelog.storage.root, "test", killed.location)
-        children.append((killed, run_child(*where, *point.split())))
-    for _, child in children:
-        assert child.stdout is not None
-        assert any(line == "ready\n" for line in child.stdout)
-    for killed, child in children:
-        _, errors = child.communicate("go\n", timeout=LONGEST_S)
-        assert child.returncode == -signal.SIGKILL, errors[-3000:]
-        killed.apply()
-        _equal(killed)
+def test_other_writers_that_never_stop_are_an_error(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_jobs.apply_changes.time.sleep", lambda _: None)
+    db = lake.connector.database
+    db.create_table("s.keyed", {"id": "int64!"}, key=("id",))
+    lake.follow()
+
+    def busy(location: str, name: str, write: Callable[[], Any]) -> Any:
+        raise Conflict("again")
+
+    with db.transaction() as t:
+        t.insert("s.keyed", {"id": 1})
+    lake.target = Points.at(DeltaTarget, busy)
+    with pytest.raises(TargetError, match="changed by other writers 6 times"):
+        lake.follow()
+    lake.target = None
+    lake.apply()
+    _equal(lake)
 
 
 @pytest.mark.slow
-def test_two_processes_at_once_give_the_same_tables(prepared: Lake) -> None:
-    where = (prepared.connector.changelog.storage.root, "test", prepared.location)
-    children = [run_child(*where) for _ in range(2)]
-    for child in children:
-        assert child.stdout is not None
-        assert any(line == "ready\n" for line in child.stdout)
-    for child in children:
-        assert child.stdin is not None
-        child.stdin.write("go\n")
-        child.stdin.flush()
-    for child in children:
-        _, errors = child.communicate(timeout=LONGEST_S)
-        assert child.returncode == 0, errors[-3000:]
+def test_two_processes_at_once_give_the_same_tables(prepared: Lake, children: Callable[[], list[Child]]) -> None:
+    for child in children():
+        child.begin(prepared)
+    for child in children():
+        assert child.answer() == "done", child.said()
     _equal(prepared)
     at = {name: prepared.version(f"s.{name}") for name in ("keyed", "bag", "rewritten", "new")}
     prepared.apply()
     assert at == {name: prepared.version(f"s.{name}") for name in at}
+
+
+@pytest.mark.slow
+def test_after_kill_9_the_next_run_makes_the_tables_equal(prepared: Lake, children: Callable[[], list[Child]]) -> None:
+    running = []
+    for child, point in zip(children(), (("during", 5), ("after", 6)), strict=True):
+        killed = _copy(prepared, f"killed-{point[0]}")
+        child.begin(killed, *point)
+        running.append((killed, child))
+    for killed, child in running:
+        assert child.answer() == ""
+        assert child.wait() == -signal.SIGKILL, child.said()
+        killed.apply()
+        _equal(killed)

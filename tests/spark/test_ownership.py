@@ -87,7 +87,7 @@ def test_an_adoption_that_was_killed_half_way_goes_on(lake: Lake) -> None:
     _foreign(lake)
     _orders(lake, 1, 2)
 
-    def killed(name: str, write: Callable[[], Any]) -> Any:
+    def killed(location: str, name: str, write: Callable[[], Any]) -> Any:
         if name != "_alter":
             raise KeyboardInterrupt
         return write()

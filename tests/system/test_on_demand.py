@@ -30,6 +30,7 @@ busy = ConnectorDefinition(
     name="busy", source="mariadb", changelog="{changelog}",
     properties={{
         "database.server.id": 4714, "table.include.list": "busy.(orders|lines)", "incremental.snapshot.chunk.size": 2,
+        "batch.max.ms": 2000,
     }},
 )
 with DAG("busy_capture", schedule=None) as capture:
