@@ -141,6 +141,7 @@ def open_capture(
     from airflow_provider_cdc.channels import open_channels, open_notifications
     from airflow_provider_cdc.core.capture.capture import Capture
     from airflow_provider_cdc.core.config.filters import Filters
+    from airflow_provider_cdc.core.spi.run_inputs import RunInputs
     from airflow_provider_cdc.state.store import StateStore
 
     config = parse_config(definition, secrets)
@@ -154,18 +155,10 @@ def open_capture(
             channels = open_channels(config, definition.name)
             for channel in channels:
                 stack.callback(channel.close)
-            yield Capture(
-                definition.name,
-                source,
-                config,
-                Filters(config),
-                store,
-                changelog,
-                owner=owner,
-                lease_wait_s=lease_wait_s,
-                signal_channels=channels,
-                notification_channels=notification_channels,
+            inputs = RunInputs(
+                definition.name, source, config, Filters(config), store, changelog, channels, notification_channels
             )
+            yield Capture(inputs, owner=owner, lease_wait_s=lease_wait_s)
     finally:
         store.close()
 

@@ -4,7 +4,7 @@
 what becomes durable and when is in ``core/capture/run.py`` and ``core/writing/batch.py``.
 
     >>> with source:
-    ...     result = Capture("shop", source, config, filters, store, changelog).run()
+    ...     result = Capture(RunInputs("shop", source, config, filters, store, changelog)).run()
     >>> result.events
     1204
 """
@@ -17,20 +17,17 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from airflow_provider_cdc.core.capture.control_watch import Stop
-from airflow_provider_cdc.core.capture.run import Parts, Run
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.capture.run import Run
 from airflow_provider_cdc.core.errors import CdcError, CommitConflict, ConnectorHalted, PrerequisiteError
 from airflow_provider_cdc.core.model.metrics import Value, shortened
-from airflow_provider_cdc.core.model.notifications import NotificationChannel
-from airflow_provider_cdc.core.spi.interfaces import ChangeLog, DesiredState, Lease, SignalChannel, StateStore
-from airflow_provider_cdc.core.spi.source import Source
+from airflow_provider_cdc.core.spi.interfaces import DesiredState, Lease
+from airflow_provider_cdc.core.spi.run_inputs import RunInputs
 
 log = logging.getLogger(__name__)
 
@@ -64,36 +61,21 @@ class CaptureResult:
 class Capture:
     """Captures the changes of one connector.
 
-    :param name: the connector's name, unique in state and change log
+    :param owner: names the run, in its lease and in errors
     :param lease_wait_s: how long to wait while another run of this connector is alive
     """
 
-    def __init__(
-        self,
-        name: str,
-        source: Source,
-        config: ConnectorConfig,
-        filters: Filters,
-        store: StateStore,
-        changelog: ChangeLog,
-        *,
-        owner: str | None = None,
-        lease_wait_s: float = 60.0,
-        signal_channels: Sequence[SignalChannel] = (),
-        notification_channels: Sequence[NotificationChannel] = (),
-    ) -> None:
-        """
-        :param signal_channels: where signals come from besides the state tables and the signal table
-        :param notification_channels: where notifications go besides the state tables
-        """
-        self.name, self._source, self._store = name, source, store
+    def __init__(self, inputs: RunInputs, *, owner: str | None = None, lease_wait_s: float = 60.0) -> None:
+        self.name, self._source, self._store, self._changelog = (
+            inputs.name,
+            inputs.source,
+            inputs.store,
+            inputs.changelog,
+        )
         self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
         self._lease_wait_s = lease_wait_s
-        self._stop = Stop()
+        self._inputs, self._stop = inputs, Stop()
         self._run_now: Run | None = None
-        self._parts = Parts(
-            name, source, config, filters, store, changelog, self._stop, signal_channels, notification_channels
-        )
 
     def stop(self) -> None:
         """End the run at the next transaction boundary, in a snapshot after the last complete tables; callable from a signal handler or another thread."""
@@ -124,7 +106,7 @@ class Capture:
             self._verify_store(lease)
             for attempt in range(_CONFLICTS):
                 try:
-                    self._run_now = run = Run(self._parts, lease)
+                    self._run_now = run = Run(self._inputs, self._stop, lease)
                     run.execute(run_for_s)
                     return _result(run, time.monotonic() - began)
                 except CommitConflict:
@@ -141,10 +123,10 @@ class Capture:
         :raises LeaseLost: another run took over
         """
         try:
-            self._parts.changelog.verify(self.name)
+            self._changelog.verify(self.name)
         except CdcError:
             self._store.confirm(lease)
-            self._parts.changelog.verify(self.name)
+            self._changelog.verify(self.name)
 
     def _halted(self) -> None:
         control = self._store.control(self.name)

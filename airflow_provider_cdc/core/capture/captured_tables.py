@@ -37,6 +37,14 @@ class CapturedTables:
         wanted = self._filters.table(table) or table == self._signals
         return wanted and str(table) not in self._held_back
 
+    def has_events(self, table: TableId) -> bool:
+        """Whether events are made of a table at this position: the signal table is read, and has none."""
+        return self.captured(table) and table != self._signals
+
+    def selected(self, table: TableId) -> bool:
+        """Whether events are made of a table, at this position or at a later one."""
+        return self._filters.table(table) and table != self._signals
+
     def read_again(self, table: TableId) -> bool:
         return str(table) in self._again()
 

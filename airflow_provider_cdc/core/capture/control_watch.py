@@ -37,6 +37,11 @@ class ControlWatch:
         self._connector, self._store, self._stop, self._interval_s = connector, store, stop, interval_s
         self._looked = 0.0
 
+    @property
+    def due(self) -> bool:
+        """Whether the run is to end, as it was asked to or its time is over. Does not look."""
+        return self._stop.due
+
     def halted(self) -> bool:
         """Whether the run is to end; looks when it is due."""
         if time.monotonic() - self._looked >= self._interval_s:

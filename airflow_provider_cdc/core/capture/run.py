@@ -5,7 +5,7 @@
 =====================  ==============================================================
 ``Planner``            which tables are to be read, and from where the log is read
 ``Snapshotter``        reads whole tables
-``Streaming``          reads the log
+``Streaming``          reads the log; ``LogItemWriter`` writes what it holds
 ``SchemaChanges``      what DDL in the log means
 ``SignalProcessor``    takes signals; ``SignalActions`` carry them out
 ``IncrementalWriter``  writes the chunks that ``IncrementalCoordinator`` has read beside the stream
@@ -20,12 +20,11 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.capture.control_watch import ControlWatch, Stop
 from airflow_provider_cdc.core.capture.heartbeat import Heartbeats
+from airflow_provider_cdc.core.capture.log_item_writer import LogItemWriter
 from airflow_provider_cdc.core.capture.rereads import Rereads
 from airflow_provider_cdc.core.capture.run_plan import Plan, Planner
 from airflow_provider_cdc.core.capture.schema_changes import SchemaChanges
@@ -33,51 +32,31 @@ from airflow_provider_cdc.core.capture.signal_actions import SignalActions
 from airflow_provider_cdc.core.capture.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.capture.snapshot_actions import SnapshotActions
 from airflow_provider_cdc.core.capture.streaming import Streaming
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.topics import Topics, as_earlier_releases
 from airflow_provider_cdc.core.errors import AccessDenied, CdcError, NotGranted, QueryRefused
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator, writes_watermarks
 from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
 from airflow_provider_cdc.core.model.metrics import RunMetrics, Value
-from airflow_provider_cdc.core.model.notifications import INITIAL, NotificationChannel, Type
+from airflow_provider_cdc.core.model.notifications import INITIAL, Type
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.source_fields import field_types
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
-from airflow_provider_cdc.core.snapshot.policy import reads_rows, snapshot_policy, snapshot_query
+from airflow_provider_cdc.core.snapshot.policy import reads_rows, snapshot_policy
 from airflow_provider_cdc.core.snapshot.snapshotter import Snapshotter, Stopped
-from airflow_provider_cdc.core.spi.interfaces import ChangeLog, Lease, SignalChannel, StateStore
-from airflow_provider_cdc.core.spi.source import Source
+from airflow_provider_cdc.core.spi.interfaces import Lease
+from airflow_provider_cdc.core.spi.run_inputs import RunInputs
 from airflow_provider_cdc.core.writing.batch import Batcher
 from airflow_provider_cdc.core.writing.committer import Committer
 from airflow_provider_cdc.core.writing.envelope import Envelope
 from airflow_provider_cdc.core.writing.event_writer import EventWriter
+from airflow_provider_cdc.core.writing.output import Output
 from airflow_provider_cdc.core.writing.request_progress import RequestProgress
 from airflow_provider_cdc.core.writing.snapshot_notifications import notify
 from airflow_provider_cdc.core.writing.state import CaptureState
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a run is given.
-
-    :param name: of the connector
-    :param signal_channels: where signals come from besides the state tables and the signal table
-    :param notification_channels: where notifications go besides the state tables
-    """
-
-    name: str
-    source: Source
-    config: ConnectorConfig
-    filters: Filters
-    store: StateStore
-    changelog: ChangeLog
-    stop: Stop
-    signal_channels: Sequence[SignalChannel] = ()
-    notification_channels: Sequence[NotificationChannel] = ()
 
 
 class Run:
@@ -86,14 +65,14 @@ class Run:
     :ivar batcher: the batches that it has committed, and the one that is being made
     """
 
-    def __init__(self, parts: Parts, lease: Lease) -> None:
-        name, source, config, store = parts.name, parts.source, parts.config, parts.store
-        self._parts, self._policy = parts, snapshot_policy(config)
+    def __init__(self, inputs: RunInputs, stop: Stop, lease: Lease) -> None:
+        name, source, config, store = inputs.name, inputs.source, inputs.config, inputs.store
+        self._inputs, self._stop, self._policy = inputs, stop, snapshot_policy(config)
         self._reads_rows, self._planned = reads_rows(self._policy), Plan(Offset())
         self.metrics = RunMetrics()
         self.batcher = Batcher(
-            name, source.connector, config.public(), store, parts.changelog, lease,
-            f"{lease.epoch}-{uuid.uuid4().hex[:12]}", parts.notification_channels, field_types(source.source_fields),
+            name, source.connector, config.public(), store, inputs.changelog, lease,
+            f"{lease.epoch}-{uuid.uuid4().hex[:12]}", inputs.notification_channels, field_types(source.source_fields),
         )  # fmt: skip
         self._state = state = CaptureState(self.batcher.offset, source.parse_position)
         if state.incremental.paused:
@@ -115,54 +94,33 @@ class Run:
 
     def _compose(self, tables: CapturedTables) -> None:
         """Make the parts that work on the state, from the ground up."""
-        parts, state, history, incremental = self._parts, self._state, self._history, self._incremental
-        name, source, config, store = parts.name, parts.source, parts.config, parts.store
-        hidden, writer, batcher, chunks = self._signal_table, self._writer, self.batcher, self.metrics.chunks
-        signal_table = SignalTable(name, config, store, hidden)
-        self._committer = committer = Committer(config, state, batcher, writer, signal_table)
-        self._watch = watch = ControlWatch(name, store, parts.stop, config.signal_poll_interval_ms / 1000)
-        self._heartbeats = heartbeats = Heartbeats(config, source, committer.advance)
+        inputs, state, history, incremental = self._inputs, self._state, self._history, self._incremental
+        name, config, store, chunks = inputs.name, inputs.config, inputs.store, self.metrics.chunks
+        signal_table = SignalTable(name, config, store, self._signal_table)
+        self._committer = committer = Committer(config, state, self.batcher, self._writer, signal_table)
+        self._output = output = Output(state, self.batcher, self._writer, committer)
+        self._watch = watch = ControlWatch(name, store, self._stop, config.signal_poll_interval_ms / 1000)
+        self._heartbeats = heartbeats = Heartbeats(config, inputs.source, committer.advance)
         self._progress = progress = RequestProgress(name, store, state)
         rereads = Rereads(state, history, incremental)
-        snapshots = SnapshotActions(
-            source, config, self._filters, history, hidden, state, batcher, incremental, rereads, chunks
-        )
-        actions = SignalActions(
-            name, source, config, store, history, tables, state, writer, incremental, snapshots
-        )  # fmt: skip
-        self._signals = signals = SignalProcessor(
-            name,
-            config,
-            store,
-            parts.signal_channels,
-            state,
-            batcher,
-            committer,
-            signal_table,
-            actions,
-            incremental,
-            watch,
-        )
+        snapshots = SnapshotActions(inputs, output, history, tables, incremental, rereads, chunks)
+        actions = SignalActions(inputs, output, history, tables, incremental, snapshots)
+        self._signals = signals = SignalProcessor(inputs, output, signal_table, actions, incremental, watch)
         changes = SchemaChanges(
-            name, config, self._filters, history, tables, hidden, self._reads_rows, state, writer, committer, incremental,
-            rereads, self.metrics.streaming,
-        )  # fmt: skip
-        incremental_writer = IncrementalWriter(
-            state, history, incremental, writer, batcher, committer, progress, chunks
-        )  # fmt: skip
-        self._streaming = Streaming(
-            source, config, parts.stop, tables, state, batcher, writer, committer, changes, signal_table, signals, watch,
-            heartbeats, incremental, incremental_writer,
-        )  # fmt: skip
+            inputs, output, history, tables, self._reads_rows, incremental, rereads, self.metrics.streaming
+        )
+        items = LogItemWriter(output, changes, signal_table, incremental)
+        chunk_writer = IncrementalWriter(output, history, incremental, progress, chunks)
+        self._streaming = Streaming(inputs, output, tables, items, chunk_writer, heartbeats, signals, watch)
 
     @property
     def _filters(self) -> Filters:
-        return self._parts.filters
+        return self._inputs.filters
 
     def _topics_of(self, history: SchemaHistory) -> Topics:
         """A connector that began when topics had names of another kind keeps them: under new ones, tables and consumers would see
         other tables begin in the middle."""
-        config = self._parts.config
+        config = self._inputs.config
         known = [table for table in history.ever if table != self._signal_table]
         if not as_earlier_releases(config, known):
             self.batcher.sanitize()
@@ -172,7 +130,7 @@ class Run:
 
     def execute(self, run_for_s: float | None) -> None:
         """Go on until there is nothing left, or for so long."""
-        stop, state = self._parts.stop, self._state
+        stop, state = self._stop, self._state
         stop.deadline = None if run_for_s is None else time.monotonic() + run_for_s
         try:
             self._plan()
@@ -205,17 +163,14 @@ class Run:
         """The run's metrics."""
         hidden, filters = self._signal_table, self._filters
         captured = [t for t in self._history.tables if filters.table(t) and t != hidden]
-        return self.metrics.document(captured, self._parts.source.metrics())
+        return self.metrics.document(captured, self._inputs.source.metrics())
 
     # -- whole tables -------------------------------------------------------------------------------------------------
 
     def _plan(self) -> None:
-        parts, state = self._parts, self._state
+        state = self._state
         first = state.offset.position is None
-        planner = Planner(
-            parts.name, parts.source, parts.config, parts.filters, self._history, parts.store, self._policy,
-            self._signal_table, self._topics,
-        )  # fmt: skip
+        planner = Planner(self._inputs, self._history, self._policy, self._signal_table, self._topics)
         self._planned = plan = planner.plan(state.offset)
         state.offset = plan.offset
         if first and not state.snapshot.pending:
@@ -225,7 +180,7 @@ class Run:
             self._snapshotter().run(data=False, at=state.position, only=names)
 
     def _snapshot(self) -> None:
-        config, state = self._parts.config, self._state
+        config, state = self._inputs.config, self._state
         if not state.snapshot.pending:
             return
         self._incremental.cancel()  # what a chunk holds may be older than what is read now
@@ -236,7 +191,7 @@ class Run:
         self._planned = Plan(state.offset, rows=self._reads_rows)  # for snapshots that come later in the run
         try:
             if state.snapshot.streamed:  # a view that is opened then is held for what is committed meanwhile, no longer
-                self._streaming.catch_up(self._parts.source.current_position())
+                self._streaming.catch_up(self._inputs.source.current_position())
             self._snapshotter().run(data=plan.rows, added=plan.added, catch_up=self._streaming.catch_up)
         except Stopped:
             self._committer.abandon()
@@ -255,20 +210,17 @@ class Run:
         if not requests:
             raise e
         self._committer.abandon()
-        self._history.reset(self._parts.store.schema_history(self._parts.name))
+        self._history.reset(self._inputs.store.schema_history(self._inputs.name))
         log.exception("A blocking snapshot has failed; streaming goes on from where it had stopped.")
         self._signals.failed(requests, str(e))
         self._state.snapshot = self._state.snapshot.without_requests()
         self._committer.commit()
 
     def _snapshotter(self) -> Snapshotter:
-        config = self._parts.config
         return Snapshotter(
-            self._parts.source, self._filters, self._history, self._state, self.batcher, self._writer, self._committer,
-            self.metrics, hidden=self._signal_table, readers=config.snapshot_max_threads, group_rows=config.batch_max_rows,
-            stopped=self._watch.halted, order=config.snapshot_tables_order_by_row_count, progress=self._progress.table,
-            policy=self._policy, query=snapshot_query(config),
+            self._inputs, self._output, self._history, self.metrics, policy=self._policy, hidden=self._signal_table,
+            stopped=self._watch.halted, progress=self._progress.table,
         )  # fmt: skip
 
 
-__all__ = ["Parts", "Run", "Stop"]
+__all__ = ["Run"]

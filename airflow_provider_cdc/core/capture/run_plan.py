@@ -15,8 +15,6 @@ from typing import Any
 from airflow_provider_cdc.core.capture.remedies import how_to_read
 from airflow_provider_cdc.core.capture.rereads import pended
 from airflow_provider_cdc.core.config.base import Decides
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.guardrail import guard
 from airflow_provider_cdc.core.config.lists import ListsBefore, text
 from airflow_provider_cdc.core.config.topics import Topics
@@ -28,8 +26,7 @@ from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.snapshot.policy import SnapshotPolicy, reads_rows
-from airflow_provider_cdc.core.spi.interfaces import StateStore
-from airflow_provider_cdc.core.spi.source import Source
+from airflow_provider_cdc.core.spi.run_inputs import RunInputs
 
 log = logging.getLogger(__name__)
 
@@ -59,18 +56,15 @@ class Planner:
 
     def __init__(
         self,
-        name: str,
-        source: Source,
-        config: ConnectorConfig,
-        filters: Filters,
+        inputs: RunInputs,
         history: SchemaHistory,
-        store: StateStore,
         policy: SnapshotPolicy,
         signals: TableId | None,
         topics: Topics,
     ) -> None:
-        self._name, self._source, self._config, self._filters, self._policy = name, source, config, filters, policy
-        self._history, self._store, self._signals, self._topics = history, store, signals, topics
+        self._name, self._source, self._config = inputs.name, inputs.source, inputs.config
+        self._filters, self._store = inputs.filters, inputs.store
+        self._history, self._policy, self._signals, self._topics = history, policy, signals, topics
 
     def plan(self, offset: Offset) -> Plan:
         """

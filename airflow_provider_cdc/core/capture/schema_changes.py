@@ -9,8 +9,6 @@ from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.capture.remedies import how_to_read
 from airflow_provider_cdc.core.capture.rereads import Rereads
 from airflow_provider_cdc.core.capture.row_rewrites import rewrite_reason
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.values import RewriteMode
 from airflow_provider_cdc.core.errors import ConfigError, SchemaConflict
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
@@ -18,9 +16,8 @@ from airflow_provider_cdc.core.model.events import SchemaChange, Truncate
 from airflow_provider_cdc.core.model.metrics import Seen
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.writing.committer import Committer
-from airflow_provider_cdc.core.writing.event_writer import EventWriter
-from airflow_provider_cdc.core.writing.state import CaptureState
+from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.writing.output import Output
 
 log = logging.getLogger(__name__)
 
@@ -28,32 +25,25 @@ log = logging.getLogger(__name__)
 class SchemaChanges:
     """Takes the schema changes of one run.
 
-    :param connector: the connector's name
     :param tables: those that are captured at the position that the run has come to
-    :param hidden: a table of which no event is made: the signal table
     :param reads_rows: whether a snapshot reads rows
     :param seen: where truncates are counted
     """
 
     def __init__(
         self,
-        connector: str,
-        config: ConnectorConfig,
-        filters: Filters,
+        inputs: RunInputs,
+        output: Output,
         history: SchemaHistory,
         tables: CapturedTables,
-        hidden: TableId | None,
         reads_rows: bool,
-        state: CaptureState,
-        writer: EventWriter,
-        committer: Committer,
         incremental: IncrementalCoordinator,
         rereads: Rereads,
         seen: Seen,
     ) -> None:
-        self._connector, self._config, self._filters = connector, config, filters
-        self._history, self._tables, self._hidden, self._reads_rows = history, tables, hidden, reads_rows
-        self._state, self._writer, self._committer = state, writer, committer
+        self._connector, self._config, self._filters = inputs.name, inputs.config, inputs.filters
+        self._state, self._writer, self._committer = output.state, output.writer, output.committer
+        self._history, self._tables, self._reads_rows = history, tables, reads_rows
         self._incremental, self._rereads, self._seen = incremental, rereads, seen
 
     def take(self, item: SchemaChange) -> None:
@@ -74,7 +64,7 @@ class SchemaChanges:
             if versioned is None:
                 continue
             applied.append(versioned)
-            if versioned.table is None or not tables.captured(change.id) or change.id == self._hidden:
+            if versioned.table is None or not tables.has_events(change.id):
                 continue
             captured.append(versioned.table)
             if change.previous_id is not None and change.previous_id != change.id:
@@ -112,8 +102,7 @@ class SchemaChanges:
     def _truncate(self, table: TableId, item: Truncate | SchemaChange, transaction: str | None) -> None:
         self._incremental.emptied(table)
         schema = self._history.get(table)
-        hidden = not self._tables.captured(table) or table == self._hidden
-        if schema is None or hidden or "t" in self._config.skipped_operations:
+        if schema is None or not self._tables.has_events(table) or "t" in self._config.skipped_operations:
             return
         self._writer.truncate(schema, item.ts_us, item.source, transaction, seen=self._seen)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.capture.snapshot_actions import SnapshotActions
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlanner
@@ -29,10 +28,8 @@ from airflow_provider_cdc.core.signals.requests import (
     StopSnapshot,
     parse,
 )
-from airflow_provider_cdc.core.spi.interfaces import StateStore
-from airflow_provider_cdc.core.spi.source import Source
-from airflow_provider_cdc.core.writing.event_writer import EventWriter
-from airflow_provider_cdc.core.writing.state import CaptureState
+from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.writing.output import Output
 
 log = logging.getLogger(__name__)
 
@@ -40,27 +37,23 @@ log = logging.getLogger(__name__)
 class SignalActions:
     """Carries out the signals of one run.
 
-    :param connector: the connector's name
     :param tables: those that are captured at the position that the run has come to
     :param snapshots: carries out those that are about snapshots
     """
 
     def __init__(
         self,
-        connector: str,
-        source: Source,
-        config: ConnectorConfig,
-        store: StateStore,
+        inputs: RunInputs,
+        output: Output,
         history: SchemaHistory,
         tables: CapturedTables,
-        state: CaptureState,
-        writer: EventWriter,
         incremental: IncrementalCoordinator,
         snapshots: SnapshotActions,
     ) -> None:
-        self._connector, self._source, self._config, self._store = connector, source, config, store
-        self._history, self._tables = history, tables
-        self._state, self._writer, self._incremental, self._snapshots = state, writer, incremental, snapshots
+        self._connector, self._source = inputs.name, inputs.source
+        self._config, self._store = inputs.config, inputs.store
+        self._state, self._writer = output.state, output.writer
+        self._history, self._tables, self._incremental, self._snapshots = history, tables, incremental, snapshots
 
     def carry_out(self, signal: Signal) -> str | None:
         """Do what a signal asks for.

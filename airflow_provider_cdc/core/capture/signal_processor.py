@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 
 from airflow_provider_cdc.core.capture.control_watch import ControlWatch
 from airflow_provider_cdc.core.capture.signal_actions import SignalActions
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.model.signal import Signal, SignalState
 from airflow_provider_cdc.core.signals.requests import Refused
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
-from airflow_provider_cdc.core.spi.interfaces import SignalChannel, StateStore
-from airflow_provider_cdc.core.writing.batch import Batcher
-from airflow_provider_cdc.core.writing.committer import Committer
+from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.writing.output import Output
 from airflow_provider_cdc.core.writing.snapshot_notifications import refuse
-from airflow_provider_cdc.core.writing.state import CaptureState
 
 log = logging.getLogger(__name__)
 
@@ -29,27 +25,21 @@ log = logging.getLogger(__name__)
 class SignalProcessor:
     """Takes the signals of one run.
 
-    :param connector: the connector's name
-    :param channels: where signals come from besides the state tables and the signal table
     :param table: finds those that are rows of the signal table
     """
 
     def __init__(
         self,
-        connector: str,
-        config: ConnectorConfig,
-        store: StateStore,
-        channels: Sequence[SignalChannel],
-        state: CaptureState,
-        batcher: Batcher,
-        committer: Committer,
+        inputs: RunInputs,
+        output: Output,
         table: SignalTable,
         actions: SignalActions,
         incremental: IncrementalCoordinator,
         watch: ControlWatch,
     ) -> None:
-        self._connector, self._store, self._channels = connector, store, channels
-        self._state, self._batcher, self._committer = state, batcher, committer
+        config = inputs.config
+        self._connector, self._store, self._channels = inputs.name, inputs.store, inputs.signal_channels
+        self._state, self._batcher, self._committer = output.state, output.batcher, output.committer
         self._table, self._actions, self._incremental, self._watch = table, actions, incremental, watch
         self._interval_s = config.signal_poll_interval_ms / 1000
         self._enabled = {*config.signal_enabled_channels, "repair"}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.capture.rereads import Rereads
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator, check_form
 from airflow_provider_cdc.core.model.metrics import ChunksSeen
@@ -15,34 +14,30 @@ from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import Signal, SignalState
 from airflow_provider_cdc.core.signals.requests import ExecuteSnapshot, Refused, StopSnapshot
 from airflow_provider_cdc.core.signals.table_patterns import check_work, conditions_by_table, matching, not_found
-from airflow_provider_cdc.core.spi.source import Source
-from airflow_provider_cdc.core.writing.batch import Batcher
+from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.writing.output import Output
 from airflow_provider_cdc.core.writing.snapshot_notifications import incremental_ended, incremental_started
-from airflow_provider_cdc.core.writing.state import CaptureState
 
 
 class SnapshotActions:
     """Carries out the signals about snapshots.
 
-    :param hidden: the signal table, which is no captured table
     :param seen: the metrics of incremental snapshots
     """
 
     def __init__(
         self,
-        source: Source,
-        config: ConnectorConfig,
-        filters: Filters,
+        inputs: RunInputs,
+        output: Output,
         history: SchemaHistory,
-        hidden: TableId | None,
-        state: CaptureState,
-        batcher: Batcher,
+        tables: CapturedTables,
         incremental: IncrementalCoordinator,
         rereads: Rereads,
         seen: ChunksSeen,
     ) -> None:
-        self._source, self._config, self._filters, self._history = source, config, filters, history
-        self._hidden, self._state, self._batcher = hidden, state, batcher
+        self._source, self._config = inputs.source, inputs.config
+        self._state, self._batcher = output.state, output.batcher
+        self._history, self._tables = history, tables
         self._incremental, self._rereads, self._seen = incremental, rereads, seen
 
     def execute(self, signal: Signal, request: ExecuteSnapshot) -> str | None:
@@ -149,7 +144,7 @@ class SnapshotActions:
 
     def _captured(self) -> list[TableId]:
         found = {*self._history.tables, *self._source.discover()}
-        return sorted((t for t in found if self._filters.table(t) and t != self._hidden), key=str)
+        return sorted(filter(self._tables.selected, found), key=str)
 
     @staticmethod
     def _named(patterns: tuple[str, ...], tables: list[TableId]) -> set[TableId]:

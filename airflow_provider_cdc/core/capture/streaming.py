@@ -10,22 +10,15 @@ import time
 from typing import Final
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
-from airflow_provider_cdc.core.capture.control_watch import ControlWatch, Stop
+from airflow_provider_cdc.core.capture.control_watch import ControlWatch
 from airflow_provider_cdc.core.capture.heartbeat import Heartbeats
-from airflow_provider_cdc.core.capture.schema_changes import SchemaChanges
+from airflow_provider_cdc.core.capture.log_item_writer import LogItemWriter
 from airflow_provider_cdc.core.capture.signal_processor import SignalProcessor
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
-from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, Rollback, SchemaChange, Truncate
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.signals.signal_table import SignalTable
 from airflow_provider_cdc.core.snapshot.snapshotter import Stopped
-from airflow_provider_cdc.core.spi.source import Source
-from airflow_provider_cdc.core.writing.batch import Batcher
-from airflow_provider_cdc.core.writing.committer import Committer
-from airflow_provider_cdc.core.writing.event_writer import EventWriter
-from airflow_provider_cdc.core.writing.state import CaptureState
+from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.writing.output import Output
 
 log = logging.getLogger(__name__)
 
@@ -43,27 +36,20 @@ class Streaming:
 
     def __init__(
         self,
-        source: Source,
-        config: ConnectorConfig,
-        stop: Stop,
+        inputs: RunInputs,
+        output: Output,
         tables: CapturedTables,
-        state: CaptureState,
-        batcher: Batcher,
-        writer: EventWriter,
-        committer: Committer,
-        changes: SchemaChanges,
-        signal_table: SignalTable,
+        items: LogItemWriter,
+        incremental: IncrementalWriter,
+        heartbeats: Heartbeats,
         signals: SignalProcessor,
         watch: ControlWatch,
-        heartbeats: Heartbeats,
-        incremental: IncrementalCoordinator,
-        incremental_writer: IncrementalWriter,
     ) -> None:
-        self._source, self._stop, self._tables, self._state = source, stop, tables, state
-        self._batcher, self._writer, self._committer, self._changes = batcher, writer, committer, changes
-        self._signal_table, self._signals, self._watch = signal_table, signals, watch
-        self._heartbeats, self._incremental, self._incremental_writer = heartbeats, incremental, incremental_writer
-        self._patience_s = config.poll_interval_ms / 1000
+        self._source, self._tables, self._items, self._incremental = inputs.source, tables, items, incremental
+        self._state, self._batcher = output.state, output.batcher
+        self._writer, self._committer = output.writer, output.committer
+        self._heartbeats, self._signals, self._watch = heartbeats, signals, watch
+        self._patience_s = inputs.config.poll_interval_ms / 1000
 
     def stream(self, *, bounded: bool) -> None:
         """Stream until tables are to be read whole, or the run is to end.
@@ -79,7 +65,7 @@ class Streaming:
             if end is not None and start.reached(end) and not ahead and not reads_chunks:
                 break
             self._phase(start, ahead[0][1] if ahead else None if reads_chunks else end, bounded and reads_chunks)
-            if state.snapshot.pending or self._stop.due:
+            if state.snapshot.pending or self._watch.due:
                 break
             if (reads_chunks or state.repositioned) and bounded:
                 end = self._end()
@@ -106,11 +92,12 @@ class Streaming:
 
     def _end_of_log(self) -> None:
         if self._writer.open:  # inside a transaction, which is read again
-            self._rollback()
+            self._items.rollback()
         self._committer.commit()
 
     def _hold_back(self) -> list[tuple[str, Position]]:
-        """Leave out the events of tables that are read at a later position. Gives those that were read, nearest first."""
+        """Leave out the events of tables that are read at a later position. Returns these tables, with the
+        position of each, nearest first."""
         ahead = self._state.ahead()
         self._tables.hold_back({name for name, _ in ahead} | self._state.snapshot.waiting)
         return ahead
@@ -120,18 +107,17 @@ class Streaming:
         :param until_read: come to an end when the incremental snapshots have
         """
         state, shown = self._state, time.monotonic()
-        self._incremental_writer.feed()
-        self._incremental.arrive(start)
+        self._incremental.begin(start)
         for item in self._source.stream(start, self._tables, until=end, patience=self._patience):
-            self._take(item)
+            self._items.write(item)
             if not self._writer.open:
                 if state.snapshot.pending:
                     return
-                self._incremental_writer.write()
+                self._incremental.write()
                 self._committer.commit_if_due()
                 self._heartbeats.beat_if_due()
                 self._signals.process_if_due()
-                if self._stop.due or state.repositioned or state.snapshot.pending:
+                if self._watch.due or state.repositioned or state.snapshot.pending:
                     return
                 if until_read and not state.incremental.active:
                     return
@@ -142,7 +128,7 @@ class Streaming:
     def _catch_up(self, start: Position, end: Position) -> None:
         shown = time.monotonic()
         for item in self._source.stream(start, self._tables, until=end, patience=self._patience):
-            self._take(item)
+            self._items.write(item)
             if self._writer.open:
                 continue
             self._committer.commit_if_due()
@@ -157,29 +143,3 @@ class Streaming:
 
     def _patience(self) -> float:
         return min(self._patience_s, _SHORT_WAIT_S) if self._incremental.waiting else self._patience_s
-
-    def _take(self, item: LogItem) -> None:
-        match item:
-            case LogBlock():
-                for watermark in self._signal_table.rows(item):
-                    self._incremental.watermark(watermark)
-                self._writer.rows(item, since=self._state.offset.position or {})
-                if not item.open:
-                    self._state.move(item.position)
-                self._incremental.events(item)
-            case Rollback():
-                self._rollback()
-            case SchemaChange():
-                self._changes.take(item)
-            case Truncate():
-                self._changes.truncated(item)
-            case Heartbeat():
-                self._state.move(item.position)
-                if not self._writer.open:
-                    self._incremental.arrive(item.position)
-
-    def _rollback(self) -> None:
-        """Take back the open transaction. What is left of it, if anything, begins anew."""
-        self._writer.rollback()
-        self._incremental.rollback()
-        self._signal_table.rollback()

@@ -9,15 +9,13 @@ from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordin
 from airflow_provider_cdc.core.model.metrics import ChunksSeen
 from airflow_provider_cdc.core.model.notifications import ScanStatus, Type
 from airflow_provider_cdc.core.model.offset import Scan
+from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.chunks import ChunkRows
-from airflow_provider_cdc.core.writing.batch import Batcher
-from airflow_provider_cdc.core.writing.committer import Committer
-from airflow_provider_cdc.core.writing.event_writer import EventWriter
+from airflow_provider_cdc.core.writing.output import Output
 from airflow_provider_cdc.core.writing.request_progress import RequestProgress
 from airflow_provider_cdc.core.writing.snapshot_notifications import incremental_ended, key_text, scan_ended
-from airflow_provider_cdc.core.writing.state import CaptureState
 
 log = logging.getLogger(__name__)
 
@@ -30,18 +28,25 @@ class IncrementalWriter:
 
     def __init__(
         self,
-        state: CaptureState,
+        output: Output,
         history: SchemaHistory,
         incremental: IncrementalCoordinator,
-        writer: EventWriter,
-        batcher: Batcher,
-        committer: Committer,
         progress: RequestProgress,
         seen: ChunksSeen,
     ) -> None:
-        self._state, self._history, self._incremental = state, history, incremental
-        self._writer, self._batcher, self._committer = writer, batcher, committer
-        self._progress, self._seen = progress, seen
+        self._state, self._batcher = output.state, output.batcher
+        self._writer, self._committer = output.writer, output.committer
+        self._history, self._incremental, self._progress, self._seen = history, incremental, progress, seen
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a chunk waits for the stream to pass it."""
+        return self._incremental.waiting
+
+    def begin(self, position: Position) -> None:
+        """The stream begins at a position."""
+        self.feed()
+        self._incremental.arrive(position)
 
     def feed(self) -> None:
         """Have the next tables read; between transactions, as often as one likes."""

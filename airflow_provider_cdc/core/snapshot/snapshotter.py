@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.values import RowCountOrder
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
 from airflow_provider_cdc.core.model.events import RowBlock
@@ -22,14 +21,12 @@ from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.snapshot.parallel_read import Ahead, Group, Item, in_parallel
-from airflow_provider_cdc.core.snapshot.policy import SnapshotPolicy, SnapshotQuery
+from airflow_provider_cdc.core.snapshot.policy import SnapshotPolicy, snapshot_query
 from airflow_provider_cdc.core.snapshot.row_marks import MarkedRows, Marks
-from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession, Source
-from airflow_provider_cdc.core.writing.batch import Batcher
-from airflow_provider_cdc.core.writing.committer import Committer
-from airflow_provider_cdc.core.writing.event_writer import EventWriter
+from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
+from airflow_provider_cdc.core.writing.output import Output
 from airflow_provider_cdc.core.writing.snapshot_notifications import SnapshotNotifications
-from airflow_provider_cdc.core.writing.state import CaptureState
 
 log = logging.getLogger(__name__)
 
@@ -43,40 +40,31 @@ class Snapshotter:
 
     def __init__(
         self,
-        source: Source,
-        filters: Filters,
+        inputs: RunInputs,
+        output: Output,
         history: SchemaHistory,
-        state: CaptureState,
-        batcher: Batcher,
-        writer: EventWriter,
-        committer: Committer,
         metrics: RunMetrics,
         *,
-        hidden: TableId | None,
-        readers: int,
-        group_rows: int,
-        stopped: Callable[[], bool],
-        order: RowCountOrder,
-        progress: Callable[[str, int, int, int], None],
         policy: SnapshotPolicy,
-        query: SnapshotQuery | None,
+        hidden: TableId | None,
+        stopped: Callable[[], bool],
+        progress: Callable[[str, int, int, int], None],
     ) -> None:
         """
-        :param hidden: the signal table, of which only the structure is read
-        :param readers: parallel readers on one view
-        :param group_rows: tables are read, and committed, in groups of about this many rows
-        :param stopped: whether the run was asked to end
-        :param order: of the tables by their size
-        :param progress: is told the table, rows read, rows there are about, and tables left, every few seconds
         :param policy: is told how snapshots end
-        :param query: says what is read of a table; a request may have its own statement
+        :param hidden: the signal table, of which only the structure is read
+        :param stopped: whether the run was asked to end
+        :param progress: is told the table, rows read, rows there are about, and tables left, every few seconds
         """
-        self._source, self._filters, self._history, self._state = source, filters, history, state
-        self._batcher, self._writer, self._committer, self._metrics = batcher, writer, committer, metrics
-        self._hidden, self._readers, self._group_rows, self._stopped = hidden, readers, group_rows, stopped
-        self._order, self._progress, self._policy, self._query = order, progress, policy, query
+        config = inputs.config
+        self._source, self._filters, self._history, self._metrics = inputs.source, inputs.filters, history, metrics
+        self._state, self._batcher = output.state, output.batcher
+        self._writer, self._committer = output.writer, output.committer
+        self._policy, self._hidden, self._stopped, self._progress = policy, hidden, stopped, progress
+        self._readers, self._group_rows = config.snapshot_max_threads, config.batch_max_rows
+        self._order, self._query = config.snapshot_tables_order_by_row_count, snapshot_query(config)
         self._seen = SnapshotSeen()
-        self._notifications = SnapshotNotifications(batcher, [], {})
+        self._notifications = SnapshotNotifications(self._batcher, [], {})
 
     def run(
         self,

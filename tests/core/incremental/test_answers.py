@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.capture.log_item_writer import LogItemWriter
 from airflow_provider_cdc.core.capture.signal_processor import SignalProcessor
-from airflow_provider_cdc.core.capture.streaming import Streaming
 from airflow_provider_cdc.core.model.events import LogBlock, LogItem
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, FORMS, fill, partial
@@ -149,15 +149,15 @@ def test_signal_rows_are_not_kept_while_their_transaction_is_open(
         for i in range(3):
             t.log_void("shop.signals", {"id": f"void-{i}", "type": "log", "data": '{"message": "never"}'})
         t.insert("shop.signals", {"id": "row-1", "type": "log", "data": '{"message": "taken"}'})
-    take, opened = Streaming._take, []
+    write, opened = LogItemWriter.write, []
 
-    def committed(self: Streaming, item: LogItem) -> None:
-        take(self, item)
+    def committed(self: LogItemWriter, item: LogItem) -> None:
+        write(self, item)
         if isinstance(item, LogBlock):
             opened.append(item.open)
             self._committer.commit()
 
-    monkeypatch.setattr(Streaming, "_take", committed)
+    monkeypatch.setattr(LogItemWriter, "write", committed)
     connector.capture()
     assert True in opened
     assert [s.id for s in connector.store.signals_of("test", limit=10)] == ["row-1"]
