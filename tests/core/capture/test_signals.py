@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.debezium import Renderer
+from airflow_provider_cdc.core.incremental.window_size import WindowSize
 from airflow_provider_cdc.core.signals.custom_actions import ACTIONS
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
@@ -116,8 +117,9 @@ def test_a_blocking_snapshot_reads_as_the_initial_one_does_and_takes_the_place_o
 
 
 def test_chunks_go_through_the_keys_table_by_table_from_the_first_to_the_last_of_the_beginning(
-    db: MemoryDatabase, tmp_path: Path, asked_for: list[Any]
+    db: MemoryDatabase, tmp_path: Path, asked_for: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(WindowSize, "chunks", lambda *_: 1)  # how many chunks are asked for at once is a matter of time
     connector = streaming(db, tmp_path)
     snapshot(connector, "shop.b", "shop.a")
     connector.capture()
