@@ -10,6 +10,7 @@ import pytest
 from airflow_provider_cdc.core.capture.log_item_writer import LogItemWriter
 from airflow_provider_cdc.core.capture.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.model.events import LogBlock, LogItem
+from airflow_provider_cdc.core.writing.output import Output
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, FORMS, fill, partial
 from tests.support.shop import equal
@@ -149,14 +150,19 @@ def test_signal_rows_are_not_kept_while_their_transaction_is_open(
         for i in range(3):
             t.log_void("shop.signals", {"id": f"void-{i}", "type": "log", "data": '{"message": "never"}'})
         t.insert("shop.signals", {"id": "row-1", "type": "log", "data": '{"message": "taken"}'})
-    write, opened = LogItemWriter.write, []
+    make, write, opened, outputs = LogItemWriter.__init__, LogItemWriter.write, [], []
+
+    def made(self: LogItemWriter, output: Output, *more: Any) -> None:
+        outputs.append(output)
+        make(self, output, *more)
 
     def committed(self: LogItemWriter, item: LogItem) -> None:
         write(self, item)
         if isinstance(item, LogBlock):
             opened.append(item.open)
-            self._committer.commit()
+            outputs[-1].committer.commit()
 
+    monkeypatch.setattr(LogItemWriter, "__init__", made)
     monkeypatch.setattr(LogItemWriter, "write", committed)
     connector.capture()
     assert True in opened
