@@ -20,6 +20,9 @@ from dev import paths  # noqa: E402
 from dev.bootstrap.report import Problem  # noqa: E402
 from dev.servers import S3, Database, Kafka, MariaDb, MySql, Postgres, Server  # noqa: E402
 
+# the shared suite is no test module itself: its assertions are to be explained like those of one, whoever imports it first
+pytest.register_assert_rewrite("tests.sources.suite")
+
 settings.register_profile("tests", deadline=None)  # a busy machine is no bug
 settings.load_profile("tests")
 os.environ.setdefault("AIRFLOW_HOME", str(paths.HOME / "airflow" / os.environ.get("PYTEST_XDIST_WORKER", "alone")))

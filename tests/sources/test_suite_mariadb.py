@@ -13,7 +13,7 @@ import pytest
 
 from tests.sources.mysql_adapter import MySqlAdapter
 from tests.sources.suite import Adapter, Row, SourceSuite
-from tests.sources.suite_incremental import IncrementalSuite
+from tests.sources.suite.incremental import IncrementalSuite
 from tests.support.connectors import Connector
 from tests.support.second_opinion import row_events
 

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase, Transaction
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, SourceSuite, Undo
-from tests.sources.suite_incremental import IncrementalSuite
+from tests.sources.suite.incremental import IncrementalSuite
 from tests.support.connectors import Connector, memory_connector
 
 KINDS = {INT: "int32", LONG: "int64", TEXT: "string"}

@@ -10,7 +10,7 @@ import pytest
 
 from tests.sources.mysql_adapter import MySqlAdapter
 from tests.sources.suite import SourceSuite
-from tests.sources.suite_incremental import IncrementalSuite
+from tests.sources.suite.incremental import IncrementalSuite
 
 
 class TestMySql(SourceSuite, IncrementalSuite):

@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.errors import SchemaConflict
 from dev.servers import Oracle
 from tests.sources.oracle_adapter import OracleAdapter
 from tests.sources.suite import INT, TEXT, Adapter, SourceSuite, equal, started
-from tests.sources.suite_incremental import IncrementalSuite
+from tests.sources.suite.incremental import IncrementalSuite
 from tests.support.shop import operations
 
 

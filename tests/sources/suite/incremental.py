@@ -1,4 +1,4 @@
-"""What snapshots on demand must do on every source, once for all of them; beside :mod:`tests.sources.suite`, with the same adapters.
+"""What snapshots on demand must do on every source, once for all of them; with the same adapters as the rest of the suite.
 
 The replay of the change log looks at every event: a row of a chunk that is out of date, or of a row that is gone, is an error there.
 """
