@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from airflow_provider_cdc.core.lifecycle.status import RunState, standing, state_of
+from airflow_provider_cdc.core.lifecycle.status import RunState, state_of, status_of
 from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.records import ConnectorRecord, NotificationRecord, SignalRecord
 from airflow_provider_cdc.hooks.wording import fraction, halted, progress_text
@@ -34,7 +34,7 @@ def state(row: ConnectorRecord) -> str:
 
 def state_facts(row: ConnectorRecord) -> list[tuple[str, str]]:
     """The state, since when and by whom, and the last error."""
-    status = standing(row, ())
+    status = status_of(row, ())
     about = halted(row.control) or _ABOUT.get(status.state, "")
     since = f" since {ago(status.since)}" if status.since else ""
     facts: list[tuple[str, str]] = [

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.config.values import RewriteMode
 from airflow_provider_cdc.core.errors import ConfigError, SchemaConflict
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.model.events import SchemaChange, Truncate
-from airflow_provider_cdc.core.model.metrics import Seen
+from airflow_provider_cdc.core.model.metrics import EventMetrics
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
@@ -27,7 +27,7 @@ class SchemaChanges:
 
     :param tables: those that are captured at the position that the run has come to
     :param reads_rows: whether a snapshot reads rows
-    :param seen: where truncates are counted
+    :param metrics: where truncates are counted
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class SchemaChanges:
         reads_rows: bool,
         incremental: IncrementalCoordinator,
         rereads: Rereads,
-        seen: Seen,
+        metrics: EventMetrics,
     ) -> None:
         self._connector, self._config, self._filters = inputs.name, inputs.config, inputs.filters
         self._state, self._writer, self._committer = output.state, output.writer, output.committer
         self._history, self._tables, self._reads_rows = history, tables, reads_rows
-        self._incremental, self._rereads, self._seen = incremental, rereads, seen
+        self._incremental, self._rereads, self._metrics = incremental, rereads, metrics
 
     def take(self, item: SchemaChange) -> None:
         """Record the change; read tables again where the log does not tell what became of their rows."""
@@ -104,7 +104,7 @@ class SchemaChanges:
         schema = self._history.get(table)
         if schema is None or not self._tables.has_events(table) or "t" in self._config.skipped_operations:
             return
-        self._writer.truncate(schema, item.ts_us, item.source, transaction, seen=self._seen)
+        self._writer.truncate(schema, item.ts_us, item.source, transaction, metrics=self._metrics)
 
     def _claim(self, item: SchemaChange) -> None:
         """

@@ -6,7 +6,7 @@ from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.capture.rereads import Rereads
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator, check_form
-from airflow_provider_cdc.core.model.metrics import ChunksSeen
+from airflow_provider_cdc.core.model.metrics import ChunkMetrics
 from airflow_provider_cdc.core.model.notifications import Type
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.schema import TableId
@@ -22,7 +22,7 @@ from airflow_provider_cdc.core.writing.snapshot_notifications import incremental
 class SnapshotActions:
     """Carries out the signals about snapshots.
 
-    :param seen: the metrics of incremental snapshots
+    :param metrics: of incremental snapshots
     """
 
     def __init__(
@@ -33,12 +33,12 @@ class SnapshotActions:
         tables: CapturedTables,
         incremental: IncrementalCoordinator,
         rereads: Rereads,
-        seen: ChunksSeen,
+        metrics: ChunkMetrics,
     ) -> None:
         self._source, self._config = inputs.source, inputs.config
         self._state, self._batcher = output.state, output.batcher
         self._history, self._tables = history, tables
-        self._incremental, self._rereads, self._seen = incremental, rereads, seen
+        self._incremental, self._rereads, self._metrics = incremental, rereads, metrics
 
     def execute(self, signal: Signal, request: ExecuteSnapshot) -> str | None:
         """``execute-snapshot``: have tables read, whole or in chunks.
@@ -85,7 +85,7 @@ class SnapshotActions:
                 self._batcher.end_signal(number, SignalState.FAILED, message)
         self._state.incremental = state
         if not kept:  # nothing is left that could be paused
-            self._seen.resume()
+            self._metrics.resume()
         return "stopped " + ", ".join(scan.table for scan in dropped)
 
     def pause(self) -> str:
@@ -96,7 +96,7 @@ class SnapshotActions:
         if not state.paused:
             self._incremental.cancel()
             self._state.incremental = state.pause()
-            self._seen.pause()
+            self._metrics.pause()
             incremental_ended(self._batcher, state.scans[0], Type.PAUSED)
         return f"paused at {state.scans[0].table}"
 
@@ -106,7 +106,7 @@ class SnapshotActions:
         if not state.scans or not state.paused:
             return "no incremental snapshot is paused"
         self._state.incremental = state.resume()
-        self._seen.resume()
+        self._metrics.resume()
         incremental_ended(self._batcher, state.scans[0], Type.RESUMED)
         return f"goes on with {state.scans[0].table}"
 

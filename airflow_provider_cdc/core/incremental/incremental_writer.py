@@ -6,7 +6,7 @@ import logging
 import time
 
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator, ReadyWindow
-from airflow_provider_cdc.core.model.metrics import ChunksSeen
+from airflow_provider_cdc.core.model.metrics import ChunkMetrics
 from airflow_provider_cdc.core.model.notifications import ScanStatus, Type
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.position import Position
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 class IncrementalWriter:
     """Writes the rows of chunks, and ends the signals that asked for them.
 
-    :param seen: counts chunks and their events
+    :param metrics: counts chunks and their events
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class IncrementalWriter:
         history: SchemaHistory,
         incremental: IncrementalCoordinator,
         progress: RequestProgress,
-        seen: ChunksSeen,
+        metrics: ChunkMetrics,
     ) -> None:
         self._state, self._batcher = output.state, output.batcher
         self._writer, self._committer = output.writer, output.committer
-        self._history, self._incremental, self._progress, self._seen = history, incremental, progress, seen
+        self._history, self._incremental, self._progress, self._metrics = history, incremental, progress, metrics
 
     @property
     def waiting(self) -> bool:
@@ -60,7 +60,7 @@ class IncrementalWriter:
         self.feed()  # a large transaction has made reading begin anew, or a scan has come in another way
         for found in self._incremental.ready(lambda: state.incremental):
             for rows in found.blocks:
-                self._writer.read(rows, state.position, snapshot="incremental", seen=self._seen)
+                self._writer.read(rows, state.position, snapshot="incremental", metrics=self._metrics)
             if found.window.probe and found.ended is None:
                 self._empty(found.scan)
             else:
@@ -92,7 +92,7 @@ class IncrementalWriter:
         if scan.after is None:
             bounds["TableFrom"] = window.first
         texts = {name: key_text(key) for name, key in bounds.items()}
-        self._seen.chunk(window.number, scan.table, len(chunk), texts)
+        self._metrics.chunk(window.number, scan.table, len(chunk), texts)
 
     def _ended(self, scan: Scan, trouble: str) -> None:
         """A table of a request is read, or will not be. After the last one of a request, the signal that asked for it ends."""

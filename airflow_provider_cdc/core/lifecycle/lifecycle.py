@@ -22,7 +22,7 @@ from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import CommitConflict, ConfigError, LeaseHeld
 from airflow_provider_cdc.core.lifecycle.log_gap import Gap, Repair, all_again, find_gap, moved, no_gap, repair_signals
 from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan, OffsetPlanner
-from airflow_provider_cdc.core.lifecycle.status import Status, standing
+from airflow_provider_cdc.core.lifecycle.status import Status, status_of
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
@@ -146,7 +146,7 @@ class Lifecycle:
 
         :raises ConfigError: there is no such connector
         """
-        return standing(self._record(), self.store.signals_of(self.name, 100, under_way=True))
+        return status_of(self._record(), self.store.signals_of(self.name, 100, under_way=True))
 
     def pause(self, by: str, reason: str = "") -> Control:
         """Have the run that is alive end at the next boundary between two transactions, and new ones end at once."""

@@ -105,7 +105,7 @@ def state_of(record: ConnectorRecord) -> tuple[RunState, datetime | None]:
     return RunState.UNASSIGNED, ended
 
 
-def standing(record: ConnectorRecord, signals: Sequence[SignalRecord]) -> Status:
+def status_of(record: ConnectorRecord, signals: Sequence[SignalRecord]) -> Status:
     """Put a status together.
 
     :param signals: those under way

@@ -26,7 +26,7 @@ Value = bool | int | float | str | list[str] | dict[str, int] | dict[str, str]
 
 
 @dataclass(slots=True)
-class Seen:
+class EventMetrics:
     """The events of one context.
 
     :ivar filtered: rows of captured tables of which ``skipped.operations`` and the like made no event
@@ -65,7 +65,7 @@ class Seen:
 
 
 @dataclass(slots=True)
-class SnapshotSeen(Seen):
+class SnapshotMetrics(EventMetrics):
     """The tables that a run read."""
 
     tables: int = 0
@@ -97,7 +97,7 @@ class SnapshotSeen(Seen):
 
 
 @dataclass(slots=True)
-class ChunksSeen(Seen):
+class ChunkMetrics(EventMetrics):
     """The chunks that incremental snapshots of a run have read."""
 
     number: int = 0
@@ -140,7 +140,7 @@ class ChunksSeen(Seen):
 
 
 @dataclass(slots=True)
-class HistorySeen:
+class HistoryMetrics:
     """The schema history: what was read of it at the start, and what was added to it."""
 
     started: int = field(default_factory=lambda: int(time.time()))
@@ -184,15 +184,15 @@ class HistorySeen:
 class RunMetrics:
     """Of one run."""
 
-    streaming: Seen = field(default_factory=Seen)
-    history: HistorySeen = field(default_factory=HistorySeen)
-    snapshot: SnapshotSeen | None = None
-    chunks: ChunksSeen = field(default_factory=ChunksSeen)
+    streaming: EventMetrics = field(default_factory=EventMetrics)
+    history: HistoryMetrics = field(default_factory=HistoryMetrics)
+    snapshot: SnapshotMetrics | None = None
+    chunks: ChunkMetrics = field(default_factory=ChunkMetrics)
 
-    def reading(self, tables: int) -> SnapshotSeen:
+    def reading(self, tables: int) -> SnapshotMetrics:
         """A snapshot of so many tables begins."""
         if self.snapshot is None:
-            self.snapshot = SnapshotSeen()
+            self.snapshot = SnapshotMetrics()
         self.snapshot.begin(tables)
         return self.snapshot
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from airflow_provider_cdc.core.config.values import RowCountOrder
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
 from airflow_provider_cdc.core.model.events import RowBlock
-from airflow_provider_cdc.core.model.metrics import RunMetrics, SnapshotSeen
+from airflow_provider_cdc.core.model.metrics import RunMetrics, SnapshotMetrics
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
@@ -57,13 +57,13 @@ class Snapshotter:
         :param progress: is told the table, rows read, rows there are about, and tables left, every few seconds
         """
         config = inputs.config
-        self._source, self._filters, self._history, self._metrics = inputs.source, inputs.filters, history, metrics
+        self._source, self._filters, self._history, self._run_metrics = inputs.source, inputs.filters, history, metrics
         self._state, self._batcher = output.state, output.batcher
         self._writer, self._committer = output.writer, output.committer
         self._policy, self._hidden, self._stopped, self._progress = policy, hidden, stopped, progress
         self._readers, self._group_rows = config.snapshot_max_threads, config.batch_max_rows
         self._order, self._query = config.snapshot_tables_order_by_row_count, snapshot_query(config)
-        self._seen = SnapshotSeen()
+        self._metrics = SnapshotMetrics()
         self._notifications = SnapshotNotifications(self._batcher, [], {})
 
     def run(
@@ -86,7 +86,7 @@ class Snapshotter:
         """
         pending = self._state.snapshot.pending
         names = [name for name in pending if only is None or name in only]
-        self._seen = self._metrics.reading(len(names))
+        self._metrics = self._run_metrics.reading(len(names))
         requests = self._state.snapshot.requests
         self._notifications = SnapshotNotifications(
             self._batcher, [n for n in names if n != str(self._hidden)], requests
@@ -94,10 +94,10 @@ class Snapshotter:
         try:
             self._run(names, data, at, added, catch_up)
         except BaseException:
-            self._seen.end(aborted=True)
+            self._metrics.end(aborted=True)
             self._policy.snapshot_aborted()
             raise
-        self._seen.end()
+        self._metrics.end()
         self._policy.snapshot_completed()
 
     def _run(
@@ -166,14 +166,16 @@ class Snapshotter:
                 for table in group:
                     held = self._held(table)
                     self._structure(session, table)
-                    self._seen.rows.setdefault(str(table), 0)
+                    self._metrics.rows.setdefault(str(table), 0)
                     if table in wanted and held:
                         self._truncate(session, table)
                 self._read(session, group, items, marks)
                 state.snapshot = state.snapshot.read(map(str, group), position)
-                self._notifications.read({str(t): self._seen.rows[str(t)] for t in group if t in wanted}, state.offset)
+                self._notifications.read(
+                    {str(t): self._metrics.rows[str(t)] for t in group if t in wanted}, state.offset
+                )
                 self._committer.commit()
-                self._seen.remaining = len(state.snapshot.pending.keys() & set(names))
+                self._metrics.remaining = len(state.snapshot.pending.keys() & set(names))
 
     def _held(self, table: TableId) -> bool:
         """Whether rows of a table are to go before it is read: since it was found pending, some may have come from the log."""
@@ -272,7 +274,7 @@ class Snapshotter:
                 left -= 1
             if time.monotonic() - shown > 2 and isinstance(item, RowBlock):
                 shown = time.monotonic()
-                self._progress(str(item.table.id), done, total, self._seen.remaining)
+                self._progress(str(item.table.id), done, total, self._metrics.remaining)
                 log.info("Snapshot: %s of about %s rows read, now %s.", f"{done:,}", f"{total:,}", item.table.id)
         if marks.open:
             self._write(session, marks.close(rows_follow=items.rows_follow()))
@@ -283,8 +285,8 @@ class Snapshotter:
             schema = self._history.get(rows.table.id)
             if schema is not None:
                 rows.table = schema
-            self._writer.read(rows, session.position, snapshot=block.snapshot, seen=self._seen)
-            self._seen.rows[str(rows.table.id)] = self._seen.rows.get(str(rows.table.id), 0) + len(rows)
+            self._writer.read(rows, session.position, snapshot=block.snapshot, metrics=self._metrics)
+            self._metrics.rows[str(rows.table.id)] = self._metrics.rows.get(str(rows.table.id), 0) + len(rows)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ import pyarrow as pa
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.events import LogBlock, RowBlock
 from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
-from airflow_provider_cdc.core.model.metrics import RunMetrics, Seen
+from airflow_provider_cdc.core.model.metrics import EventMetrics, RunMetrics
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableSchema
 from airflow_provider_cdc.core.writing.batch import Batcher
@@ -47,15 +47,17 @@ class EventWriter:
         if not block.open:
             self.open = False
 
-    def read(self, rows: RowBlock, position: Position, *, snapshot: str | pa.DictionaryArray, seen: Seen) -> None:
+    def read(
+        self, rows: RowBlock, position: Position, *, snapshot: str | pa.DictionaryArray, metrics: EventMetrics
+    ) -> None:
         """Write rows that were read from a table.
 
         :param position: at which they were read
         :param snapshot: value of ``source.snapshot``, of all rows or of each
-        :param seen: where they are counted
+        :param metrics: where they are counted
         """
         batches, _ = self.envelope.encode_read(rows, position, self._batcher.seq, snapshot=snapshot)
-        self._add(batches, seen)
+        self._add(batches, metrics)
 
     def truncate(
         self,
@@ -64,17 +66,17 @@ class EventWriter:
         source: Mapping[str, object],
         transaction: str | None = None,
         *,
-        seen: Seen | None = None,
+        metrics: EventMetrics | None = None,
     ) -> None:
         """Write the event that empties a table.
 
         :param transaction: id of the transaction that consists of it
-        :param seen: where it is counted
+        :param metrics: where it is counted
         """
         batch = self.envelope.truncate(schema, self._batcher.seq + 1, ts_us, dict(source), transaction)
         self._batcher.add(batch)
-        if seen is not None:
-            seen.events([batch])
+        if metrics is not None:
+            metrics.events([batch])
 
     def schema_change(
         self,
@@ -118,8 +120,8 @@ class EventWriter:
         self.open = False
         self._batcher.abandon()
 
-    def _add(self, batches: Sequence[EventBatch], seen: Seen) -> None:
+    def _add(self, batches: Sequence[EventBatch], metrics: EventMetrics) -> None:
         for batch in batches:
             self._batcher.add(batch)
-        seen.events(batches)
+        metrics.events(batches)
         self._metrics.streaming.filtered = self.envelope.filtered
