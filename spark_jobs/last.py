@@ -1,7 +1,7 @@
-"""Of each key the last event, with the values that it leaves out.
+"""The last event of each key, completed by the values that it lacks.
 
-An event that lacks the value of a column (``unavailable``) leaves it as it was. What it was is found in this order: the last
-event of the same *row* that tells it; the table's own value. A row is more than a key: a change of the key takes a row from one
+An event that lacks the value of a column (``unavailable``) leaves it as it was. The value is taken from the last event of
+the same *row* that has it, otherwise from the table. A row is more than a key: a change of the key takes a row from one
 key to another (``previous_key``), and a create or a read begins a new one, which inherits nothing.
 
 Rows are made with columns of our own beside those of the table. Their names begin with :data:`OURS`.
@@ -24,14 +24,14 @@ SEQ = f"{OURS}seq"
 OP = f"{OURS}op"
 """Operation letter of the event."""
 KEPT = f"{OURS}kept"
-"""Names of the columns that an event lacks. Of reduced rows: those that no event told, so that the table's value stays."""
+"""Names of the columns that an event lacks. Of reduced rows: those that no event has, so that the table's value stays."""
 FROM = f"{OURS}from"
 """The key that a row had before an event that changed it."""
 ORIGIN = f"{OURS}origin"
 """Of reduced rows: the key of the table's row whose values :data:`KEPT` is about; there where keys changed."""
 UNKNOWN = f"{OURS}unknown"
 """Of reduced rows: names of the columns that a create or a read lacked, so that nobody knows the value: it is NULL."""
-_LIFE, _ROW, _LAST, _TOLD = f"{OURS}life", f"{OURS}row", f"{OURS}last", f"{OURS}told_"
+_LIFE, _ROW, _LAST, _VALUE = f"{OURS}life", f"{OURS}row", f"{OURS}last", f"{OURS}value_"
 _MOVED, _OLD, _VALUES = f"{OURS}moved", f"{OURS}old", f"{OURS}values"
 
 
@@ -47,12 +47,12 @@ def last_per_key(rows: DataFrame, key: tuple[str, ...], sparse: Sequence[str] = 
         return groups.agg(_newest([c for c in rows.columns if c != SEQ]).alias(_LAST)).select(f"{_LAST}.*")
     others = [c for c in rows.columns if c not in (SEQ, KEPT, FROM, *key, *sparse)]
     last = _newest(others).alias(_LAST)
-    told = [_last_told(c, moves=FROM in rows.columns).alias(f"{_TOLD}{i}") for i, c in enumerate(sparse)]
+    values = [_last_value(c, moves=FROM in rows.columns).alias(f"{_VALUE}{i}") for i, c in enumerate(sparse)]
     if FROM not in rows.columns:
-        return _shown(groups.agg(last, *told), key, others, sparse)
+        return _shown(groups.agg(last, *values), key, others, sparse)
     rows = _identified(rows, key).localCheckpoint()
     ended = rows.groupBy(*map(quoted, key)).agg(last, F.max_by(_ROW, SEQ).alias(_ROW)).alias("e")
-    known = rows.where(F.col(OP) != "d").groupBy(_ROW).agg(*told).alias("k")
+    known = rows.where(F.col(OP) != "d").groupBy(_ROW).agg(*values).alias("k")
     same = F.col(f"e.{_ROW}").eqNullSafe(F.col(f"k.{_ROW}"))
     joined = ended.join(known, same, "left").drop(F.col(f"k.{_ROW}"))
     return _shown(joined, key, others, sparse, F.col(f"{_ROW}.key").alias(ORIGIN))
@@ -62,28 +62,28 @@ def _newest(columns: Sequence[str]) -> Expression:
     return F.max_by(F.struct(*map(quoted, columns)), SEQ)
 
 
-def _last_told(column: str, *, moves: bool) -> Expression:
-    """The value of a column by the last event that tells it, or that begins a row without it."""
+def _last_value(column: str, *, moves: bool) -> Expression:
+    """The value of a column by the last event that has it, or that begins a row without it."""
     lacks = F.array_contains(KEPT, F.lit(column))
     begins = F.col(OP).isin("c", "r")
     if moves:
         begins &= F.col(FROM).isNull()
-    told = (F.col(OP) != "d") & (~lacks | begins)
+    has_value = (F.col(OP) != "d") & (~lacks | begins)
     # of events without a number none is the newest
-    return F.max_by(F.struct(F.col(quoted(column)).alias("v"), lacks.alias("lacks")), F.when(told, F.col(SEQ)))
+    return F.max_by(F.struct(F.col(quoted(column)).alias("v"), lacks.alias("lacks")), F.when(has_value, F.col(SEQ)))
 
 
 def _shown(
     picked: DataFrame, key: Sequence[str], others: Sequence[str], sparse: Sequence[str], *more: Expression
 ) -> DataFrame:
-    places = {c: F.col(f"{_TOLD}{i}") for i, c in enumerate(sparse)}
-    structure_unknown = [F.when(told.isNull(), F.lit(c)) for c, told in places.items()]
-    unknown = [F.when(told["lacks"], F.lit(c)) for c, told in places.items()]
+    values = {c: F.col(f"{_VALUE}{i}") for i, c in enumerate(sparse)}
+    kept = [F.when(value.isNull(), F.lit(c)) for c, value in values.items()]
+    unknown = [F.when(value["lacks"], F.lit(c)) for c, value in values.items()]
     return picked.select(
         *[F.col(f"{_LAST}.{quoted(c)}").alias(c) for c in others],
         *[F.col(quoted(c)) for c in key],
-        *[told["v"].alias(c) for c, told in places.items()],
-        F.array_compact(F.array(*structure_unknown)).alias(KEPT),
+        *[value["v"].alias(c) for c, value in values.items()],
+        F.array_compact(F.array(*kept)).alias(KEPT),
         F.array_compact(F.array(*unknown)).alias(UNKNOWN),
         *more,
     )

@@ -31,7 +31,7 @@ def lifecycle_dag(
     """A DAG with a form that pauses, resumes, stops and restarts connectors, shows how they stand, moves their offsets, repairs gaps
     and deletes them.
 
-    What cannot be undone only says what it would do, until *Only tell* is switched off and the connector's name is typed.
+    What cannot be undone only says what it would do, until *Plan only* is switched off and the connector's name is typed.
 
     :param connectors: what the form offers
     :param dag: further arguments of ``DAG``
@@ -47,7 +47,7 @@ def lifecycle_dag(
             title="Version", section=_CHANGE,
         ),
         "repair": forms.choice("Repair of a gap", "", _CHANGE, _REPAIRS),
-        "plan_only": forms.switch("Only tell", "what would be done; nothing is changed", _SURE, on=True),
+        "plan_only": forms.switch("Plan only", "what would be done; nothing is changed", _SURE, on=True),
         "confirm": forms.text("Confirm", "the connector's name, typed", _SURE),
         "with_changelog": forms.switch("Delete the change log too", "when the connector is deleted", _SURE),
     }  # fmt: skip

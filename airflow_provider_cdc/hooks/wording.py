@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def halted(control: Control) -> str:
     """Who has paused or stopped a connector, and why; empty where nobody has.
 
-    >>> halted(Control(Wanted.PAUSED, by="ann", reason="migration"))
+    >>> halted(Control(DesiredState.PAUSED, by="ann", reason="migration"))
     'paused by ann: migration'
     """
     if control.wanted is DesiredState.RUNNING:

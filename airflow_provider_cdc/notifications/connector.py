@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 class CdcNotifier(BaseNotifier):
-    """Gives another notifier, or any callback, a text about a connector: its state and its newest notifications.
+    """Passes a text about a connector to another notifier, or to any callback: its state and its newest notifications.
 
         >>> mail = SmtpNotifier(to="ann@example.com", subject="{{ dag.dag_id }}", html_content="{{ cdc_html }}")
-        >>> cdc_dag(shop, ..., default_args={"on_failure_callback": CdcNotifier(shop, tell=mail)})
+        >>> cdc_dag(shop, ..., default_args={"on_failure_callback": CdcNotifier(shop, callback=mail)})
 
-    In the other's templates ``cdc_text`` is the text, ``cdc_html`` the same for HTML and ``cdc_notifications`` the notifications in their
-    documented form. Errors and notifications hold texts from the source, such as names of tables: put ``cdc_text`` into no HTML. Without
-    another one, the text is written to the log.
+    In its templates ``cdc_text`` is the text, ``cdc_html`` the same for HTML and ``cdc_notifications`` the notifications in their
+    documented form. Errors and notifications hold texts from the source, such as names of tables: do not put ``cdc_text`` into HTML. Without
+    a callback, the text is written to the log.
 
     :param connector: the connector, or its name (templated)
-    :param tell: the notifier or callback that is called with the context
+    :param callback: a notifier or a function, called with the context
     :param limit: how many notifications, those since the DAG run began
     :param state_conn_id: Airflow connection to the state tables (templated)
     """
@@ -43,24 +43,24 @@ class CdcNotifier(BaseNotifier):
         self,
         connector: str | ConnectorDefinition,
         *,
-        tell: Callable[[Any], Any] | None = None,
+        callback: Callable[[Any], Any] | None = None,
         limit: int = 20,
         state_conn_id: str = DEFAULT_CONN_ID,
     ) -> None:
         super().__init__()
         self.connector: str = connector if isinstance(connector, str) else connector.name
-        self.tell, self.limit, self.state_conn_id = tell, limit, state_conn_id
+        self.callback, self.limit, self.state_conn_id = callback, limit, state_conn_id
 
     def notify(self, context: Context) -> None:
         began = getattr(context.get("dag_run"), "start_date", None)
         with CdcStateHook(self.state_conn_id).opened(patience_s=10) as store:
             found = _since(store.notifications(self.connector, limit=self.limit), began)
             text = _text(store, self.connector, found)
-        if self.tell is None:
+        if self.callback is None:
             self.log.info("%s", text)
             return
         html = f"<pre>{escape(text)}</pre>"
-        self.tell(
+        self.callback(
             {
                 **context,
                 "cdc_text": text,

@@ -42,7 +42,7 @@ class Mail(BaseNotifier):
 def test_another_notifier_gets_the_state_and_the_newest_notifications(shop: Shop) -> None:
     shop.store.set_control("shop", DesiredState.PAUSED, "ann", "upgrade")
     mail = Mail("{{ cdc_text }} | {{ cdc_notifications[0].type }}")
-    CdcNotifier("{{ name }}", tell=mail)({"name": "shop"})
+    CdcNotifier("{{ name }}", callback=mail)({"name": "shop"})
     (text,) = mail.sent
     assert text.startswith("Connector shop is at entry 2, batch 1.\nIt is paused by ann")
     assert "Initial Snapshot: STARTED" in text
@@ -54,7 +54,7 @@ def test_another_notifier_gets_the_state_and_the_newest_notifications(shop: Shop
 def test_only_what_came_since_the_run_began_is_told(shop: Shop) -> None:
     mail = Mail("{{ cdc_notifications | length }}")
     run = SimpleNamespace(start_date=datetime.now(UTC) + timedelta(minutes=1))
-    CdcNotifier(shop.definition, tell=mail)({"dag_run": run})
+    CdcNotifier(shop.definition, callback=mail)({"dag_run": run})
     assert mail.sent == ["0"]
 
 
@@ -65,14 +65,14 @@ def test_by_itself_it_writes_into_the_log(shop: Shop, capfd: pytest.CaptureFixtu
 
 def test_a_connector_that_has_not_run_is_no_error(shop: Shop) -> None:
     mail = Mail("{{ cdc_text }}")
-    CdcNotifier("other", tell=mail)({})
+    CdcNotifier("other", callback=mail)({})
     assert mail.sent == ["Connector other has not run yet."]
 
 
 def test_names_and_errors_cannot_put_tags_into_a_mail(shop: Shop) -> None:
     shop.store.ended("shop", "no table <script>alert(1)</script>")
     mail = Mail("{{ cdc_html }}")
-    CdcNotifier("shop", tell=mail)({})
+    CdcNotifier("shop", callback=mail)({})
     (html,) = mail.sent
     assert "<script>" not in html
     assert "&lt;script&gt;" in html

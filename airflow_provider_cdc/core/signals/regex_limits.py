@@ -8,7 +8,7 @@ that a pattern asks for were there: what is left is the shape of the pattern, an
     (0, 20.0)
     >>> ways("([a-z]+.?)+", [24])
     Traceback (most recent call last):
-    airflow_provider_cdc.core.signals.regex_limits.TooMuch
+    airflow_provider_cdc.core.signals.regex_limits.TooManyWays
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TooManyWays(Exception):
 def ways(pattern: str, lengths: Sequence[int]) -> float:
     """How many steps it may take at most to match a pattern with names of these lengths; 0 where there is only one way.
 
-    :raises TooMuch: too many for a single name, or the pattern itself is too long
+    :raises TooManyWays: too many for a single name, or the pattern itself is too long
     :raises re.error: it is no regular expression
     """
     if len(pattern) > LONGEST:
