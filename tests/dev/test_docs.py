@@ -33,7 +33,7 @@ def test_of_every_switch_the_operations_page_says_what_a_change_does_to_rows_fro
     text = (paths.ROOT / "docs" / "operations.md").read_text()
     table = text[text.index("### What a changed property does") :].split("\n## ")[0]
     rows = [row.split("|")[1:3] for row in table.splitlines() if row.startswith("| `")]
-    told = [name for names, what in rows if "told, of" in what for name in re.findall(r"`([^`]+)`", names)]
+    warned = [name for names, what in rows if "a warning names" in what for name in re.findall(r"`([^`]+)`", names)]
     said = [name for names, _ in rows for name in re.findall(r"`([^`]+)`", names)]
     for config in configs():
         aliases = {str(f.alias): f for f in config.model_fields.values()}
@@ -43,12 +43,12 @@ def test_of_every_switch_the_operations_page_says_what_a_change_does_to_rows_fro
             if field.annotation in (bool, bool | None)
             or (isinstance(field.annotation, type) and issubclass(field.annotation, enum.Enum))
         ]
-        silent = [n for n in switches if not n.startswith("snapshot.mode.") and n not in said and not _like(n, told)]
+        silent = [n for n in switches if not n.startswith("snapshot.mode.") and n not in said and not _like(n, warned)]
         assert not silent
         kinds = (Decides.COLUMNS, Decides.CHANGES, Decides.QUERIES)
         remembered = {n for long, d in config.lists().items() if d in kinds for n in long.split(", ")}
-        assert [n for n in remembered if not _like(n, told)] == []
-        assert [n for n in told if n in aliases and n not in remembered] == []
+        assert [n for n in remembered if not _like(n, warned)] == []
+        assert [n for n in warned if n in aliases and n not in remembered] == []
 
 
 def _like(name: str, patterns: list[str]) -> bool:
