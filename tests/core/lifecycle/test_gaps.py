@@ -1,0 +1,160 @@
+"""A log that no longer holds the position: the gap is told, and repaired."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_cdc.core.errors import (
+    ConfigError,
+    PrerequisiteError,
+)
+from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+from airflow_provider_cdc.core.lifecycle.log_gap import Repair
+from airflow_provider_cdc.core.model.offset import IncrementalState, Scan
+from airflow_provider_cdc.core.model.signal import Signal
+from airflow_provider_cdc.core.signals.requests import parse
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from tests.core.lifecycle.steering import delete, steering
+from tests.support.connectors import Connector
+from tests.support.shop import KEYED, equal, insert
+
+
+@pytest.fixture
+def gap(db: MemoryDatabase, connector: Connector) -> None:
+    """Row 5 came and row 1 went, and the log has only row 6."""
+    insert(db, "shop.a", 5)
+    delete(db, "shop.a", 1)
+    insert(db, "shop.a", 6)
+    db.purge(8)
+
+
+def test_there_is_no_gap_while_the_log_holds_the_position(connector: Connector, life: Lifecycle) -> None:
+    assert life.gap() is None
+    before = connector.store.load("test")
+    with pytest.raises(ConfigError, match="There is no gap"):
+        life.repair(Repair.SKIP, "test", "ada")
+    assert connector.store.load("test") == before
+
+
+@pytest.mark.usefixtures("gap")
+def test_a_gap_is_told_with_both_ends_and_its_time(connector: Connector, life: Lifecycle) -> None:
+    found = life.gap()
+    assert found is not None
+    moved = connector.store.connector("test").moved_at.isoformat(timespec="seconds")
+    assert str(found) == (
+        f"Lost: everything that was committed after entry 6 ({moved}) and before entry 8, the oldest position that can be read."
+    )
+    assert found.document() == {
+        "connector": "test", "position": {"entry": 6}, "moved_at": moved, "oldest": {"entry": 8}, "comparable": True,
+        "why": found.why,
+    }  # fmt: skip
+
+
+def test_a_log_that_was_reset_is_told_apart(db: MemoryDatabase, connector: Connector, life: Lifecycle) -> None:
+    del db.log[2:]
+    found = life.gap()
+    assert found is not None
+    assert not found.comparable
+    assert "the log was reset, or belongs to another server" in str(found)
+
+
+@pytest.mark.usefixtures("gap")
+def test_a_gap_repaired_by_a_snapshot_leaves_no_difference(
+    db: MemoryDatabase, connector: Connector, life: Lifecycle
+) -> None:
+    done = life.repair(Repair.SNAPSHOT, "test", "ada")
+    assert (str(done.gap.position), done.signal) == ("entry 6", None)
+    assert connector.store.offset_history("test", 1)[0].reason == "gap repaired by snapshot, from entry 6, by ada"
+    connector.capture()
+    equal(connector, db)
+
+
+@pytest.mark.usefixtures("gap")
+def test_a_snapshot_that_would_leave_the_gap_is_refused(connector: Connector) -> None:
+    before = connector.store.load("test")
+    for properties, words in (
+        ({"snapshot_mode": "no_data"}, "would read no rows"),
+        ({"snapshot_include_collection_list": "shop.a"}, "leaves tables out"),
+    ):
+        with steering(connector, **properties) as life, pytest.raises(ConfigError, match=words):
+            life.repair(Repair.SNAPSHOT, "test", "ada")
+    assert connector.store.load("test") == before
+
+
+@pytest.mark.usefixtures("gap")
+def test_a_gap_that_is_skipped_goes_on_from_the_oldest_place(connector: Connector, life: Lifecycle) -> None:
+    life.repair(Repair.SKIP, "test", "ada")
+    result = connector.capture()
+    assert (result.events, result.batches, result.seq) == (1, [4], 9)
+    assert [row["id"] for row in connector.rows("shop.a")] == [1, 2, 3, 4, 6]
+    assert life.gap() is None
+
+
+@pytest.mark.usefixtures("gap")
+def test_a_gap_is_repaired_beside_the_stream_from_the_oldest_place(
+    db: MemoryDatabase, connector: Connector, life: Lifecycle
+) -> None:
+    done = life.repair(Repair.INCREMENTAL, "test", "ada")
+    (signal,) = connector.store.signals("test", 0)
+    assert signal.number == done.signal
+    request = parse(Signal(1, signal.id, signal.type, signal.data))
+    assert (request.collections, request.blocking, request.replace) == ((r"shop\.a", r"shop\.b"), False, True)  # type: ignore[union-attr]
+    stored = connector.store.load("test").offset
+    assert stored is not None
+    assert stored.position == {"entry": 8}
+    connector.capture(run_for_s=3)
+    assert connector.store.signals_of("test")[0].state == "done"
+    equal(connector, db)
+
+
+@pytest.mark.usefixtures("gap")
+def test_a_repair_is_carried_out_whichever_channels_are_enabled(db: MemoryDatabase, connector: Connector) -> None:
+    connector.properties["signal.enabled.channels"] = "source"
+    with steering(connector) as life:
+        life.repair(Repair.INCREMENTAL, "test", "ada")
+    connector.capture()
+    (signal,) = connector.store.signals_of("test")
+    assert (signal.channel, signal.sent_by, signal.state) == ("repair", "ada", "done")
+    equal(connector, db)
+
+
+@pytest.mark.usefixtures("gap")
+def test_a_repair_does_not_wait_for_incremental_snapshots_that_are_paused(
+    db: MemoryDatabase, connector: Connector, life: Lifecycle
+) -> None:
+    stored = connector.store.load("test")
+    paused = IncrementalState(scans=[Scan(table="shop.a", request=1)], paused=True)
+    assert stored.offset is not None
+    with connector.store.lease("test", "somebody", wait_s=0) as lease:
+        connector.store.replace_offset(lease, stored, stored.offset.model_copy(update={"incremental": paused}), "")
+    life.repair(Repair.INCREMENTAL, "test", "ada")
+    connector.capture()
+    assert {s.type: s.state for s in connector.store.signals_of("test")} == {
+        "execute-snapshot": "done", "resume-snapshot": "done"
+    }  # fmt: skip
+    equal(connector, db)
+
+
+@pytest.mark.usefixtures("gap")
+def test_a_table_without_a_key_cannot_be_repaired_beside_the_stream(
+    db: MemoryDatabase, connector: Connector, life: Lifecycle
+) -> None:
+    db.create_table("shop.keyless", KEYED)
+    before = connector.store.load("test")
+    with pytest.raises(PrerequisiteError, match=r"without a key cannot be read in chunks: shop\.keyless"):
+        life.repair(Repair.INCREMENTAL, "test", "ada")
+    assert connector.store.load("test") == before
+    assert connector.store.signals("test", 0) == []
+
+
+@pytest.mark.usefixtures("gap")
+def test_a_repair_that_dies_before_the_offset_moves_sends_its_signal_once(
+    connector: Connector, life: Lifecycle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as m:
+        m.setattr(type(connector.store), "replace_offset", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            life.repair(Repair.INCREMENTAL, "test", "ada")
+    assert life.gap() is not None
+    done = life.repair(Repair.INCREMENTAL, "test", "ada")
+    assert [s.number for s in connector.store.signals("test", 0)] == [done.signal]
