@@ -16,6 +16,7 @@ from tests.sources.oracle.redo.redo_tables import config, images, table
 TYPES = {
     "ID": "NUMBER(9)", "V": "VARCHAR2(60)", "S": "VARCHAR2(32767)", "C": "CLOB", "D": "NCLOB", "B": "BLOB", "X": "XMLTYPE",
 }  # fmt: skip
+NOTHING = {"C": None, "D": None, "B": None, "S": None, "X": None}
 NAMES = {"CLOB": "c", "NCLOB": "nc", "BLOB": "b"}
 DECLARE = "DECLARE \n loc_c CLOB; \n buf_c VARCHAR2(6174); \n loc_b BLOB; \n buf_b RAW(6174); \n loc_nc NCLOB; \n e NUMBER; \nBEGIN\n"
 

@@ -1,20 +1,14 @@
-"""Long values and their rows: recorded sequences, and random ones against a plain model."""
+"""Long values and their rows: recorded sequences."""
 
 from __future__ import annotations
 
-import itertools
-import random
-import resource
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.core.errors import SchemaConflict, UnreadableValue
-from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
-from airflow_provider_cdc.sources.oracle.redo.lobs import read_with_lobs
 from tests.sources.oracle.redo.lob_texts import (
+    NOTHING,
     Line,
     assemble,
     delete,
@@ -48,7 +42,6 @@ def u(at: int = 0, **after: Any) -> tuple[int, str, Any]:
     return at, "u", {"before": {"ID": 1, "V": "x"}, "after": {"ID": 1, "V": "x", **after}}
 
 
-NOTHING = {"C": None, "D": None, "B": None, "S": None, "X": None}
 CASES: dict[str, tuple[list[Line], list[Any]]] = {
     "a LOB that lies in the row is part of the insert": (
         [insert(**ONE, **NOTHING | {"C": ""}), update(ONE, row_id=R1, C="short")],
@@ -284,149 +277,3 @@ def test_a_value_in_place_is_put_on_bytes_in_every_binary_mode(mode: str) -> Non
 def test_no_rows_are_no_rows() -> None:
     found = assemble(lob_reader(), [])
     assert len(found.rows) == len(found.origin) == 0
-
-
-# -- random sequences against a plain model ---------------------------------------------------------------------------------------
-
-
-class Model:
-    """Rows of a table with one CLOB and one BLOB, changed as DBMS_LOB documents it, and the lines that LogMiner shows for it."""
-
-    def __init__(self, seed: int) -> None:
-        self.r = random.Random(seed)
-        self.rows: dict[int, dict[str, Any]] = {}
-        self.lines: list[Line] = []
-
-    def data(self, column: str, most: int = 12) -> Any:
-        n = self.r.randint(0, most)
-        return self.r.randbytes(n) if column == "B" else "".join(self.r.choice("abcé日'") for _ in range(n))
-
-    def step(self) -> None:
-        r = self.r
-        id_ = r.randint(1, 4)
-        if id_ not in self.rows:
-            self.insert(id_)
-        elif r.random() < 0.1:
-            self.lines.append(delete(self.named(id_), row_id=self.row_id(id_)))
-            del self.rows[id_]
-        elif r.random() < 0.4:
-            self.set(id_)
-        else:
-            self.in_place(id_)
-
-    def row_id(self, id_: int) -> str:
-        return f"AAAS1pAAMAAAACXA{self.rows[id_]['n']:02d}"
-
-    def named(self, id_: int) -> dict[str, Any]:
-        return {"ID": id_, "V": self.rows[id_]["V"]}
-
-    def insert(self, id_: int) -> None:
-        row = {"V": self.data("V", 3) or "v", "C": self.data("C"), "B": self.data("B")}
-        self.rows[id_] = {**row, "n": len(self.lines) % 100}
-        self.lines.append(insert(**NOTHING | {"ID": id_, "V": row["V"], "C": "", "B": b""}))
-        self.statement(id_, {"C": row["C"], "B": row["B"]})
-
-    def set(self, id_: int) -> None:
-        changed = {n: self.data(n) for n in self.r.sample(["C", "B"], self.r.randint(1, 2))}
-        before = self.named(id_)
-        if self.r.random() < 0.5:
-            self.rows[id_]["V"] = self.data("V", 3) or "w"
-            shown_ = {n: v[:0] for n, v in changed.items()}
-            self.lines.append(update(before, **{"V": self.rows[id_]["V"], **shown_}))
-        else:
-            changed = {n: v for n, v in changed.items() if v}
-        self.rows[id_].update(changed)
-        self.statement(id_, changed)
-
-    def statement(self, id_: int, values: dict[str, Any]) -> None:
-        """Long values, in pieces of any order, then the short ones."""
-        inline = {n: v for n, v in values.items() if 0 < len(v) < 4}
-        for name, value in values.items():
-            if len(value) < 4:
-                continue
-            self.lines.append(locator(name, self.named(id_)))
-            cuts = sorted({0, len(value), *(self.r.randrange(len(value)) for _ in range(2))})
-            parts = [write(name, value[a:b], a + 1) for a, b in itertools.pairwise(cuts)]
-            self.lines += self.r.sample(parts, len(parts))
-            if self.r.random() < 0.3:
-                self.lines.append(trim(name, len(value)))
-        if inline:
-            self.lines.append(update(self.named(id_), row_id=self.row_id(id_), **inline))
-
-    def in_place(self, id_: int) -> None:
-        name = self.r.choice("CB")
-        row = self.rows[id_]
-        blank: Any = b"\0" if name == "B" else " "
-        self.lines.append(locator(name, self.named(id_), self.row_id(id_)))
-        for _ in range(self.r.randint(1, 4)):
-            value = row[name]
-            at = self.r.randint(0, len(value) + 3)
-            way = self.r.randrange(3)
-            if way == 0:
-                data = self.data(name) or blank
-                value = value.ljust(at, blank)
-                row[name] = value[:at] + data + value[at + len(data) :]
-                self.lines.append(write(name, data, at + 1))
-            elif way == 1:
-                at = min(at, len(value))
-                row[name] = value[:at]
-                self.lines.append(trim(name, at))
-            else:
-                n = self.r.randint(1, 5)
-                end = min(at + n, len(value))
-                if at < end:
-                    row[name] = value[:at] + blank * (end - at) + value[end:]
-                self.lines.append(erase(name, at + 1, n))
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_random_sequences_end_in_the_values_of_a_plain_model(seed: int) -> None:
-    model = Model(seed)
-    for _ in range(25):
-        model.step()
-    reader = lob_reader()
-    found: dict[int, dict[str, Any]] = {}
-    for _, op, row in shown(assemble(reader, model.lines), reader.schema):
-        if op == "d":
-            del found[row["before"]["ID"]]
-            continue
-        id_ = row["after"]["ID"]
-        assert (op == "c") == (id_ not in found)
-        found.setdefault(id_, {}).update(row["after"])
-    wanted = {id_: {"V": row["V"], "C": row["C"], "B": row["B"].hex()} for id_, row in model.rows.items()}
-    assert {id_: {n: row[n] for n in "VCB"} for id_, row in found.items()} == wanted
-
-
-# -- size -------------------------------------------------------------------------------------------------------------------------
-
-
-def test_a_hundred_megabytes_in_pieces_need_a_few_times_their_size() -> None:
-    size, piece = 100 << 20, 32_000
-    hexed = "41" * piece
-    count = size // piece
-    texts = [locator("B", ONE).text]
-    texts += [
-        f" buf_b := HEXTORAW('{hexed}'); \n dbms_lob.write(loc_b, {piece}, {n * piece + 1}, buf_b);"
-        for n in range(count)
-    ]
-    array = pa.array(texts, pa.large_string())
-    del texts
-    codes = np.array([9] + [10] * count)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    reader = lob_reader()
-    found = read_with_lobs(reader, array, codes, np.zeros(count + 1, np.int64), [NO_ROW_ID] * (count + 1))
-    assert found.rows.after is not None
-    assert len(found.rows.after.field("B")[0].as_buffer()) == count * piece
-    extra = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10
-    assert extra < 5 * size
-
-
-def test_ten_thousand_appends_to_one_value_are_not_copied_each_time() -> None:
-    lines = [insert(row_id=R1, **ONE, **NOTHING | {"C": ""})]
-    for n in range(10_000):
-        lines += [locator("C", ONE, R1), write("C", "x" * 500, n * 500 + 1)]
-    reader = lob_reader()
-    found = assemble(reader, lines)
-    assert len(found.rows) == 1
-    assert found.rows.after is not None
-    assert found.rows.after.field("C")[0].as_py() == "x" * 5_000_000

@@ -19,10 +19,10 @@ import pytest
 from airflow_provider_cdc.core.errors import SchemaConflict, UnreadableValue
 from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader, Rows
+from tests.sources.oracle.redo.lob_model import Model
 from tests.sources.oracle.redo.lob_texts import Line, assemble, lob_reader, shown
 from tests.sources.oracle.redo.redo_tables import images, read
 from tests.sources.oracle.redo.strict_redo import Nonsense, Statement
-from tests.sources.oracle.redo.test_lobs import Model
 from tests.sources.oracle.redo.test_redo_random import generated, reader
 from tests.support.patience import LONGEST_S
 
