@@ -69,13 +69,23 @@ def test_check_tells_before_the_first_run_whether_the_database_is_ready(airflow:
 
 
 @pytest.fixture(scope="module")
-def ran(airflow: Airflow, inventory: Any) -> Airflow:
-    """After one run of the example DAG, Spark included."""
-    result = airflow.run("dags", "test", DAG)
-    output = result.stdout + result.stderr
-    assert PASSWORD not in output
-    assert "state:success" in output or "successful" in output, output[-5000:]
-    assert "--conf spark.ui.enabled=false" in output
+def first_run(airflow: Airflow, services: Services, inventory: Any) -> Listening:
+    """One run of the example DAG by the services, Spark included; with who listened meanwhile."""
+    with Listening(services.groups) as listening:
+        services.until(lambda: services.request("GET", f"/api/v2/dags/{DAG}")[0] == 200, 120, f"{DAG} is parsed")
+        services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": False})  # it is continuous: a run begins by itself
+        services.until(lambda: ended(services), 400, f"a run of {DAG} ends")
+    services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": True})
+    (state,) = ended(services).values()
+    logs = "\n".join(file.read_text() for file in (airflow.home / "logs" / f"dag_id={DAG}").rglob("*.log"))
+    assert state == "success", logs[-5000:]
+    assert "--conf spark.ui.enabled=false" in logs
+    return listening
+
+
+@pytest.fixture(scope="module")
+def ran(airflow: Airflow, first_run: Listening) -> Airflow:
+    """After that run."""
     return airflow
 
 
@@ -141,21 +151,12 @@ def test_everything_is_imported_without_an_error(services: Services) -> None:
     assert [plugin["name"] for plugin in services.json("GET", "/api/v2/plugins")["plugins"]] == ["cdc"]
 
 
-def test_the_services_and_what_tasks_start_listen_for_this_machine_alone(services: Services, inventory: Any) -> None:
-    def ended() -> dict[str, str]:
-        runs = services.json("GET", f"/api/v2/dags/{DAG}/dagRuns?limit=100")["dag_runs"]
-        return {run["dag_run_id"]: run["state"] for run in runs if run["state"] in ("success", "failed")}
-
-    before = ended()
-    inventory.sql("INSERT INTO inventory.orders VALUES (99, 1, 1, NULL)", "DELETE FROM inventory.orders WHERE id = 99")
-    with Listening(services.groups) as listening:
-        services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": False})  # it is continuous: a run begins by itself
-        services.until(lambda: ended().keys() - before.keys(), 400, f"a run of {DAG} ends")
-    services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": True})
-    assert {state for run, state in ended().items() if run not in before} == {"success"}
-    assert (LOOPBACK, services.port) in listening.seen
-    assert "java" in listening.programs  # Spark was among those that were looked at
-    assert listening.beyond() == []
+def test_the_services_and_what_tasks_start_listen_for_this_machine_alone(
+    services: Services, first_run: Listening
+) -> None:
+    assert (LOOPBACK, services.port) in first_run.seen
+    assert "java" in first_run.programs  # Spark was among those that were looked at
+    assert first_run.beyond() == []
 
 
 def test_the_connection_form_knows_our_types(services: Services) -> None:
@@ -224,7 +225,7 @@ def test_a_capture_that_is_ended_from_the_ui_commits_and_frees_its_lease(
 
 
 def test_links_of_task_instances_lead_to_their_batch(services: Services, ran: Airflow) -> None:
-    ((run,),) = ran.sql("SELECT run_id FROM dag_run WHERE dag_id = ? AND run_type = 'manual'", DAG)
+    (run,) = ended(services)
     links = services.json("GET", f"/api/v2/dags/{DAG}/dagRuns/{run}/taskInstances/apply/links")["extra_links"]
     assert services.request("GET", links["CDC batch"])[0] == 200
 
@@ -247,6 +248,12 @@ def reading(server: Any) -> bool:
 def batches(airflow: Airflow, connector: str) -> int:
     ((count,),) = airflow.sql("SELECT count(*) FROM cdc_batch WHERE connector = ?", connector)
     return int(count)
+
+
+def ended(services: Services) -> dict[str, str]:
+    """Runs of the example DAG that have ended, with their states."""
+    runs = services.json("GET", f"/api/v2/dags/{DAG}/dagRuns?limit=100")["dag_runs"]
+    return {run["dag_run_id"]: run["state"] for run in runs if run["state"] in ("success", "failed")}
 
 
 def task(services: Services, dag: str, task_id: str) -> str | None:
