@@ -55,6 +55,10 @@ def container_cluster() -> Iterator[Oracle]:
 class TestRedoLogCatalog(SourceSuite):
     """A container database, with the dictionary in the redo log."""
 
+    # lists have nothing to do with how the log is mined: they are widened where a run begins soonest
+    test_whatever_list_is_widened_nothing_is_missing_without_a_word = None  # type: ignore[assignment]
+    test_an_offset_that_does_not_know_all_lists_loads_and_tables_that_may_be_missing_are_named = None  # type: ignore[assignment]
+
     @pytest.fixture
     def db(self, container: Oracle) -> Iterator[OracleAdapter]:
         with ExitStack() as stack:
@@ -165,3 +169,9 @@ class TestOnlineCatalog:
     test_key_changes_and_swaps = SourceSuite.test_key_changes_and_swaps
     test_a_transaction_larger_than_a_block = SourceSuite.test_a_transaction_larger_than_a_block
     test_positions_grow_with_every_transaction = SourceSuite.test_positions_grow_with_every_transaction
+    test_whatever_list_is_widened_nothing_is_missing_without_a_word = (
+        SourceSuite.test_whatever_list_is_widened_nothing_is_missing_without_a_word
+    )
+    test_an_offset_that_does_not_know_all_lists_loads_and_tables_that_may_be_missing_are_named = (
+        SourceSuite.test_an_offset_that_does_not_know_all_lists_loads_and_tables_that_may_be_missing_are_named
+    )
