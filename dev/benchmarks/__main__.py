@@ -150,13 +150,17 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, default=3, help="runs of ours, of which the median counts (3)")
     parser.add_argument("--skip-debezium", action="store_true", help="measure ours only")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file")
+    parser.add_argument(
+        "--variant", action="append", choices=[name for name in incremental.OURS if name != "ours"],
+        help="besides ours, measure this form of it only; may be repeated (incremental; all of them)",
+    )  # fmt: skip
     parser.add_argument("--load", action="store_true", help="keep one core busy meanwhile (incremental)")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a bar is not met")
     options = parser.parse_args()
     if options.rows < 10 or options.repeat < 1:
         parser.error("--rows must be at least 10 and --repeat at least 1")
-    if options.load and options.what != "incremental":
-        parser.error("--load is for incremental")
+    if (options.load or options.variant) and options.what != "incremental":
+        parser.error("--load and --variant are for incremental")
     return options
 
 

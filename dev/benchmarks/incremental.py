@@ -121,7 +121,8 @@ def run(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple
     """Fill the table, then measure ours and Debezium in all their forms, under the same changes."""
     rival = not options.skip_debezium
     # those that the ratio is of come next to each other: the load of a machine changes
-    sides = ["ours", *list(DEBEZIUM) * rival, *list(OURS)[1:]]
+    variants = [name for name in list(OURS)[1:] if name in (options.variant or OURS)]
+    sides = ["ours", *list(DEBEZIUM) * rival, *variants]
     report = Report(2 + rival + len(sides))
     if rival:
         with report.step("Debezium") as step:
