@@ -207,10 +207,11 @@ def test_a_run_that_slept_past_its_lease_fails_loudly_and_changes_nothing(forks:
         assert connector.store.load("test") == there
         assert list(connector.changelog.manifests("test")) == manifests
         _equal(connector, db)
-        _one_more(db)
-        connector.capture()
-        _equal(connector, db)
-        consistent(connector)
+        if n % 2:  # and whoever comes after both finds nothing in its way
+            _one_more(db)
+            connector.capture()
+            _equal(connector, db)
+            consistent(connector)
         connector.store.close()
         shutil.rmtree(place)
     assert asleep["before create"] >= 2
