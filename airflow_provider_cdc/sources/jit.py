@@ -12,11 +12,12 @@ import numba as nb
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _HERE = Path(__file__)
+_SHARED = _HERE.with_name("relational")
 _MARK = b"import jit\n"
 
 
 def jit(function: _F) -> _F:
-    """Compile without the GIL, keep the result on disk until the source of any kernel of the same database changes.
+    """Compile without the GIL, keep the result on disk until the source of any kernel of the same database, or of several, changes.
 
     ``NUMBA_BOUNDSCHECK=1`` turns the checks of indices on; give it a ``NUMBA_CACHE_DIR`` of its own.
     """
@@ -26,18 +27,18 @@ def jit(function: _F) -> _F:
     file: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if not hasattr(file, "_source_stamp"):
         return cast(_F, nb.njit(nogil=True)(function))
-    file._source_stamp = (file._source_stamp, stamp(_folder(Path(function.__code__.co_filename))))
+    file._source_stamp = (file._source_stamp, stamp(_folder(Path(function.__code__.co_filename)), _SHARED))
     return cast(_F, compiled)
 
 
 @cache
-def stamp(folder: Path) -> str:
-    """Stands for the sources of all kernels below a folder, and for how they are compiled.
+def stamp(*folders: Path) -> str:
+    """Stands for the sources of all kernels below some folders, and for how they are compiled.
 
     numba compiles a kernel's helpers into it, yet keeps the result as long as the kernel's own file is the same: after an
     upgrade that changed only a helper, the old machine code would go on running.
     """
-    texts = [path.read_bytes() for path in sorted(folder.rglob("*.py"))]
+    texts = [path.read_bytes() for folder in folders for path in sorted(folder.rglob("*.py"))]
     return hashlib.sha256(b"".join([_HERE.read_bytes(), *(text for text in texts if _MARK in text)])).hexdigest()
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import jit
-from airflow_provider_cdc.sources.mysql.kernels.numbers import days, is_date, little
+from airflow_provider_cdc.sources.mysql.kernels.numbers import little
+from airflow_provider_cdc.sources.relational.kernels import days, is_date, store_decimal
 
 # kinds of this protocol, besides those of the log's kernel that mean the same
 R_INT: Final = 20  # a = width, b = 1 if unsigned
@@ -80,13 +81,7 @@ def decimal_text(buf: npt.NDArray[np.uint8], p: int, end: int, scale: int, out: 
         t = w2 * np.uint64(10) + (t >> np.uint64(32))
         w2 = t & mask
         w3 = (w3 * np.uint64(10) + (t >> np.uint64(32))) & mask
-    low = w0 | (w1 << np.uint64(32))
-    high = w2 | (w3 << np.uint64(32))
-    if negative:
-        low = ~low + np.uint64(1)
-        high = ~high + (np.uint64(1) if low == np.uint64(0) else np.uint64(0))
-    out[0] = np.int64(low)
-    out[1] = np.int64(high)
+    store_decimal(w0, w1, w2, w3, negative, out)
 
 
 @jit

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import jit
-from airflow_provider_cdc.sources.mysql.kernels.numbers import big, days, is_date, little, micros
+from airflow_provider_cdc.sources.mysql.kernels.numbers import big, little, micros
 from airflow_provider_cdc.sources.mysql.kernels.split import EV_LENGTH, EV_START, EV_TYPE, HEADER
+from airflow_provider_cdc.sources.relational.kernels import days, is_date, store_decimal
 
 # -- how a column's bytes are read: kind, with up to two parameters ----------------------------------------------------------
 INT: Final = 0  # a = width in bytes, b = 1 if unsigned
@@ -100,13 +101,7 @@ def _decimal(buf: npt.NDArray[np.uint8], p: int, precision: int, scale: int, out
             w2 = t & mask
             t = w3 * factor + (t >> np.uint64(32))
             w3 = t & mask
-    low = w0 | (w1 << np.uint64(32))
-    high = w2 | (w3 << np.uint64(32))
-    if negative:
-        low = ~low + np.uint64(1)
-        high = ~high + (np.uint64(1) if low == np.uint64(0) else np.uint64(0))
-    out[0] = np.int64(low)
-    out[1] = np.int64(high)
+    store_decimal(w0, w1, w2, w3, negative, out)
 
 
 @jit

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import jit
+from airflow_provider_cdc.sources.relational.kernels import days, is_date, store_decimal
 
 MINUS: Final = 45
 PLUS: Final = 43
@@ -112,13 +113,7 @@ def wide_decimal(
         t = c * ten + (t >> shift)
         c = t & mask
         d = (d * ten + (t >> shift)) & mask
-    low = a | (b << shift)
-    high = c | (d << shift)
-    if negative:
-        low = ~low + np.uint64(1)
-        high = ~high + (np.uint64(1) if low == np.uint64(0) else np.uint64(0))
-    out[0] = np.int64(low)
-    out[1] = np.int64(high)
+    store_decimal(a, b, c, d, negative, out)
     return True
 
 
@@ -230,27 +225,6 @@ def float_text(buf: npt.NDArray[np.uint8], p: int, end: int, out: npt.NDArray[np
 
 
 # -- dates ------------------------------------------------------------------------------------------------------------------------
-
-
-@jit
-def days(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 in the proleptic Gregorian calendar."""
-    y = year - (1 if month <= 2 else 0)
-    era = y // 400
-    of_era = y - era * 400
-    of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
-    return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
-
-
-@jit
-def is_date(year: int, month: int, day: int) -> bool:
-    if year < 1 or month < 1 or month > 12 or day < 1:
-        return False
-    if day <= 28:
-        return True
-    if month == 2:
-        return day == 29 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    return day <= 30 or (day == 31 and month != 4 and month != 6 and month != 9 and month != 11)
 
 
 @jit
