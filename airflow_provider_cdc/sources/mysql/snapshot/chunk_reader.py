@@ -14,14 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.config.values import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceUnavailable
-from airflow_provider_cdc.core.model.events import READ, RowBlock
+from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
@@ -31,6 +30,7 @@ from airflow_provider_cdc.sources.mysql.gtid import lacking
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog, quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import KeyColumn, KeyExtractor, OrderChanged, behind, upto
+from airflow_provider_cdc.sources.mysql.snapshot.read_blocks import read_block
 from airflow_provider_cdc.sources.mysql.snapshot.result_reader import BLOCK_ROWS, ResultReader
 from airflow_provider_cdc.sources.mysql.snapshot.signal_table import SignalTable
 from airflow_provider_cdc.sources.mysql.snapshot.sql_fragments import checked_fragment
@@ -306,18 +306,7 @@ class MySqlChunkReader(ChunkReader):
             n = len(image)
             fields = [image.type.field(i) for i in range(width)]
             after = pa.StructArray.from_arrays([image.field(i) for i in range(width)], fields=fields)
-            blocks.append(
-                RowBlock(
-                    table=schema,
-                    op=np.full(n, READ, np.int8),
-                    before=None,
-                    after=after,
-                    order=np.arange(first, first + n),
-                    transaction=None,
-                    ts_us=np.full(n, marks.ts_us, np.int64),
-                    source=_source(marks.position, n),
-                )
-            )
+            blocks.append(read_block(schema, after, marks.position, marks.ts_us, first))
             first += n
         return blocks
 
@@ -364,12 +353,3 @@ class MySqlChunkReader(ChunkReader):
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
         self._connection._force_close()
-
-
-def _source(position: MySqlPosition, n: int) -> dict[str, pa.Array]:
-    return {
-        "server_id": pa.array(np.zeros(n, np.int64)),
-        "file": pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([position.file])),
-        "pos": pa.array(np.full(n, position.pos, np.int64)),
-        "row": pa.array(np.zeros(n, np.int32)),
-    }

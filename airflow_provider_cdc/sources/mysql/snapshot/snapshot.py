@@ -15,14 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-import numpy as np
-import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.config.select_overrides import LIST
 from airflow_provider_cdc.core.errors import QueryRefused, SourceUnavailable
-from airflow_provider_cdc.core.model.events import READ, RowBlock
+from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.snapshot.policy import lock_refused, lock_statements
 from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
@@ -34,6 +32,7 @@ from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog, quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.schema.types import INTEGERS, ColumnType
 from airflow_provider_cdc.sources.mysql.snapshot.consistent_views import open_at_one_position, open_at_rest, open_view
+from airflow_provider_cdc.sources.mysql.snapshot.read_blocks import read_block
 from airflow_provider_cdc.sources.mysql.snapshot.result_columns import UnexpectedColumn, result_columns
 from airflow_provider_cdc.sources.mysql.snapshot.result_reader import ResultReader
 from airflow_provider_cdc.sources.mysql.snapshot.select_overrides import statements
@@ -217,7 +216,7 @@ class MySqlSnapshot(SnapshotSession):
                 return
             with translated(self._config, f"{chunk.table} {chunk.condition or ''}"):
                 for images in ResultReader(schema, self._config).read(connection, sql):
-                    yield self._block(schema, images)
+                    yield read_block(schema, images, self.position, self.ts_us)
         finally:
             self._idle.put(connection)
 
@@ -234,7 +233,7 @@ class MySqlSnapshot(SnapshotSession):
             sql = f"SELECT {columns} FROM ({statement}\n) AS `selected`"
             try:
                 for images in ResultReader(schema, self._config).read(connection, sql, like):
-                    yield self._block(schema, images)
+                    yield read_block(schema, images, self.position, self.ts_us)
             except UnexpectedColumn as e:
                 connection._force_close()
                 raise QueryRefused(
@@ -243,26 +242,6 @@ class MySqlSnapshot(SnapshotSession):
                     safe="No row of it was taken.",
                     remedy=remedy,
                 ) from None
-
-    def _block(self, schema: TableSchema, images: pa.StructArray) -> RowBlock:
-        n = len(images)
-        zeros = pa.array(np.zeros(n, np.int64))
-        file = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([self.position.file]))
-        return RowBlock(
-            table=schema,
-            op=np.full(n, READ, np.int8),
-            before=None,
-            after=images,
-            order=np.arange(n),
-            transaction=None,
-            ts_us=np.full(n, self.ts_us, np.int64),
-            source={
-                "server_id": zeros,
-                "file": file,
-                "pos": pa.array(np.full(n, self.position.pos, np.int64)),
-                "row": pa.array(np.zeros(n, np.int32)),
-            },
-        )
 
     def close(self) -> None:
         for connection in self._connections:

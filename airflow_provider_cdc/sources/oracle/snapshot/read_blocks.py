@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import QueryRefused
-from airflow_provider_cdc.core.model.events import READ, RowBlock
+from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.connect import Connection, rows, scalar
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
+from airflow_provider_cdc.sources.relational import read_block as shared
 
 LOB_ROWS: Final = 200
 """Rows that are fetched at a time where they have LOBs, each of which comes whole."""
@@ -91,18 +92,13 @@ def read_block(columns: QueryColumns, part: pa.Table, scn: int, ts_us: int, firs
     :param scn: for the source block
     :param first: ``order`` of the first row
     """
-    n = len(part)
-    scns = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([str(scn)]))
-    return RowBlock(
-        table=columns.schema,
-        op=np.full(n, READ, np.int8),
-        before=None,
-        after=columns.read(part),
-        order=np.arange(first, first + n),
-        transaction=None,
-        ts_us=np.full(n, ts_us, np.int64),
-        source={"scn": scns, "ssn": pa.array(np.zeros(n, np.int64))},
-        unavailable_after=columns.unavailable(n),
+    return shared.read_block(
+        columns.schema,
+        columns.read(part),
+        ts_us=ts_us,
+        source={"scn": str(scn), "ssn": np.int64(0)},
+        first=first,
+        unavailable=columns.unavailable(len(part)),
     )
 
 
