@@ -6,7 +6,6 @@ Python per value for the few types that deserve no kernel.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from airflow_provider_cdc.core.config.values import BinaryHandling
 from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, arrow_type
 from airflow_provider_cdc.sources.mysql.columns.buffers import Bytes, Finisher, Values
+from airflow_provider_cdc.sources.relational.value_texts import binary_text
 
 # -- validity ---------------------------------------------------------------------------------------------------------------------
 
@@ -235,12 +235,8 @@ def padded(width: int, then: Finisher) -> Finisher:
 
 def binaries(mode: BinaryHandling) -> Finisher:
     """Binary strings in the form that ``binary.handling.mode`` asks for."""
-    encode: dict[BinaryHandling, Callable[[bytes], str]] = {
-        BinaryHandling.BASE64: lambda b: base64.b64encode(b).decode(),
-        BinaryHandling.BASE64_URL_SAFE: lambda b: base64.urlsafe_b64encode(b).decode(),
-        BinaryHandling.HEX: bytes.hex,
-    }
-    return variable(pa.binary()) if mode is BinaryHandling.BYTES else converted(pa.string(), encode[mode], "")
+    text = binary_text(mode)
+    return variable(pa.binary()) if text is None else converted(pa.string(), text, "")
 
 
 def members(values: tuple[str, ...], where: str) -> Finisher:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels import literals as li
 from airflow_provider_cdc.sources.oracle.redo.values import duration_text
 from airflow_provider_cdc.sources.oracle.schema.types import NULL, TEXTS, ColumnType
+from airflow_provider_cdc.sources.relational.value_texts import binary_text
 
 Finish = Callable[[pa.Array], pa.Array]
 
@@ -149,12 +149,8 @@ def _durations(values: pa.Array) -> pa.Array:
 
 
 def _binaries(mode: BinaryHandling) -> Finish:
-    encode: dict[BinaryHandling, Callable[[bytes], str]] = {
-        BinaryHandling.BASE64: lambda b: base64.b64encode(b).decode(),
-        BinaryHandling.BASE64_URL_SAFE: lambda b: base64.urlsafe_b64encode(b).decode(),
-        BinaryHandling.HEX: bytes.hex,
-    }
-    return _same if mode is BinaryHandling.BYTES else lambda values: _each(values, encode[mode])
+    text = binary_text(mode)
+    return _same if text is None else lambda values: _each(values, text)
 
 
 def _each(values: pa.Array, convert: Callable[..., str]) -> pa.Array:
