@@ -6,14 +6,14 @@ import enum
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.select_overrides import name_parts, with_statements
 from airflow_provider_cdc.core.config.values import Patterns
-from airflow_provider_cdc.core.spi.converters import check_converters, with_converters
+from airflow_provider_cdc.core.spi.converters import check_converters
 from airflow_provider_cdc.sources.mysql.converters import CONVERTERS
+from airflow_provider_cdc.sources.relational.config import RelationalConfig
 
 
 class UnsignedHandling(enum.StrEnum):
@@ -36,24 +36,15 @@ class SslMode(enum.StrEnum):
     VERIFY_IDENTITY = "verify_identity"
 
 
-class MySqlConfig(ConnectorConfig):
+class MySqlConfig(RelationalConfig):
     """Documented names and defaults (Debezium MySQL connector, "Required" and "Advanced" configuration properties)."""
 
-    database_hostname: str = Field(
-        alias="database.hostname", description="Host of the server; comes from the Airflow connection."
-    )
     database_port: int = Field(
         3306,
         alias="database.port",
         description="Port of the server; comes from the Airflow connection.",
         ge=1,
         le=65535,
-    )
-    database_user: str = Field(alias="database.user", description="Account; comes from the Airflow connection.")
-    database_password: SecretStr = Field(
-        SecretStr(""),
-        alias="database.password",
-        description="Comes from the Airflow connection, never from a definition.",
     )
     database_server_id: int = Field(
         alias="database.server.id",
@@ -69,12 +60,6 @@ class MySqlConfig(ConnectorConfig):
         "",
         alias="database.initial.statements",
         description="SQL that every connection runs first, separated by semicolons; a doubled one is a literal one.",
-    )
-    database_query_timeout_ms: int = Field(
-        600_000,
-        alias="database.query.timeout.ms",
-        description="How long a single query may take before the connection counts as lost; 0 = for ever.",
-        ge=0,
     )
     database_ssl_mode: SslMode = Field(
         SslMode.PREFERRED,
@@ -103,11 +88,6 @@ class MySqlConfig(ConnectorConfig):
     )
     snapshot_lock_timeout_ms: int = Field(
         10_000, alias="snapshot.lock.timeout.ms", description="How long the lock is waited for.", ge=1
-    )
-    converters: tuple[dict[str, str], ...] = Field(
-        (),
-        alias="converters",
-        description="Names of converters; each has a name.type, a documented class, and its own properties.",
     )
     snapshot_select_statement_overrides: dict[str, str] = Field(
         {},
@@ -165,13 +145,7 @@ class MySqlConfig(ConnectorConfig):
         },
         stand_ins={"database.server.id": 4_294_967_295},
     )
-    CONNECTION: ClassVar[Mapping[str, str]] = {
-        "host": "database.hostname",
-        "port": "database.port",
-        "login": "database.user",
-        "password": "database.password",
-    }
-    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("connect.timeout.ms", "database.query.timeout.ms")
+    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("connect.timeout.ms",)
     LISTS: ClassVar[Mapping[str, Decides]] = {
         "database.include.list": Decides.TABLES,
         "database.exclude.list": Decides.TABLES,
@@ -180,7 +154,6 @@ class MySqlConfig(ConnectorConfig):
         "gtid.source.filter.dml.events": Decides.CHANGES,
         "snapshot.select.statement.overrides": Decides.QUERIES,
         "bigint.unsigned.handling.mode": Decides.FORM,
-        "converters": Decides.FORM,
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
         "database.jdbc.driver": "there is no JDBC here",
@@ -192,30 +165,18 @@ class MySqlConfig(ConnectorConfig):
         "binlog.buffer.size": "rolled back changes are always left out, whatever their size",
         "enable.time.adjuster": "the server stores years with four digits",
         "table.ignore.builtin": "system tables are never captured",
-        "source.struct.version": "the source block has the present form",
-        "schema.history.internal": "the schema history is kept in the state tables",
-        "schema.history.internal.store.*": "only captured tables are recorded; tables added later are read when they are added",
-        "schema.history.internal.kafka.*": "the schema history is kept in the state tables",
-        "schema.history.internal.file.*": "the schema history is kept in the state tables",
-        "schema.history.internal.producer.*": "the schema history is kept in the state tables",
-        "schema.history.internal.consumer.*": "the schema history is kept in the state tables",
         "event.deserialization.failure.handling.mode": "an event that cannot be read is always an error",
     }
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
         "database.ssl.keystore*": "Java key stores cannot be read here: give PEM files in database.ssl.cert and database.ssl.key",
         "database.ssl.truststore*": "Java key stores cannot be read here: give a PEM file in database.ssl.ca",
         "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the catalog is read instead",
-        "event.processing.failure.handling.mode": "an event that cannot be read is always an error",
-        "event.converting.failure.handling.mode": "a value that cannot be read is always an error",
         "inconsistent.schema.handling.mode": "rows of an unknown table are looked up in the catalog, or an error",
-        "custom.*": "not built yet",
-        "driver.*": "there is no JDBC driver to pass properties to",
-        "streaming.delay.ms": "the snapshot's offset is durable before streaming begins",
     }
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
-        return super().parse(with_converters(with_statements(properties)))
+        return super().parse(with_statements(properties))
 
     @field_validator("converters")
     @classmethod

@@ -9,11 +9,9 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.select_overrides import with_statements
 from airflow_provider_cdc.core.config.values import Patterns, TimePrecision
 from airflow_provider_cdc.core.model.schema import Column
-from airflow_provider_cdc.core.spi.converters import with_converters
 from airflow_provider_cdc.sources.oracle.config_values import (
     LOBS,
     Adapter,
@@ -27,11 +25,12 @@ from airflow_provider_cdc.sources.oracle.config_values import (
     Strategy,
 )
 from airflow_provider_cdc.sources.oracle.converters import check_number_converters
+from airflow_provider_cdc.sources.relational.config import RelationalConfig
 
 _SPECIAL = re.compile(r"[\\^$*+?()\[\]{}|]")
 
 
-class OracleConfig(ConnectorConfig):
+class OracleConfig(RelationalConfig):
     """Documented names and defaults (Debezium Oracle connector, "Connector properties")."""
 
     database_hostname: str = Field(
@@ -39,12 +38,6 @@ class OracleConfig(ConnectorConfig):
     )
     database_port: int = Field(
         1521, alias="database.port", ge=1, le=65535, description="Port of the listener; from the Airflow connection."
-    )
-    database_user: str = Field(alias="database.user", description="Account; comes from the Airflow connection.")
-    database_password: SecretStr = Field(
-        SecretStr(""),
-        alias="database.password",
-        description="Comes from the Airflow connection, never from a definition.",
     )
     database_dbname: str = Field(
         alias="database.dbname", description="Name of the database; of the root container where there are containers."
@@ -91,12 +84,6 @@ class OracleConfig(ConnectorConfig):
     rac_nodes: Names = Field(
         (), alias="rac.nodes", description="Hosts of a cluster, host or host:port, separated by commas."
     )
-    database_query_timeout_ms: int = Field(
-        600_000,
-        alias="database.query.timeout.ms",
-        ge=0,
-        description="How long a single query may take before the connection counts as lost; 0 = for ever.",
-    )
     query_fetch_size: int = Field(10_000, alias="query.fetch.size", ge=0, description="Rows per round trip.")
     schema_include_list: Patterns = Field(
         (), alias="schema.include.list", description="Schemas to capture; all others are left out."
@@ -121,11 +108,6 @@ class OracleConfig(ConnectorConfig):
         "__debezium_unavailable_value",
         alias="unavailable.value.placeholder",
         description="In the Debezium JSON form, stands for a value that the log does not have.",
-    )
-    converters: tuple[dict[str, str], ...] = Field(
-        (),
-        alias="converters",
-        description="Names of converters; each has a name.type, a documented class, and its own properties.",
     )
     snapshot_locking_mode: LockingMode = Field(
         LockingMode.SHARED,
@@ -289,33 +271,20 @@ class OracleConfig(ConnectorConfig):
             "database.ssl.server.cert.dn": "distinguished name of the server's certificate, in place of the host's name",
         },
     )
-    CONNECTION: ClassVar[Mapping[str, str]] = {
-        "host": "database.hostname",
-        "port": "database.port",
-        "login": "database.user",
-        "password": "database.password",
-        "schema": "database.dbname",
-    }
-    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("rac.nodes", "log.mining.readonly.hostname", "database.query.timeout.ms")  # fmt: skip
+    CONNECTION: ClassVar[Mapping[str, str]] = {**RelationalConfig.CONNECTION, "schema": "database.dbname"}
+    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("rac.nodes", "log.mining.readonly.hostname")  # fmt: skip
     LISTS: ClassVar[Mapping[str, Decides]] = {
         "schema.include.list": Decides.TABLES,
         "schema.exclude.list": Decides.TABLES,
         "lob.enabled": Decides.COLUMNS,
         "snapshot.select.statement.overrides": Decides.QUERIES,
         "interval.handling.mode": Decides.FORM,
-        "converters": Decides.FORM,
         "log.mining.username.include.list": Decides.CHANGES,
         "log.mining.username.exclude.list": Decides.CHANGES,
         "log.mining.clientid.include.list": Decides.CHANGES,
         "log.mining.clientid.exclude.list": Decides.CHANGES,
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
-        "schema.history.internal": "the schema history is kept in the state tables",
-        "schema.history.internal.store.*": "only captured tables are recorded; tables added later are read when they are added",
-        "schema.history.internal.kafka.*": "the schema history is kept in the state tables",
-        "schema.history.internal.file.*": "the schema history is kept in the state tables",
-        "schema.history.internal.producer.*": "the schema history is kept in the state tables",
-        "schema.history.internal.consumer.*": "the schema history is kept in the state tables",
         "log.mining.transaction.snapshot.boundary.mode": "transactions that are open at a snapshot are always captured, as with all",
         "log.mining.buffer.drop.on.stop": "changes that wait for their commit are read again from the log",
         "log.mining.buffer.infinispan.*": "changes wait in memory and in files",
@@ -324,25 +293,19 @@ class OracleConfig(ConnectorConfig):
         "errors.max.retries": "Airflow retries the task",
         "log.mining.use.cte.query": "transactions without changes of captured tables cost nothing here",
         "legacy.decimal.handling.strategy": "decimals have their present form",
-        "source.struct.version": "the source block has the present form",
     }
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
         "database.out.server.name": "there is no XStream in Oracle's thin driver: changes are read with LogMiner",
         "openlogreplicator.*": "changes are read with LogMiner",
-        "event.processing.failure.handling.mode": "an event that cannot be read is always an error",
-        "event.converting.failure.handling.mode": "a value that cannot be read is always an error",
         "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the dictionary is read instead",
         "include.schema.comments": "comments of tables and columns are not part of the schema history",
-        "custom.*": "not built yet",
-        "driver.*": "there is no JDBC driver to pass properties to",
-        "streaming.delay.ms": "the snapshot's offset is durable before streaming begins",
         "log.mining.hash.area.size": "set HASH_AREA_SIZE with a logon trigger",
         "log.mining.sort.area.size": "set SORT_AREA_SIZE with a logon trigger",
     }
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
-        return super().parse(with_converters(with_statements(properties, all_needed=True)))
+        return super().parse(with_statements(properties, all_needed=True))
 
     @property
     def catalog(self) -> str:

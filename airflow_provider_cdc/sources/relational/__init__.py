@@ -1,11 +1,15 @@
 """What sources of relational databases share: what each of them would otherwise write again, word for word.
 
-Nothing here knows a particular database, or asks one anything. What only looks alike in two sources stays in each of them.
+Nothing here knows a particular database, or asks one anything. What only looks alike in two sources stays in each of them. A new
+relational source takes what it needs; each module stands alone:
 
-* :mod:`.tokens`: tokens of SQL, and a cursor over them, for readers of DDL
-* :mod:`.schema_signal`: structures that people write in ``schema-changes`` signals; a source adds its names and types
-* :mod:`.ddl_values`: what statements of DDL are; :mod:`.altered_table` and :mod:`.captured_tables`: what they do to tables
-* :mod:`.read_block`: rows of a query as ``READ`` rows; :mod:`.value_texts`: values as text; :mod:`.kernels`: the calendar, wide decimals
+* :mod:`.config`: its configuration begins with ``RelationalConfig``: server, account, converters, what of Debezium's is refused
+* :mod:`.read_block`: makes ``READ`` rows of what its queries give, for snapshots and chunks
+* :mod:`.schema_signal`: reads the structures of ``schema-changes`` signals; the source adds its names and types
+* :mod:`.tokens` and :mod:`.ddl_values`: what a reader of DDL is made of, and what it gives, as far as every database has it
+* :mod:`.altered_table` and :mod:`.captured_tables`: what statements of DDL do to tables, and to which
+* :mod:`.kernels` and :mod:`.value_texts`: loops that numba compiles (the calendar, wide decimals), and values as text
 
-This is no base of every source: the memory source, and databases without tables, do without it.
+This is no base of every source: the memory source, and databases without tables, do without it. How kernels are compiled is therefore in
+:mod:`airflow_provider_cdc.sources.jit`, for all.
 """

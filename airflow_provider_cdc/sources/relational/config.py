@@ -1,0 +1,77 @@
+"""Properties that every relational source has, with the same meaning.
+
+This module is imported at DAG parse: it must stay light.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, SecretStr
+
+from airflow_provider_cdc.core.config.base import Decides
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.spi.converters import with_converters
+
+
+class RelationalConfig(ConnectorConfig):
+    """Who connects to which server, and the properties of Debezium's relational connectors that are without effect or refused here.
+
+    A source defines ``database.port`` again, with its default, checks the names and properties of ``converters``, and adds its own.
+    """
+
+    database_hostname: str = Field(
+        alias="database.hostname", description="Host of the server; comes from the Airflow connection."
+    )
+    database_port: int = Field(
+        alias="database.port", description="Port of the server; comes from the Airflow connection.", ge=1, le=65535
+    )
+    database_user: str = Field(alias="database.user", description="Account; comes from the Airflow connection.")
+    database_password: SecretStr = Field(
+        SecretStr(""),
+        alias="database.password",
+        description="Comes from the Airflow connection, never from a definition.",
+    )
+    database_query_timeout_ms: int = Field(
+        600_000,
+        alias="database.query.timeout.ms",
+        description="How long a single query may take before the connection counts as lost; 0 = for ever.",
+        ge=0,
+    )
+    converters: tuple[dict[str, str], ...] = Field(
+        (),
+        alias="converters",
+        description="Names of converters; each has a name.type, a documented class, and its own properties.",
+    )
+
+    CONNECTION: ClassVar[Mapping[str, str]] = {
+        "host": "database.hostname",
+        "port": "database.port",
+        "login": "database.user",
+        "password": "database.password",
+    }
+    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("database.query.timeout.ms",)
+    LISTS: ClassVar[Mapping[str, Decides]] = {
+        "converters": Decides.FORM,
+    }
+    IGNORED: ClassVar[Mapping[str, str]] = {
+        "schema.history.internal": "the schema history is kept in the state tables",
+        "schema.history.internal.store.*": "only captured tables are recorded; tables added later are read when they are added",
+        "schema.history.internal.kafka.*": "the schema history is kept in the state tables",
+        "schema.history.internal.file.*": "the schema history is kept in the state tables",
+        "schema.history.internal.producer.*": "the schema history is kept in the state tables",
+        "schema.history.internal.consumer.*": "the schema history is kept in the state tables",
+        "source.struct.version": "the source block has the present form",
+    }
+    NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
+        "event.processing.failure.handling.mode": "an event that cannot be read is always an error",
+        "event.converting.failure.handling.mode": "a value that cannot be read is always an error",
+        "custom.*": "not built yet",
+        "driver.*": "there is no JDBC driver to pass properties to",
+        "streaming.delay.ms": "the snapshot's offset is durable before streaming begins",
+    }
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, Any]) -> Self:
+        return super().parse(with_converters(properties))
