@@ -356,16 +356,16 @@ def test_a_type_that_delta_cannot_hold_beside_the_old_one_is_an_error_and_change
 
 def test_many_tables_are_applied_side_by_side(lake: Lake) -> None:
     db = lake.connector.database
-    for i in range(6):
+    for i in range(4):
         db.create_table(f"s.t{i}", ORDERS, key=("id",))
         with db.transaction() as t:
             t.insert(f"s.t{i}", {"id": i, "n": 1})
-    assert len(lake.follow().tables) == 6
+    assert len(lake.follow().tables) == 4
     with db.transaction() as t:
-        for i in range(6):
+        for i in range(4):
             t.update(f"s.t{i}", {"id": i}, {"n": 2})
     lake.connector.capture()
-    lake.apply(threads=4)
+    lake.apply(threads=3)
     lake.check()
 
 
@@ -425,7 +425,12 @@ def test_two_tables_in_one_place_are_refused(lake: Lake) -> None:
 
 @pytest.mark.parametrize(
     ("seed", "sparse"),
-    [(0, ()), pytest.param(1, (), marks=pytest.mark.long), (2, ("note",)), (3, ("note", "n"))],
+    [
+        # rows that the log has whole are what spark/test_random.py writes on a real server
+        *(pytest.param(seed, (), marks=pytest.mark.long) for seed in (0, 1)),
+        (2, ("note",)),
+        (3, ("note", "n")),
+    ],
 )
 def test_random_work_ends_equal(lake: Lake, seed: int, sparse: tuple[str, ...]) -> None:
     r = random.Random(seed)

@@ -41,7 +41,7 @@ def test_delta_ends_equal_to_the_source_value_by_value(
         writer.write(50)
         connector = mysql_connector(mariadb, tmp_path, database_include_list=database)
         lake = Lake(spark, tmp_path, connector)
-        for transactions in (300, 450, 600):
+        for transactions in (500, 850):
             lake.follow()
             _equal(mariadb, lake, database)
             writer.write(transactions // 2)
