@@ -18,6 +18,7 @@ if str(ROOT) not in sys.path:
 
 from dev import paths  # noqa: E402
 from dev.bootstrap.report import Problem  # noqa: E402
+from dev.compatibility import collected  # noqa: E402
 from dev.servers import S3, Database, Kafka, MariaDb, MySql, Postgres, Server  # noqa: E402
 
 # the shared suite is no test module itself: its assertions are to be explained like those of one, whoever imports it first
@@ -54,6 +55,8 @@ AnyServer = TypeVar("AnyServer", bound=Server)
 SERVER_FIXTURES = {"mariadb", "mariadb_factory", "database", "postgres", "s3", "kafka", "oracle", "schema"}
 MYSQL_FIXTURES = {"mysql97", "mysql80", "mysql_factory"}
 SLOWNESS = ("server", "mysql", "crash", "slow", "airflow", "spark")
+COLLECTED = pytest.StashKey[set[str]]()
+"""Names of all tests that were collected, the long ones too, without the parts in brackets."""
 SHARED = ("tests/spark/", "tests/system/")
 """Folders whose tests share a Spark session, or an Airflow with all of its services: two of them cost more than they save."""
 
@@ -65,8 +68,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # order: what is fast runs first, so that a failure shows early; with several workers what is slow does, so that all end together
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests that need a MySQL server, put what shares a worker in order, and leave the long ones out."""
+    config.stash[COLLECTED] = {item.nodeid.partition("[")[0] for item in items}
     _without_long(config, items)
     for item in items:
         if MYSQL_FIXTURES & set(_fixtures(item)):
@@ -129,6 +134,14 @@ def _slowness(item: pytest.Item) -> int:
     if SERVER_FIXTURES & set(_fixtures(item)):
         marks.add("server")
     return max((SLOWNESS.index(mark) + 1 for mark in marks if mark in SLOWNESS), default=0)
+
+
+@pytest.fixture(scope="session")
+def every_test(request: pytest.FixtureRequest) -> set[str]:
+    """Names of all tests of the project, without the parts in brackets. A run of all of them has collected them already."""
+    if [Path(arg).resolve() for arg in request.config.args] == [ROOT / "tests"]:
+        return request.config.stash[COLLECTED]
+    return collected()
 
 
 # servers
