@@ -20,6 +20,7 @@ from dev import paths  # noqa: E402
 from dev.bootstrap.report import Problem  # noqa: E402
 from dev.compatibility import collected  # noqa: E402
 from dev.servers import S3, Database, Kafka, MariaDb, MySql, Postgres, Server  # noqa: E402
+from tests.support.fork import Forks  # noqa: E402
 
 # the shared suite is no test module itself: its assertions are to be explained like those of one, whoever imports it first
 pytest.register_assert_rewrite("tests.sources.suite")
@@ -211,6 +212,18 @@ def database(mariadb: MariaDb) -> Iterator[Database]:
     """A new database on the shared MariaDB (``name``, ``sql``, ``connect``, ``server``), dropped after the test."""
     with mariadb.database() as database:
         yield database
+
+
+@pytest.fixture(scope="session")
+def mysql_forks() -> Iterator[Forks]:
+    """Runs captures of MariaDB and MySQL in processes of their own, which may be killed."""
+    with Forks(
+        "tests.support.crash",
+        "airflow_provider_cdc.sources.mysql.source",
+        "airflow_provider_cdc.sources.mysql.snapshot.chunk_reader",
+        "tests.support.crash_mysql",
+    ) as forks:
+        yield forks
 
 
 def _started(server: AnyServer) -> AnyServer:

@@ -23,15 +23,6 @@ pytestmark = pytest.mark.crash
 TABLES = ("one", "two", "bag")
 
 
-@pytest.fixture(scope="module")
-def mysql_forks() -> Iterator[Forks]:
-    """Runs captures of MariaDB and MySQL in processes of their own."""
-    with Forks(
-        "tests.support.crash", "airflow_provider_cdc.sources.mysql.source", "tests.support.crash_mysql"
-    ) as forks:
-        yield forks
-
-
 class Bench:
     """A writer, and a connector whose runs die."""
 

@@ -12,7 +12,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +36,6 @@ FORMS: dict[str, dict[str, Any]] = {
     },
     "read_only": {"read_only": True},
 }
-
-
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    """Runs captures of MariaDB and MySQL in processes of their own."""
-    with Forks(
-        "tests.support.crash",
-        "airflow_provider_cdc.sources.mysql.source",
-        "airflow_provider_cdc.sources.mysql.snapshot.chunk_reader",
-    ) as forks:
-        yield forks
 
 
 class Hot:
@@ -187,13 +176,13 @@ def _but_long(*names: str) -> list[Any]:
 
 @pytest.mark.parametrize("form", _but_long("insert_insert"))
 def test_no_row_of_a_chunk_is_ever_out_of_date_on_mariadb(
-    mariadb: Any, form: str, tmp_path: Path, forks: Forks, spark: SparkSession
+    mariadb: Any, form: str, tmp_path: Path, mysql_forks: Forks, spark: SparkSession
 ) -> None:
-    _proves(mariadb, "mariadb", form, tmp_path, forks, spark)
+    _proves(mariadb, "mariadb", form, tmp_path, mysql_forks, spark)
 
 
 @pytest.mark.parametrize("form", _but_long("insert_delete"))
 def test_no_row_of_a_chunk_is_ever_out_of_date_on_mysql(
-    mysql97: Any, form: str, tmp_path: Path, forks: Forks, spark: SparkSession
+    mysql97: Any, form: str, tmp_path: Path, mysql_forks: Forks, spark: SparkSession
 ) -> None:
-    _proves(mysql97, "mysql", form, tmp_path, forks, spark)
+    _proves(mysql97, "mysql", form, tmp_path, mysql_forks, spark)
