@@ -1,11 +1,11 @@
 """What capture is, for every database. No Airflow, no Spark, no SQLAlchemy and no database driver may be imported here.
 
-From the top floor down, each may import those below it (``lint-imports`` holds it):
+From the top down; each may import those below it (checked by ``lint-imports``):
 
 ==============  ===========================================================================
 ``capture``     a run: plan, snapshot, stream, schema changes, signals
-``lifecycle``   what people do between runs: look, pause, move the offset, repair a gap
-``snapshot``    reading whole tables; beside it ``incremental``, reading in chunks
+``lifecycle``   what people do between runs: status, pause, move the offset, repair a gap
+``snapshot``    reads whole tables; ``incremental``, beside it, reads tables in chunks
 ``writing``     from row blocks to committed batches
 ``signals``     what signals ask for
 ``spi``         what sources, stores, change logs and channels implement

@@ -1,4 +1,4 @@
-"""What users add to a deployment: entry points of packages of their own."""
+"""Finds the extensions of users: entry points of their own packages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SNAPSHOT_LOCKS: Final = "airflow_provider_cdc.snapshot_locks"
 def extensions(group: str) -> dict[str, importlib.metadata.EntryPoint]:
     """Entry points of a group, by name, not loaded yet.
 
-    Of several packages that have the same name, the first one wins, with a warning.
+    If several packages use the same name, the first one wins, with a warning.
     """
     found: dict[str, importlib.metadata.EntryPoint] = {}
     for point in importlib.metadata.entry_points(group=group):

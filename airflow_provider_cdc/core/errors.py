@@ -5,7 +5,7 @@
     CdcError
     ├── TransientError              the same call may succeed later: retry, nothing needs mending
     │   ├── SourceUnavailable       the database cannot be reached, or closed the connection
-    │   │   └── SourceBusy          the database answers, but somebody else is in the way of a statement
+    │   │   └── SourceBusy          the database answers, but another session blocks or has ended a statement
     │   ├── StorageUnavailable      the change log's storage refused or lost a request
     │   ├── StateUnavailable        the state database cannot be reached, or is locked
     │   ├── LeaseHeld               another run of this connector is alive
@@ -23,7 +23,7 @@
         ├── SourceLogDamaged        the log is not what its own checksums and lengths say
         ├── UnknownLogEvent         the log holds something that may carry data and that cannot be read
         ├── UnreadableValue         a value in the log or in a table cannot be represented
-        ├── SchemaConflict          the log and the known structure of a table disagree
+        ├── SchemaConflict          rows in the log do not fit the known schema of a table
         ├── ChangeLogDamaged        a file of the change log is missing or is not what the manifest says
         ├── StorageFull             no space left where the change log is written
         ├── StateError              the state tables are missing, too old, or hold something impossible
@@ -107,7 +107,7 @@ class SourceUnavailable(TransientError):
 
 
 class SourceBusy(SourceUnavailable):
-    """The database answers, but has given up a statement that somebody else was in the way of, by a lock or by ending it."""
+    """The database answers, but another session has blocked a statement with a lock, or has ended it."""
 
 
 class StorageUnavailable(TransientError):
@@ -131,7 +131,7 @@ class CommitConflict(TransientError):
 
 
 class CommitStateUnknown(TransientError):
-    """A commit was sent, and nothing says whether it is durable: the answer was lost.
+    """A commit was sent, but its reply was lost: it is not known whether it is durable.
 
     What was sent must neither be deleted nor sent again under another name. The next run finds out what is durable and goes on from
     there. A commit that failed for sure is another error: :class:`CommitConflict`, :class:`LeaseLost`, :class:`StorageUnavailable`.
@@ -155,7 +155,7 @@ class PrerequisiteError(TerminalError):
 
 
 class NotGranted(PrerequisiteError):
-    """The account may not see or read something, or it does not exist: some databases do not tell which."""
+    """The account may not see or read something, or it does not exist: some databases do not say which."""
 
 
 class AccessDenied(TerminalError):
@@ -183,7 +183,7 @@ class UnreadableValue(TerminalError):
 
 
 class SchemaConflict(TerminalError):
-    """The log and the known structure of a table disagree."""
+    """Rows in the log do not fit the known schema of a table."""
 
 
 class ChangeLogDamaged(TerminalError):

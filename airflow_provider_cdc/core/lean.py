@@ -1,4 +1,4 @@
-"""What a run does without: libraries that are imported only because they are there."""
+"""Keeps libraries out of a run that would be imported only because they are installed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 class _NotNow:
-    """Finds no pandas, and leaves everything else to others."""
+    """An import finder that does not find pandas. All other modules are left to the finders behind it."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
@@ -15,10 +15,10 @@ class _NotNow:
 
 
 def without_pandas() -> None:
-    """Keep pyarrow from importing pandas at its first array, to see whether the values are pandas' own: ours never are, and pandas is
-    no requirement of ours. It costs a run half a CPU second.
+    """Keep pyarrow from importing pandas. With its first array, pyarrow imports pandas to check whether the values are pandas' own;
+    here they never are, and the import costs a run half a CPU second.
 
-    Whoever asks for pandas gets it: it can be imported, and ``to_pandas`` imports it.
+    Other code can still import pandas, and ``to_pandas`` does.
     """
     if "pandas" in sys.modules:
         return

@@ -1,7 +1,7 @@
-"""One capture run of one connector, as callers see it: a lease, a run under it, and what became of it.
+"""One capture run of one connector, as callers see it: takes the lease, runs, and returns the result.
 
-:class:`Capture` is given a source, the state store and the change log; it knows nothing of Airflow. Everything that decides
-what becomes durable and when is in ``core/capture/run.py`` and ``core/writing/batch.py``.
+:class:`Capture` takes a source, the state store and the change log; it knows nothing of Airflow. What becomes
+durable, and when, is decided in ``core/capture/run.py`` and ``core/writing/batch.py``.
 
     >>> with source:
     ...     result = Capture(RunInputs("shop", source, config, filters, store, changelog)).run()
@@ -32,16 +32,16 @@ from airflow_provider_cdc.core.spi.run_inputs import RunInputs
 log = logging.getLogger(__name__)
 
 _KEPT = 1000
-"""How many entries of a metric that is a list or a map are kept of a run."""
+"""How many entries of a list or a map are kept in the recorded metrics of a run."""
 _CONFLICTS = 3
-"""How often a run begins again because another one committed in between, before it gives up."""
+"""How many attempts a run makes when another run commits in between, before it gives up."""
 
 
 @dataclass(slots=True)
 class CaptureResult:
     """What a run made durable.
 
-    :param position: where the connector stands now, as the source writes it
+    :param position: the connector's position after the run, as the source writes it
     :param events: change events committed by this run
     :param topics: topic → events
     :param batches: numbers of the batches committed
@@ -78,7 +78,10 @@ class Capture:
         self._run_now: Run | None = None
 
     def stop(self) -> None:
-        """End the run at the next transaction boundary, in a snapshot after the last complete tables; callable from a signal handler or another thread."""
+        """End the run at the next boundary between two transactions, in a snapshot after the last complete tables.
+
+        May be called from a signal handler or another thread.
+        """
         self._stop.requested = True
 
     def run(self, *, run_for_s: float | None = None) -> CaptureResult:
@@ -117,8 +120,8 @@ class Capture:
         raise AssertionError("unreachable")
 
     def _verify_store(self, lease: Lease) -> None:
-        """Two runs that try the store out at once clear away each other's files: one that has lost its lease is told that, and
-        nothing else; the other tries again.
+        """Test the change log's store. Two runs that test it at once delete each other's files: the one that has lost its lease
+        gets that as its error, the other one tests again.
 
         :raises LeaseLost: another run took over
         """
@@ -143,12 +146,12 @@ class Capture:
         )
 
     def _measured(self) -> dict[str, dict[str, Value]] | None:
-        """What a run that has failed had measured."""
+        """The metrics of a run that has failed."""
         if self._run_now is None:
             return None
         try:
             return self._run_now.measured()
-        except Exception as e:  # what the run itself has come to matters more
+        except Exception as e:  # the result of the run itself matters more
             log.warning("What the run has measured cannot be told: %s", e)
             return None
 
@@ -158,7 +161,7 @@ class Capture:
             log.info("Metrics, %s: %s", context, ", ".join(f"{name}={value}" for name, value in values.items()))
         try:
             self._store.ended(self.name, error, shown)
-        except Exception as e:  # what the run itself has come to matters more
+        except Exception as e:  # the result of the run itself matters more
             log.warning("How the run has ended could not be recorded: %s", e)
 
     def _check(self) -> None:
@@ -178,7 +181,7 @@ class Capture:
 
 @contextlib.contextmanager
 def _flat_memory() -> Iterator[None]:
-    """Arrow's own allocators keep what several threads have let go of: a quarter more memory at the peak of a snapshot."""
+    """Use the system's allocator. Arrow's own ones keep memory that several threads have freed: a quarter more at the peak of a snapshot."""
     before = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
     try:

@@ -10,10 +10,10 @@ from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 
 
 class CapturedTables:
-    """What the log reader may decode now; see :class:`~airflow_provider_cdc.core.spi.source.Tables`.
+    """The tables whose rows the log reader decodes now; see :class:`~airflow_provider_cdc.core.spi.source.Tables`.
 
     :param signals: the signal table, which is read whatever the filters say
-    :param again: names of tables that are going to be read whole
+    :param again: returns the names of tables that will be read whole again
     """
 
     def __init__(

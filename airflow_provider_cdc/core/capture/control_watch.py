@@ -1,4 +1,4 @@
-"""What people want of the connector: a run looks at it now and then, and ends when it is paused, stopped or to be restarted."""
+"""Lets a run notice that people have paused, stopped or restarted the connector: it polls the state tables, and the run ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 class Stop:
     """When a run ends by itself.
 
-    :param restarts: how many requests to begin anew there were when it began; one more ends it
+    :param restarts: number of restart requests when the run began; one more ends the run
     """
 
     deadline: float | None = None
@@ -28,7 +28,7 @@ class Stop:
 
 
 class ControlWatch:
-    """Looks at what people want of a connector.
+    """Polls what people want of a connector.
 
     :param interval_s: seconds between two looks
     """
@@ -39,17 +39,17 @@ class ControlWatch:
 
     @property
     def due(self) -> bool:
-        """Whether the run is to end, as it was asked to or its time is over. Does not look."""
+        """Whether the run is to end, as it was asked to or its time is over. Does not poll."""
         return self._stop.due
 
     def halted(self) -> bool:
-        """Whether the run is to end; looks when it is due."""
+        """Whether the run is to end; polls if the interval is over."""
         if time.monotonic() - self._looked >= self._interval_s:
             self.look()
         return self._stop.requested
 
     def look(self) -> None:
-        """Look now."""
+        """Poll now."""
         self._looked = time.monotonic()
         control = self._store.control(self._connector)
         if self._stop.requested:

@@ -1,7 +1,7 @@
-"""Heartbeats: on a quiet database the offset moves on all the same, and a statement of the user's keeps its log moving.
+"""Heartbeats: the offset moves on a quiet database, too, and a statement of the user keeps its log moving.
 
 See "Heartbeats" of the Debezium connector documents, ``heartbeat.interval.ms`` and ``heartbeat.action.query``. Offsets are in the state
-tables, so a heartbeat is no record: it makes the offset durable.
+tables, so a heartbeat writes no record: it makes the offset durable.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 
 
 class Heartbeats:
-    """Says when one is due: as soon as a run begins to stream, then by ``heartbeat.interval.ms``.
+    """Sends heartbeats: the first when a run begins to stream, then one every ``heartbeat.interval.ms``.
 
-    :param commit: makes the offset durable where there is nothing to capture
+    :param commit: makes the offset durable if there is nothing to capture
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Heartbeats:
         self._last: float | None = None
 
     def beat_if_due(self) -> None:
-        """To be called between two transactions, when there is an offset.
+        """Send a heartbeat if one is due. Call it between two transactions, when there is an offset.
 
         :raises CdcError: the statement fails
         """

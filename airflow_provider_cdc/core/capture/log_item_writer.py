@@ -10,7 +10,7 @@ from airflow_provider_cdc.core.writing.output import Output
 
 
 class LogItemWriter:
-    """Writes the items of the log, and shows them to the signal table and to incremental snapshots."""
+    """Writes the items of the log, and passes them to the signal table and to incremental snapshots."""
 
     def __init__(
         self, output: Output, changes: SchemaChanges, signal_table: SignalTable, incremental: IncrementalCoordinator
@@ -44,7 +44,7 @@ class LogItemWriter:
                     self._incremental.arrive(item.position)
 
     def rollback(self) -> None:
-        """Take back the open transaction. What is left of it, if anything, begins anew."""
+        """Take back the open transaction. If the log has more of it, that begins as a new one."""
         self._writer.rollback()
         self._incremental.rollback()
         self._signal_table.rollback()

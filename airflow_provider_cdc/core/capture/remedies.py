@@ -1,4 +1,4 @@
-"""Commands that repair what a run warns of."""
+"""The commands that warnings of a run name as their repair."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider_cdc.core.model.schema import TableSchema
 
 
 def how_to_read(connector: str, tables: Iterable[TableSchema], filters: Filters) -> str:
-    """The commands with which people read captured tables again: in chunks, or whole where they have no key."""
+    """Commands that read captured tables again: in chunks, or whole if they have no key."""
     keyed: list[str] = []
     whole: list[str] = []
     for schema in tables:

@@ -1,4 +1,4 @@
-"""Tables that are captured already and have to be read again: as a statement has rewritten their rows, or as somebody asks for it."""
+"""Reads captured tables again, because a statement has rewritten their rows or a signal asks for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class Rereads:
-    """Has tables read again, whole or in chunks."""
+    """Schedules tables to be read again, whole or in chunks."""
 
     def __init__(self, state: CaptureState, history: SchemaHistory, incremental: IncrementalCoordinator) -> None:
         self._state, self._history, self._incremental = state, history, incremental
@@ -23,8 +23,8 @@ class Rereads:
     def whole(
         self, tables: Iterable[TableId], *, request: int | None = None, selects: Mapping[str, str] | None = None
     ) -> None:
-        """Have tables read whole, as soon as the present item of the log is captured and committed. What the log has of them up to
-        where they are read is captured before.
+        """Have tables read whole, as soon as the present item of the log is captured and committed. Their events up to the position
+        at which they are read are captured before.
 
         :param request: number of the signal that asks for it
         :param selects: table → statement that gives its rows instead of all of them
@@ -36,10 +36,10 @@ class Rereads:
         )
 
     def in_chunks(self, tables: Collection[str], why: str) -> set[str]:
-        """Have incremental snapshots of some tables begin anew, as what they have read is not what the tables hold now.
+        """Restart the incremental snapshots of some tables, because the rows that they have read are outdated.
 
         :param why: the statement that has rewritten their rows
-        :return: those of the tables that incremental snapshots read
+        :return: the tables that have incremental snapshots
         """
         incremental = self._state.incremental
         found = {scan.table for scan in incremental.scans} & set(tables)

@@ -8,10 +8,10 @@ from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableCh
 
 
 def rewrite_reason(old: TableSchema | None, change: TableChange) -> str | None:
-    """Why rows that are there after a change may hold values that nobody was told of; ``None`` when they do not.
+    """Why a schema change may have rewritten rows without row events; ``None`` if it has not.
 
-    Widening a number, lengthening a text and adding a column with a known value leave nothing open: a target can do the same.
-    A table that is created with rows which the log does not show has them from the first.
+    Widening a number, lengthening a text and adding a column with a known value are no reason: a target can do the same.
+    Creating a table with rows that the log does not have is one.
     """
     if change.table is None:
         return None
@@ -38,7 +38,7 @@ _DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
 
 
 def _keeps_values(old: Column, new: Column) -> bool:
-    """Whether a column's values are the same after a change of type, and a target table can widen its own type likewise."""
+    """Whether a column's values are the same after a change of type, and a target table can widen its own type in the same way."""
     if old.type == new.type:
         return True
     if old.type in _INTEGERS and new.type in _INTEGERS:

@@ -1,6 +1,6 @@
-"""Streaming the log: each item of it is written, and between transactions everything else gets its turn.
+"""Streams the log: writes each of its items, and runs everything else between transactions.
 
-The log is read in phases. A table that was read at a later position than the others joins when the log has come there.
+The log is read in phases. A table that was read at a later position than the others joins when the stream has reached that position.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from airflow_provider_cdc.core.writing.output import Output
 log = logging.getLogger(__name__)
 
 _SHOW_S: Final = 5.0
-"""How often the log of the run tells how far streaming has come."""
+"""Seconds between two lines in the run's log about the progress of streaming."""
 _SHORT_WAIT_S: Final = 0.005
-"""How long a quiet log is waited for while a chunk waits to be told how far it has come."""
+"""Seconds to wait on a quiet log while a chunk waits for the stream's position."""
 
 
 class Streaming:
@@ -54,7 +54,7 @@ class Streaming:
     def stream(self, *, bounded: bool) -> None:
         """Stream until tables are to be read whole, or the run is to end.
 
-        :param bounded: come to an end at the end of the log as it is now, and of incremental snapshots
+        :param bounded: end at the present end of the log, and when incremental snapshots are complete
         """
         state = self._state
         end = self._end() if bounded else None
@@ -74,8 +74,8 @@ class Streaming:
         self._end_of_log()
 
     def catch_up(self, end: Position) -> None:
-        """Stream up to a position at which tables are read again: what the log has of them before comes before, in the log's order.
-        Everything up to there is committed.
+        """Stream up to a position at which tables are read again, so that their earlier events come first. Everything up to there
+        is committed.
 
         :raises Stopped: the run was asked to end; what was streamed is committed
         """
@@ -103,8 +103,9 @@ class Streaming:
         return ahead
 
     def _phase(self, start: Position, end: Position | None, until_read: bool) -> None:
-        """
-        :param until_read: come to an end when the incremental snapshots have
+        """Stream from one position up to another.
+
+        :param until_read: end when the incremental snapshots are complete
         """
         state, shown = self._state, time.monotonic()
         self._incremental.begin(start)

@@ -1,4 +1,4 @@
-"""The thread that reads chunks, ahead of the stream by a few windows."""
+"""The thread that reads chunks, a few windows ahead of the stream."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ AHEAD: Final = 32
 AHEAD_ROWS: Final = 65_536
 """Rows that may wait in windows; while there are more, only two are open."""
 AHEAD_CHUNKS: Final = 4
-"""So many times the bytes that a chunk may have, those of all windows may; while they have more, none is added."""
+"""All windows together may hold this many times the bytes of a chunk; while they hold more, none is added."""
 _LARGEST: Final = 200_000
-"""Rows of a chunk that grows."""
+"""Most rows of a chunk that grows (``incremental.snapshot.chunk.target.ms``)."""
 _TRIES: Final = 8
 _CATCH_UP_S: Final = 30.0
-"""Seconds in which a database has to show what the stream has given already."""
+"""Seconds within which a database must show rows whose events the stream has delivered already."""
 _LONGEST_S: Final = 5.0
 """Seconds between two tries."""
 
 
 @dataclass(slots=True)
 class _TableProgress:
-    """How far a table is read, ahead of what is captured.
+    """How far a table is read; ahead of what is committed.
 
-    :param probe: it has to be known that the table can be read before anything is: its rows are to be replaced
+    :param probe: before anything is read, test that the table can be read: its rows in the targets will be replaced
     """
 
     table: TableId
@@ -60,14 +60,14 @@ class _TableProgress:
 
 
 class _Cancelled(Exception):
-    """What is being read is not wanted any more."""
+    """The read was cancelled."""
 
 
 class ChunkThread:
-    """Reads the tables that it is given, one after the other, into windows.
+    """Reads tables, one after the other, into windows.
 
     :param open_reader: opens a reader of chunks
-    :param order_of: the columns that a table's rows are put in order by
+    :param order_of: returns the columns by which a table's rows are ordered
     :param written: watermarks are written to the signal table
     """
 
@@ -100,7 +100,7 @@ class ChunkThread:
     # -- the streaming thread's side ----------------------------------------------------------------------------------
 
     def read(self, table: TableId, scan: Scan) -> None:
-        """Read a table after those that were given before, from where its scan stands."""
+        """Read a table, after those that were requested before, from the last key of its scan."""
         with self._changed:
             self._queue.append(
                 _TableProgress(table, scan, None, tuple(scan.order), scan.after, scan.upto, scan.replace)
@@ -108,7 +108,7 @@ class ChunkThread:
             self._changed.notify_all()
 
     def cancel(self) -> None:
-        """Forget what was to be read, and the windows that are open."""
+        """Cancel all reads, and drop the open windows."""
         with self._changed:
             self._generation += 1
             self._queue.clear()
@@ -116,10 +116,10 @@ class ChunkThread:
             self._changed.notify_all()
 
     def arrive(self, position: Position) -> list[Window]:
-        """Tell where the stream stands as soon as the events up to there are written. Gives the windows that were registered
-        before, oldest first: all of them have to be told of those events; a later one is read when they are visible.
+        """The stream has written all events up to a position. Returns the windows that were registered before, oldest first: each
+        must get those events. Windows that come later are read when the events are visible in the table.
 
-        :raises BaseException: whatever the thread has died of
+        :raises BaseException: the error that ended the thread
         """
         with self._changed:
             if self._error is not None:
@@ -218,7 +218,7 @@ class ChunkThread:
         return None
 
     def _begin(self, reader: ChunkReader, progress: _TableProgress) -> ScanProblem | None:
-        """Look at the table: its structure, its order, its end."""
+        """Look up the table: its schema, its order, its last key."""
         schema = reader.table(progress.table)
         if schema is None:
             return ScanProblem(ScanStatus.UNKNOWN_SCHEMA, f"there is no table {progress.table} any more")
@@ -248,7 +248,7 @@ class ChunkThread:
         began = time.monotonic()
         chunk, pause = reader.read(rows, limit, queries, self._max_bytes), 0.002
         while chunk.low is not None and window.floor is not None and not chunk.low.reached(window.floor):
-            # the stream is ahead of what is visible: for moments, as a log is written before it is committed; for longer, or for
+            # the stream is ahead of what is visible: for a moment, as a log is written before it is committed; for longer, or for
             # ever, where the connector has come to another server that lacks what the one before had
             if time.monotonic() - began > _CATCH_UP_S:
                 problem = _behind(progress.table, reader.missing(chunk.low, window.floor))
@@ -299,7 +299,7 @@ class ChunkThread:
                 progress.after = chunk.last
 
     def _try(self, reader: ChunkReader, progress: _TableProgress) -> None:
-        """Do all that reading the table takes, for one row that is not captured."""
+        """Do everything that reading the table takes, for one row, which is not captured."""
         assert progress.schema is not None
         if self._written:
             marker = str(uuid.uuid4())
@@ -309,14 +309,14 @@ class ChunkThread:
             reader.read(KeyRange(progress.schema, progress.order, None, progress.upto, progress.scan.condition), 1)
 
     def _adapt(self, seconds: float) -> None:
-        """Aim at the time that a chunk may take, in steps that are not too large."""
+        """Adapt the size of chunks to the time that a chunk may take, in small steps."""
         factor = min(max(self._target_s / max(seconds, 1e-4), 0.5), 2.0)
         self.chunk_rows = min(max(int(self.chunk_rows * factor), 256), _LARGEST)
 
     def _again(self, window: Window, progress: _TableProgress, generation: int, e: TransientError) -> None:
-        """The connection was lost: the chunk is read again over another one. The log's own reader meets the same trouble, and
-        it is what decides whether the run goes on. Where somebody is only in the way of this table, the stream goes on, and the
-        chunk waits for as long as it takes."""
+        """The connection was lost: read the chunk again over another one. The log's own reader meets the same error, and decides
+        whether the run goes on. If only this table is blocked by another session, the stream goes on, and the chunk waits until
+        it is free."""
         self._drop_reader()
         self._tries += 1
         if not isinstance(e, SourceBusy):
@@ -334,7 +334,7 @@ class ChunkThread:
         self._wait(min(0.1 * 2 ** min(self._tries - 1, 10), _LONGEST_S), generation)
 
     def _wait(self, seconds: float, generation: int) -> bool:
-        """Wait, and not for what is not wanted any more. Gives whether it is wanted."""
+        """Wait, but no longer than until the read is cancelled. Returns whether it is not."""
         with self._changed:
             return not self._changed.wait_for(lambda: generation != self._generation, seconds)
 

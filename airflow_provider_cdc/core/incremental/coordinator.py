@@ -1,11 +1,11 @@
 """Incremental snapshots: tables are read in chunks while the stream goes on, and neither waits for the other.
 
-:class:`IncrementalCoordinator` is the streaming thread's side. It is told of every event that is written and of where the stream stands, and
-says which chunks may be written now. What is durable is only :class:`~.offset.IncrementalState`, part of the offset: after a
+:class:`IncrementalCoordinator` is used by the streaming thread. It gets every event that is written and the stream's position, and
+decides which chunks may be written now. Only :class:`~.offset.IncrementalState` is durable, as part of the offset: after a
 kill, each table goes on behind the last row that a batch holds.
 
-See "Incremental snapshots" of the Debezium connector documents. What is different: chunks are read ahead, several windows are
-open at once, each may hold several small chunks, and the windows of a table may be of positions instead of rows in a signal table
+See "Incremental snapshots" of the Debezium connector documents. Here, unlike there, chunks are read ahead, several windows are
+open at once, each may hold several small chunks, and the watermarks of a window may be positions instead of rows in a signal table
 (:mod:`~.chunks`).
 """
 
@@ -37,9 +37,9 @@ from airflow_provider_cdc.core.writing.envelope import Envelope
 log = logging.getLogger(__name__)
 
 HELD: Final = 1_000_000
-"""Keys of an open transaction that are held; when there are more, chunks wait until it is complete."""
+"""Keys of an open transaction that are kept in memory; if it has more, chunks wait until it is complete."""
 _MISMATCHES: Final = 20
-"""How often a chunk whose structure is not the one in force is read again."""
+"""How often a chunk is read again because its schema is not the one in force."""
 
 
 @dataclass(slots=True)
@@ -47,8 +47,8 @@ class ReadyWindow:
     """A window that may be written.
 
     :param blocks: rows that no event has superseded
-    :param state: what is durable with them
-    :param scan: the table's, before
+    :param state: the state that becomes durable with them
+    :param scan: the table's scan before this window
     :param ended: how reading the table has ended; ``None`` = it goes on
     """
 
@@ -91,7 +91,7 @@ class IncrementalCoordinator:
 
     @property
     def waiting(self) -> bool:
-        """Whether a chunk waits for the stream, which should tell soon where it stands."""
+        """Whether a chunk waits for the stream's position."""
         return self._thread is not None and bool(self._thread.windows)
 
     @property
@@ -99,7 +99,7 @@ class IncrementalCoordinator:
         return self._thread.chunk_rows if self._thread is not None else self._config.incremental_snapshot_chunk_size
 
     def feed(self, state: IncrementalState) -> None:
-        """Read what a state asks for; to be called between transactions, whenever the state is another one.
+        """Read the tables of a state; to be called between transactions, whenever the state has changed.
 
         Tables whose rows are to be replaced are read when everything before them is done.
         """
@@ -115,7 +115,7 @@ class IncrementalCoordinator:
             self._fed += 1
 
     def cancel(self) -> None:
-        """Forget what is being read: the tables are read from where their scans stand when they are fed again."""
+        """Cancel all reads. When the tables are fed again, they are read from the last keys of their scans."""
         self._fed = 0
         self._reading.clear()
         if self._thread is not None:
@@ -145,8 +145,8 @@ class IncrementalCoordinator:
             self._held.clear()
 
     def changed(self, changes: Iterable[TableChange]) -> None:
-        """Tables have got another structure, or another name. A window that was open meanwhile is read again, whatever it holds: its
-        rows may be of the one structure and events of the other, and both may look alike (a column that was dropped and
+        """Tables have a new schema, or a new name. A window that was open meanwhile is read again in any case: its
+        rows may have the old schema and events the new one, and both may look alike (a column that was dropped and
         added again, another table under the name)."""
         if any(id_ in self._reading for change in changes for id_ in (change.id, change.previous_id)):
             self.cancel()
@@ -162,7 +162,7 @@ class IncrementalCoordinator:
         self._held_rows = 0
 
     def arrive(self, position: Position) -> None:
-        """Everything up to there is written, and no transaction is open."""
+        """Everything up to a position is written, and no transaction is open."""
         if self._thread is None:
             return
         windows = self._thread.arrive(position)
@@ -192,10 +192,10 @@ class IncrementalCoordinator:
     # -- what may be written ------------------------------------------------------------------------------------------
 
     def ready(self, present: Callable[[], IncrementalState]) -> Iterator[ReadyWindow]:
-        """The windows that the stream has passed, in order. Each is written, and its state taken over, before the next is asked
-        for; between transactions only.
+        """The windows that the stream has passed, in order; between transactions only. The caller writes each, and takes over its
+        state, before it asks for the next.
 
-        :param present: gives the state as it is now
+        :param present: returns the present state
         """
         while self._thread is not None and self._thread.windows:
             state, window = present(), self._thread.windows[0]
@@ -209,7 +209,7 @@ class IncrementalCoordinator:
             if window.unmarked:
                 window.problem, window.final = ScanProblem(ScanStatus.SKIPPED, self._unlogged(window)), True
                 yield self._moved(window, [], scan, state)
-                self.cancel()  # what is left of the table
+                self.cancel()  # the rest of the table
                 self.feed(present())
                 return
             blocks = self._blocks(window)
@@ -246,7 +246,7 @@ class IncrementalCoordinator:
         )
 
     def _blocks(self, window: Window) -> list[RowBlock] | None:
-        """What is left of a window under the structure in force; ``None`` when its rows or its events are of another one."""
+        """The rows of a window that no event has superseded; ``None`` if rows or events have another schema than the one in force."""
         schema = self._history.get(window.table)
         if not len(window.chunk or ()) or window.problem is not None:
             return []
@@ -299,7 +299,7 @@ class IncrementalCoordinator:
         return known[1]
 
     def _order_of(self, schema: TableSchema, scan: Scan) -> tuple[str, ...] | ScanProblem:
-        """The columns that a table's rows are put in order by."""
+        """The columns by which a table's rows are ordered."""
         key = schema.key or self._filters.key(schema)
         if not self._filters.key(schema):
             return ScanProblem(

@@ -57,7 +57,7 @@ class IncrementalWriter:
         state, ended = self._state, False
         if not state.incremental.active:
             return
-        self.feed()  # a large transaction has made reading begin anew, or a scan has come in another way
+        self.feed()  # after a large transaction reading begins anew; a scan may also have been added meanwhile
         for found in self._incremental.ready(lambda: state.incremental):
             for rows in found.blocks:
                 self._writer.read(rows, state.position, snapshot="incremental", metrics=self._metrics)
@@ -80,7 +80,7 @@ class IncrementalWriter:
         self._progress.chunks(self._incremental.chunk_rows)
 
     def _empty(self, scan: Scan) -> None:
-        """The rows of a table are replaced by those that are read now: it is known by now that it can be read."""
+        """Empty a table in the targets before its rows are read again; by now it is known that it can be read."""
         schema = self._history.get(self._incremental.id(scan.table))
         if schema is not None:
             self._writer.truncate(schema, time.time_ns() // 1000, {})
@@ -95,7 +95,7 @@ class IncrementalWriter:
         self._metrics.chunk(window.number, scan.table, len(chunk), texts)
 
     def _ended(self, scan: Scan, trouble: str) -> None:
-        """A table of a request is read, or will not be. After the last one of a request, the signal that asked for it ends."""
+        """A table of a request is read, or cannot be read. After the last one of a request, the signal that asked for it ends."""
         state, request = self._state, scan.request
         if trouble:
             log.warning("Incremental snapshot: %s", trouble)

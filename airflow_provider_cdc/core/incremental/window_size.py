@@ -1,4 +1,4 @@
-"""How many chunks share a window of an incremental snapshot, and with it the watermarks and questions that a window costs."""
+"""Decides how many chunks share a window of an incremental snapshot, and with it the round trips that a window costs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ ROWS: Final = 16_384
 WINDOW_S: Final = 0.5
 """Seconds that reading the chunks of one window may take, if they are several: the stream writes them in one go."""
 WAITING: Final = 0.1
-"""Share of a window's time that may go into everything but reading rows: watermarks, questions about the table, round trips."""
+"""Share of a window's time that may go into everything but reading rows: watermarks, catalog queries, round trips."""
 _WEIGHT: Final = 0.25
-"""Of the last window in what is known of windows."""
+"""Weight of the last window in the moving averages."""
 
 
 class WindowSize:
-    """Has a window hold as many chunks as it takes for waiting to be a small share of its time.
+    """Makes windows hold as many chunks as it takes for waiting to be a small share of their time.
 
-    Both, waiting and reading, take longer on a busy machine, and their share stays what it is: a busy machine's windows hold as
-    many chunks as those of a quiet one.
+    On a busy machine both waiting and reading take longer, and their ratio stays the same: its windows hold as many chunks as
+    those of an idle one.
 
         >>> size = WindowSize()
         >>> for _ in range(8):
@@ -40,13 +40,13 @@ class WindowSize:
     def saw(self, waiting_s: float, reading_s: float, rows: int, limit: int) -> None:
         """A window was read.
 
-        :param waiting_s: what it took besides
-        :param reading_s: what reading its rows took
-        :param rows: how many they are
+        :param waiting_s: seconds that everything else took
+        :param reading_s: seconds that reading its rows took
+        :param rows: number of its rows
         :param limit: rows of one chunk
         """
         if rows < limit:
-            return  # the table's end, or wide rows: nothing is known of a whole chunk
+            return  # the table's end, or wide rows: says nothing about a whole chunk
         weight = _WEIGHT if self._chunk_s else 1.0
         self._waiting_s += weight * (waiting_s - self._waiting_s)
         self._chunk_s += weight * (reading_s * limit / rows - self._chunk_s)

@@ -1,14 +1,13 @@
-"""Windows: the rows of a chunk against the events that were made meanwhile, all of it on arrays.
+"""Windows: removes rows of a chunk that events have superseded meanwhile, on arrays.
 
 A window is registered before its chunk is read. From then on each event of the table supersedes the chunk's row of the same key,
-whatever of the two is newer in the database: the event brings the row to the state that it has in the log, and a later one, if
-there is any, comes later. What is left of the rows when the stream has passed the high watermark equals what the database held
-there, so no row that is out of date is ever written (Debezium connector documents, "Snapshot windows").
+whichever of the two is newer in the database: the event brings the row to its state in the log, and later events follow. The rows that are
+left when the stream has passed the high watermark equal what the database held there, so no outdated row is ever written (Debezium connector documents, "Snapshot windows").
 
-An event may lack values that the log does not have (:class:`~.events.RowBlock`). It supersedes the row but for those: the row
-is written with them, and with everything that was streamed marked as unavailable, which leaves it as it is.
+An event may lack values that the log does not have (:class:`~.events.RowBlock`). It does not supersede the row's values in these columns:
+the row is written with them, and with all other columns marked as unavailable, which leaves those as they are.
 
-Which row an event is about is known by the key that it was told by. When a key gets other columns or types, rows of the one cannot
+The key says which row an event is about. When the key of a table gets other columns or types, rows with the one cannot
 be found by the other: such a chunk is read again (:meth:`Window.keyed_by`).
 """
 
@@ -37,9 +36,9 @@ KeyColumns = tuple[tuple[str, str], ...]
 class Touched:
     """The keys that a stretch of the log has events for, in one table.
 
-    :param key: what their keys are made of; empty when the table had none, so that nobody can tell which rows they are about
-    :param whole: key columns of the rows that events tell in full, or that were deleted
-    :param partly: key columns of the rows whose events lack values, and for each column's name which rows lack it
+    :param key: what their keys are made of; empty if the table had none, so that it is not known which rows the events are about
+    :param whole: key columns of the rows that have complete events, or that were deleted
+    :param partly: key columns of the rows whose events lack values; for each column's name, which rows lack it
     :param everything: the table was emptied
     """
 
@@ -85,7 +84,7 @@ class Touched:
             self.whole.append(_picked(image, key, np.flatnonzero(wanted)))
 
     def _add_moved(self, rows: RowBlock, key: Sequence[int], index: npt.NDArray[np.int64]) -> None:
-        """Old keys of updates that changed the key: whatever the event lacks, the row is not under them any more."""
+        """Old keys of updates that changed the key: the row no longer has them, whatever values the event lacks."""
         if rows.before is None or rows.after is None:
             return
         index = index[rows.op[index] == UPDATE]
@@ -109,12 +108,12 @@ class Window:
     :param number: 1, 2, 3 … within the run
     :param request: number of the signal
     :param marker: id of the row of the signal table whose insertion, or deletion, closes it; ``None`` with read watermarks
-    :param floor: where the stream stood when it was registered
-    :param probe: it has no row, and tells that the table can be read
+    :param floor: the stream's position when it was registered
+    :param probe: it has no row, and shows that the table can be read
     :ivar bound: with written watermarks, the end of the log once the closing one was written: a high watermark as well
     :ivar final: the table has no more rows
     :ivar marked: the stream has met one of its written watermarks
-    :ivar closed: the stream has come to the high watermark
+    :ivar closed: the stream has reached the high watermark
     """
 
     number: int
@@ -151,8 +150,8 @@ class Window:
 
     @property
     def unmarked(self) -> bool:
-        """Whether it is closed and holds rows, and its watermarks have not come back: nothing tells that all that the stream gave
-        before is in the rows."""
+        """Whether it is closed and has rows, but its watermarks have not come back: then it is not known whether the rows have
+        everything that the stream delivered before."""
         return self.closed and self.marker is not None and not self.marked and bool(len(self.chunk or ()))
 
     def touch(self, touched: Touched) -> None:
@@ -163,12 +162,12 @@ class Window:
         self.settle()
 
     def keyed_by(self, key: KeyColumns) -> bool:
-        """Whether all events since the window was registered were told by this key. If not, it is not known which of the rows
-        they are about, and none may be written."""
+        """Whether all events since the window was registered have this key. If not, it is not known which rows they are about,
+        and none may be written."""
         return self.keys <= {key}
 
     def settle(self) -> None:
-        """Let the events that are known supersede the chunk's rows, once those are there."""
+        """Remove the rows that known events supersede, once the chunk is read."""
         if self.chunk is None:
             return
         if not self.alive:
@@ -208,7 +207,7 @@ def _supersede(block: RowBlock, alive: Mask, streamed: dict[str, Mask], touched:
         return
     types = {column.name: column.type for column in block.table.columns}
     if block.after is None or not touched.key or any(types.get(name) != type_ for name, type_ in touched.key):
-        return  # told by a key that the rows do not have: they are not written (Window.keyed_by)
+        return  # these have a key that the rows do not have: they are not written (Window.keyed_by)
     names = list(types)
     mine = [block.after.field(names.index(name)) for name, _ in touched.key]
     for columns in touched.whole:
@@ -230,7 +229,7 @@ def _supersede(block: RowBlock, alive: Mask, streamed: dict[str, Mask], touched:
 
 
 def _without(block: RowBlock, streamed: dict[str, Mask], key: Sequence[str]) -> RowBlock:
-    """The block, with what was streamed marked as unavailable."""
+    """The block, with the streamed columns marked as unavailable."""
     names = block.table.names
     mask = np.zeros((len(names), len(block)), np.bool_)
     for i, name in enumerate(names):
