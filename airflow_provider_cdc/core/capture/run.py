@@ -1,13 +1,13 @@
 """One attempt of a capture run, under a lease: plan, read what is pending, stream.
 
-:class:`Run` makes the parts of a run and puts them together; each does one thing and knows only those below it:
+:class:`Run` composes a run. Each of its parts does one thing and knows only those below it:
 
 =====================  ==============================================================
-``Planner``            which tables are to be read, and from where the log is read
+``Planner``            decides which tables are read, and from where the log is read
 ``Snapshotter``        reads whole tables
 ``Streaming``          reads the log; ``LogItemWriter`` writes what it holds
-``SchemaChanges``      what DDL in the log means
-``SignalProcessor``    takes signals; ``SignalActions`` carry them out
+``SchemaChanges``      applies DDL in the log
+``SignalProcessor``    takes signals; ``SignalActions`` carries them out
 ``IncrementalWriter``  writes the chunks that ``IncrementalCoordinator`` has read beside the stream
 ``Committer``          decides when a batch is committed
 ``EventWriter``        gives every event its sequence number, and puts it into the batch
@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 class Run:
     """One attempt of a capture run.
 
-    :ivar batcher: the batches that it has committed, and the one that is being made
+    :ivar batcher: the batches that the run has committed, and the one in progress
     """
 
     def __init__(self, inputs: RunInputs, stop: Stop, lease: Lease) -> None:
@@ -118,8 +118,8 @@ class Run:
         return self._inputs.filters
 
     def _topics_of(self, history: SchemaHistory) -> Topics:
-        """A connector that began when topics had names of another kind keeps them: under new ones, tables and consumers would see
-        other tables begin in the middle."""
+        """The connector's topics. A connector of an earlier release keeps the topic names of that release: under new ones, tables and
+        consumers would see new tables that begin in the middle."""
         config = self._inputs.config
         known = [table for table in history.ever if table != self._signal_table]
         if not as_earlier_releases(config, known):
@@ -129,7 +129,7 @@ class Run:
         return topics
 
     def execute(self, run_for_s: float | None) -> None:
-        """Go on until there is nothing left, or for so long."""
+        """Run until there is nothing left to do, or for ``run_for_s`` seconds."""
         stop, state = self._stop, self._state
         stop.deadline = None if run_for_s is None else time.monotonic() + run_for_s
         try:
@@ -148,7 +148,7 @@ class Run:
         except BaseException:
             try:
                 self.batcher.abandon()
-            except CdcError as e:  # the error that led here matters more
+            except CdcError as e:  # the original error matters more
                 log.warning("Files of the unfinished batch are left behind; the next commit deletes them. %s", e)
             raise
         finally:
@@ -156,7 +156,7 @@ class Run:
 
     @property
     def position(self) -> str:
-        """Where the connector stands, as people write it; empty if it has no position."""
+        """The connector's position as text; empty if it has none."""
         return self._state.where if self._state.offset.position is not None else ""
 
     def measured(self) -> dict[str, dict[str, Value]]:
@@ -183,14 +183,14 @@ class Run:
         config, state = self._inputs.config, self._state
         if not state.snapshot.pending:
             return
-        self._incremental.cancel()  # what a chunk holds may be older than what is read now
+        self._incremental.cancel()  # chunks that were read may be older than the rows that are read now
         if config.snapshot_delay_ms:
             log.info("Waiting %.1f s before the snapshot (snapshot.delay.ms).", config.snapshot_delay_ms / 1000)
             time.sleep(config.snapshot_delay_ms / 1000)
         plan = self._planned
         self._planned = Plan(state.offset, rows=self._reads_rows)  # for snapshots that come later in the run
         try:
-            if state.snapshot.streamed:  # a view that is opened then is held for what is committed meanwhile, no longer
+            if state.snapshot.streamed:  # shortens the time for which the view is kept open
                 self._streaming.catch_up(self._inputs.source.current_position())
             self._snapshotter().run(data=plan.rows, added=plan.added, catch_up=self._streaming.catch_up)
         except Stopped:
@@ -201,10 +201,10 @@ class Run:
             self._refused(e)
 
     def _refused(self, e: CdcError) -> None:
-        """The database does not accept a statement of a request, or the account lacks a right for it: the request has failed, and
-        capture goes on. What capture itself may not do ends the run where it streams.
+        """The database refuses a statement of a request, or the account lacks a right for it: the request fails, and capture goes
+        on. If capture itself lacks a right, the run ends when it streams.
 
-        :raises CdcError: it was no request's
+        :raises CdcError: the statement belongs to no request
         """
         requests = set(self.batcher.offset.snapshot.requests.values())
         if not requests:

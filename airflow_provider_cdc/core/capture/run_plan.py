@@ -1,6 +1,6 @@
-"""What a run has to do before it streams: which tables are to be read, and from where the log is read.
+"""Plans a run: which tables are read before it streams, and from where the log is read.
 
-It follows from the answers of the snapshot policy (:mod:`airflow_provider_cdc.core.snapshot.policy`), the offset, the include and exclude
+The plan follows from the snapshot policy (:mod:`airflow_provider_cdc.core.snapshot.policy`), the offset, the include and exclude
 lists, and whether the log still holds the position (Debezium MySQL connector, ``snapshot.mode``; ours: ``position.lost.mode``).
 """
 
@@ -33,10 +33,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Plan:
-    """Where a run begins.
+    """What a run begins with.
 
-    :param structures: tables whose present structure is taken to be the one in force at the offset's position
-    :param rows: whether the rows of the pending tables are read, or only their structures; those of requests always are
+    :param structures: tables whose present schema is taken for the one in force at the offset's position
+    :param rows: whether the rows of the pending tables are read, or only their schemas; rows that requests ask for are always read
     :param added: names of tables that were not captured, or not read, at the offset's position
     """
 
@@ -50,8 +50,8 @@ class Planner:
     """Makes the plan of one run.
 
     :param policy: what ``snapshot.mode`` decides
-    :param signals: the signal table, whose structure has to be known too
-    :param topics: in which no two captured tables may be the same
+    :param signals: the signal table, whose schema must be known too
+    :param topics: the names of topics; no two captured tables may have the same
     """
 
     def __init__(
@@ -120,20 +120,20 @@ class Planner:
         else:
             plan = Plan(offset)
         if before.changed and lost is None and not anew:
-            self._tell_what_is_missing(before, plan)
+            self._warn_of_missing(before, plan)
         plan.rows = rows
         return plan
 
     def _left(self, offset: Offset) -> list[str]:
-        """Tables that a snapshot, which was no request, has left to read: it was interrupted."""
+        """Tables that an interrupted snapshot has not read yet; without those of requests."""
         pending, signals = offset.snapshot.pending, str(self._signals)
         return [name for name, table in pending.items() if table.request is None and name != signals]
 
     def _rows_of(self, left: list[str], rows: bool) -> bool:
-        """Whether the rows of tables are read that an interrupted snapshot has left.
+        """Whether the rows of the tables that an interrupted snapshot has left are read.
 
-        Its structures were read first, all at once: what is left are tables whose rows were to be read. Those that repair a gap are
-        read whatever is read otherwise.
+        A snapshot reads all schemas first: tables that are left still need their rows. Tables that repair a gap are always
+        read.
 
         :param rows: whether the policy says so
         """
@@ -148,7 +148,7 @@ class Planner:
         return self._history.empty and self._policy.should_snapshot_on_schema_error()
 
     def _with_added(self, offset: Offset, wanted: str, before: ListsBefore) -> Plan:
-        """Tables that the lists let in now are read as those of a new connector are."""
+        """Tables that the lists newly select are read like those of a new connector."""
         added = self._added(before)
         if added:
             log.info("Captured tables were added: %s.", ", ".join(added))
@@ -175,7 +175,7 @@ class Planner:
 
     def _same_types(self, before: ListsBefore) -> None:
         """
-        :raises ConfigError: the log would be read under types that tables were not captured with
+        :raises ConfigError: the log would be decoded with other types than the tables were captured with
         """
         names = before.other(Decides.FORM)
         found = self._source.discover() if names else {}
@@ -194,8 +194,8 @@ class Planner:
                 remedy=f"set {shown} back; or have all rows in the new form, with snapshot.mode=always for one run, which reads all tables again",
             )
 
-    def _tell_what_is_missing(self, before: ListsBefore, plan: Plan) -> None:
-        """Warn of tables that lists let in, or more of them than before, and that this run does not read."""
+    def _warn_of_missing(self, before: ListsBefore, plan: Plan) -> None:
+        """Warn of tables of which the lists select more than before, and which this run does not read."""
         found = self._source.discover()
         rows = reads_rows(self._policy)
         read = {*plan.offset.snapshot.pending} - {str(t) for t in plan.structures} if rows else set()
@@ -239,17 +239,17 @@ class Planner:
         return pended(offset.forgotten(), tables, self._history).filtered(wanted)
 
     def _present_structures(self, offset: Offset, wanted: str, before: ListsBefore) -> Plan:
-        """Take the present structures for those in force at the offset, as ``snapshot.mode=recovery`` says."""
+        """Take the present table schemas for those in force at the offset, as ``snapshot.mode=recovery`` says."""
         added = self._added(before)
         tables = [t for t in self._captured() if str(t) not in offset.snapshot.pending]
         offset = pended(offset, tables, self._history).filtered(wanted)
         return Plan(offset, [t for t in tables if str(t) not in added], added=added)
 
     def _from_the_oldest(self, offset: Offset, wanted: str) -> Plan:
-        """Go on from the oldest position there is, and read all tables beside the stream.
+        """Go on from the oldest position of the log, and read all tables beside the stream.
 
-        The requests are signals like any other, which people can see, pause and stop. Structures stay as they were at the lost
-        position, as the log that is left may tell how they changed; only tables that had none are taken as they are now.
+        The requests are signals like any other, which people can see, pause and stop. Schemas stay as they were at the lost
+        position, because the rest of the log may have their changes; only tables without one get their present schema.
 
         :raises PrerequisiteError: tables have no key, by which they could be read in chunks
         """
@@ -290,7 +290,7 @@ class Planner:
         """The error, with what exactly is lost."""
         try:
             oldest = self._source.oldest_position()
-        except Exception as e2:  # the first error matters more
+        except Exception as e2:  # the original error matters more
             log.warning("The oldest position there is cannot be told: %s", e2)
             return e
         what = e.what
@@ -304,7 +304,7 @@ class Planner:
         )
 
     def _with_signal_table(self, offset: Offset) -> Offset:
-        """The log's reader needs the signal table's structure; nothing else of it is read."""
+        """Have the schema of the signal table read, which the log's reader needs; nothing else of it is read."""
         table = self._signals
         if table is None or self._history.get(table) is not None or str(table) in offset.snapshot.pending:
             return offset

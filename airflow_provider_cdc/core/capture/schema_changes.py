@@ -1,4 +1,4 @@
-"""What a DDL statement in the log means for a run: the structure in force, tables that were emptied, tables to read again."""
+"""Applies the DDL statements in the log: new table schemas, emptied tables, tables to read again."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SchemaChanges:
         self._incremental, self._rereads, self._metrics = incremental, rereads, metrics
 
     def take(self, item: SchemaChange) -> None:
-        """Record the change; read tables again where the log does not tell what became of their rows."""
+        """Record the change; have tables read again if the log does not have the changes of their rows."""
         history, tables = self._history, self._tables
         applied: list[TableChange] = []
         captured: list[TableSchema] = []
@@ -82,7 +82,7 @@ class SchemaChanges:
         wanted = self._readable(reread)
         begun = {change.id for change in applied if change.exact}
         for table in emptied:
-            if table in begun or table not in wanted:  # one that comes with rows is emptied when it is read
+            if table in begun or table not in wanted:  # a table that is read again is emptied then
                 self._truncate(table, item, None)
         if item.open:
             self._writer.begin()
@@ -108,7 +108,7 @@ class SchemaChanges:
 
     def _claim(self, item: SchemaChange) -> None:
         """
-        :raises ConfigError: a table that comes to be has the topic of another one
+        :raises ConfigError: a new table would have the topic of another one
         """
         for change in item.changes:
             if change.table is None or not self._tables.captured(change.id):
@@ -131,14 +131,14 @@ class SchemaChanges:
         )  # fmt: skip
 
     def _carry(self, changes: list[TableChange]) -> None:
-        """A table that waits to be read goes on waiting under its new name."""
+        """A renamed table that waits to be read waits under its new name."""
         renamed = [c for c in changes if c.previous_id not in (None, c.id) and self._tables.captured(c.id)]
         names = {str(c.previous_id): str(c.id) for c in renamed}
         if names.keys() & self._state.snapshot.pending.keys():
             self._state.snapshot = self._state.snapshot.renamed(names)
 
     def _readable(self, tables: list[TableId]) -> list[TableId]:
-        """Those of some tables whose rows a snapshot would read."""
+        """The tables among these whose rows a snapshot would read."""
         return [t for t in tables if self._filters.snapshot(t)] if self._reads_rows else []
 
     def _read_again(self, tables: list[TableId], wanted: list[TableId], item: SchemaChange) -> None:

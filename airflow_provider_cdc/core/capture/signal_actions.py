@@ -38,7 +38,7 @@ class SignalActions:
     """Carries out the signals of one run.
 
     :param tables: those that are captured at the position that the run has come to
-    :param snapshots: carries out those that are about snapshots
+    :param snapshots: carries out the signals about snapshots
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class SignalActions:
                 return self._other(request)
 
     def _schema_changes(self, request: SchemaChanges) -> str:
-        """Take structures over."""
+        """Replace known table schemas."""
         try:
             changes = [self._source.table_of(change, request.database, request.schema) for change in request.changes]
         except CdcError as e:

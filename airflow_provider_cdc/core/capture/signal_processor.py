@@ -1,7 +1,7 @@
 """Takes signals and has them carried out.
 
-Signals are taken between transactions, in the order of their numbers; the offset remembers the last one. Whatever is wrong with
-a signal is its answer, never an error of the run.
+Signals are taken between transactions, in the order of their numbers; the offset remembers the last one. An error of
+a signal becomes its state and message; it never ends the run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 class SignalProcessor:
     """Takes the signals of one run.
 
-    :param table: finds those that are rows of the signal table
+    :param table: finds the signals in the rows of the signal table
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class SignalProcessor:
         self._looked = 0.0
 
     def process_if_due(self) -> None:
-        """Take what has come, if the log has brought a signal or it is time to ask the channels."""
+        """Take new signals, if the log has brought one or it is time to poll the channels."""
         if self._table.waiting or time.monotonic() - self._looked >= self._interval_s:
             self.process()
 
     def process(self) -> None:
-        """Take what has come; between transactions only."""
+        """Take new signals; between transactions only."""
         self._looked = time.monotonic()
         self._watch.look()
         self._table.keep()
@@ -65,7 +65,7 @@ class SignalProcessor:
         waiting = list(self._store.signals(self._connector, self._state.offset.signal))
         if not waiting:
             return
-        self._committer.commit()  # and not while a signal is carried out: trouble with what came before it is not the signal's
+        self._committer.commit()  # before a signal is carried out: an error in committing earlier events is not the signal's
         for signal in waiting:
             self._process(signal)
             self._state.signalled(signal.number)
@@ -73,7 +73,7 @@ class SignalProcessor:
         self._incremental.feed(self._state.incremental)
 
     def failed(self, requests: set[int], reason: str) -> None:
-        """Requests that could not be carried out to their end."""
+        """End the signals of requests that failed before their end."""
         for number in requests:
             refuse(
                 self._batcher, Signal(number, self._ids.get(number, ""), "execute-snapshot"), reason, SignalState.FAILED

@@ -37,7 +37,7 @@ class RowBlock:
     :param op: ``int8[n]``, codes of this module
     :param before: struct array of length n, null where a row has no image before; ``None`` when no row has one
     :param after: likewise, for the image after
-    :param order: ``int64[n]``, the row's place among all rows of the :class:`LogBlock`: 0, 1, 2 … in commit order, ascending
+    :param order: ``int64[n]``, the row's number among all rows of the :class:`LogBlock`: 0, 1, 2 … in commit order, ascending
     :param transaction: ``int32[n]``, the row's index into ``LogBlock.transactions``; ``None`` for snapshot rows
     :param ts_us: ``int64[n]``, when the change was made in the database, microseconds since the epoch
     :param source: the source's own fields of the ``source`` block, each an array of length n
@@ -83,7 +83,7 @@ class Transactions:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Row events of a table that is to be read again, of a stretch of the log where nobody can tell its structure.
+    """Row events of a table that is to be read again, in a part of the log where its schema is not known.
 
     :param events: how many
     :param reason: what is not known
@@ -104,7 +104,7 @@ class LogBlock:
 
     :param position: where a reader continues that has everything up to the end of the last complete transaction
     :param open: the last transaction goes on in the next block
-    :param left_out: what the stretch holds besides, and cannot be decoded
+    :param left_out: row events of this part of the log that cannot be decoded
     """
 
     rows: list[RowBlock]
@@ -132,7 +132,7 @@ class SchemaChange:
 
     :param ddl: the statement as the log has it
     :param database: the default database it ran in
-    :param structure_unknown: tables that are there after it, whose structure nobody can tell before their first row: they are read again
+    :param structure_unknown: tables whose schema after the statement is not known: they are read again
     :param position: the position behind it
     :param source: the source's own fields of the ``source`` block
     :param open: rows of the same transaction follow (``CREATE TABLE … SELECT``)

@@ -45,7 +45,7 @@ class DataFile(_Model):
 
 
 class SchemaChangeRecord(_Model):
-    """One DDL statement. ``seq`` is its place among the events of the connector.
+    """One DDL statement. ``seq`` is its sequence number among the events of the connector.
 
     :param ts_us: when the database ran it
     :param captured_us: when it was captured; 0 in what earlier releases wrote
@@ -99,11 +99,11 @@ class Manifest(_Model):
     :param writer: unique id of that run, part of its file names
     :param offset_before: what the offset was, ``None`` for the first batch of a connector
     :param schemas: topic → version (as text) → captured table schema, for every file and every change of this batch
-    :param sanitized: topics have no character that a topic of Kafka cannot have; earlier releases left such characters in
+    :param sanitized: characters that a Kafka topic cannot have were replaced in topics; earlier releases did not replace them
     :param source_fields: the source's own fields of the ``source`` block → Arrow type, with ``!`` where required; with schema
         changes only, as files of events have them by themselves
     :param left_out: row events that could not be decoded, of tables that are read again
-    :param notifications: what the connector has told since the last batch
+    :param notifications: notifications of the connector since the last batch
     :param signal_outcomes: states that signals got since then; stored with the key ``answers``
     """
 

@@ -1,9 +1,9 @@
-"""What a run does, in numbers, under the names of the documents (Debezium connector documents, "Monitoring").
+"""The metrics of a run, under the names of the documents (Debezium connector documents, "Monitoring").
 
 The contexts are those of the documents: ``snapshot``, only where the run read tables, ``streaming`` and ``schema-history``; chunks of
-incremental snapshots have one of their own, ``incremental-snapshot``. What is of one
-database alone comes from :meth:`airflow_provider_cdc.core.spi.source.Source.metrics` and is part of ``streaming``. Numbers of event queues
-are missing, because there are none.
+incremental snapshots have one of their own, ``incremental-snapshot``. Metrics of one kind of
+database come from :meth:`airflow_provider_cdc.core.spi.source.Source.metrics` and is part of ``streaming``. There are no metrics of event queues,
+as there are no queues.
 
     >>> capture.run().metrics["streaming"]["TotalNumberOfUpdateEventsSeen"]
     12
@@ -200,7 +200,7 @@ class RunMetrics:
         """By context and name.
 
         :param tables: that are captured
-        :param source: what the source tells of itself
+        :param source: the source's own metrics
         """
         names, counts = list(tables), self.streaming.counts
         streaming = self.streaming.document(names) | {
@@ -222,7 +222,7 @@ class RunMetrics:
 
 
 def shortened(metrics: Mapping[str, Mapping[str, Value]], most: int) -> dict[str, dict[str, Value]]:
-    """Metrics with no more entries in lists and maps; what is missing is said in an entry of its own.
+    """Metrics with shorter lists and maps; a last entry says how many are left out.
 
     >>> shortened({"streaming": {"CapturedTables": ["a", "b", "c"]}}, 2)
     {'streaming': {'CapturedTables': ['a', 'b', '… and 1 more']}}

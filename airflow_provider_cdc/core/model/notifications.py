@@ -1,8 +1,8 @@
-"""Notifications: what a connector tells of its snapshots and signals as they happen.
+"""Notifications: reports of a connector about its snapshots and signals.
 
 They have the documented form (Debezium connector documents, "Notifications"; ``spec`` names ``id``, ``aggregate_type``, ``type``,
-``additional_data``). All of them are kept in the state tables, in the transaction that makes durable what they tell of. The
-channels that are switched on get them after that.
+``additional_data``). All of them are kept in the state tables, in the transaction that makes durable what they report. After
+that, the enabled channels get them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Notification(BaseModel):
 
 class NotificationChannel(Protocol):
     """Where notifications go besides the state tables: ``log``, or one of the user's own (entry point group
-    ``airflow_provider_cdc.notification_channels``: a callable without arguments that gives one)."""
+    ``airflow_provider_cdc.notification_channels``: a callable without arguments that returns one)."""
 
     def send(self, connector: str, notification: Notification) -> None:
-        """Called after what the notification tells of is durable. An error is logged and changes nothing else."""
+        """Called after what the notification reports is durable. An error is logged, and has no other effect."""

@@ -1,4 +1,4 @@
-"""The offset: what a connector has durably finished. Immutable; each step of a run has a named transition that gives the next one.
+"""The offset: what a connector has durably finished. Immutable; each step of a run is a method that returns the next one.
 
 It is written by compare-and-set together with each batch, so everything that has to be exactly as durable as a batch is part of it:
 the position, the last sequence number, the tables that a snapshot has still to read, and how far incremental snapshots have come.
@@ -19,7 +19,7 @@ class PendingTable(BaseModel):
     :param request: number of the signal that asked for it; ``None``: no signal did
     :param select: statement that gives its rows instead of all of them
     :param streamed: its events are captured until it is read, as they were before; otherwise they are part of what is read
-    :param due: it is to be read whatever becomes of the request, as a statement has rewritten its rows
+    :param due: it is read even if the request fails, because a statement has rewritten its rows
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -135,15 +135,15 @@ class SnapshotState(BaseModel):
         return self.without(read).model_copy(update={"read_at": self.read_at | dict.fromkeys(read, position)})
 
     def passed(self, names: Collection[str]) -> Self:
-        """Streaming has come to where some tables were read."""
+        """Streaming has passed the positions at which some tables were read."""
         return self.model_copy(update={"read_at": {n: at for n, at in self.read_at.items() if n not in names}})
 
     def nothing_read(self) -> Self:
-        """No position at which a table was read counts any more."""
+        """Forget the positions at which tables were read."""
         return self.model_copy(update={"read_at": {}})
 
     def renamed(self, names: Mapping[str, str]) -> Self:
-        """Tables have other names. Where a statement chose the rows, all are read: under the new name it gives none.
+        """Tables have new names. If a request has a statement that selects the rows, all rows are read: the statement has the old name.
 
         :param names: old name → new name
         """
@@ -178,8 +178,8 @@ class Scan(BaseModel):
     :param after: key of the last row that is captured
     :param upto: key of the last row there was at the beginning
     :param rows: rows read so far
-    :param replace: the table is emptied in the target before its first row is read, so that rows which are gone disappear
-    :param chunk_rows: rows that are read at a time; ``None`` = as the connector has it
+    :param replace: the table is emptied in the target before its first row is read, so that deleted rows disappear
+    :param chunk_rows: rows that are read at a time; ``None`` = the connector's own setting
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -241,11 +241,11 @@ class IncrementalState(BaseModel):
         return self.model_copy(update={"scans": [*self.scans, *scans]})
 
     def advanced(self, scan: Scan) -> Self:
-        """The first table has come so far."""
+        """A chunk of the first table was read."""
         return self.model_copy(update={"scans": [scan, *self.scans[1:]]})
 
     def ended(self) -> Self:
-        """The first table is read, or will not be."""
+        """The first table is read, or cannot be read."""
         return self.model_copy(update={"scans": self.scans[1:]})
 
     def anew(self, tables: Collection[str]) -> Self:
@@ -304,11 +304,11 @@ class Offset(BaseModel):
         return self.model_copy(update={"position": position})
 
     def snapshots(self, snapshot: SnapshotState) -> Self:
-        """Whole tables have come so far."""
+        """With another state of whole-table snapshots."""
         return self.model_copy(update={"snapshot": snapshot})
 
     def scans(self, incremental: IncrementalState) -> Self:
-        """Incremental snapshots have come so far."""
+        """With another state of incremental snapshots."""
         return self.model_copy(update={"incremental": incremental})
 
     def filtered(self, tables_filter: str) -> Self:
@@ -320,16 +320,16 @@ class Offset(BaseModel):
         return self.model_copy(update={"signal": number})
 
     def numbered(self, seq: int, batch: int) -> Self:
-        """Sequence numbers and batches have come so far."""
+        """With other last numbers of events and batches."""
         return self.model_copy(update={"seq": seq, "batch": batch})
 
     def restored(self, old: Offset) -> Self:
-        """The position of an earlier offset, without the requests of then. Numbers go on, and so do signals."""
+        """The position of an earlier offset, without its requests. Sequence, batch and signal numbers continue."""
         snapshot = old.snapshot.without_requests()
         return self.model_copy(
             update={"position": old.position, "snapshot": snapshot, "tables_filter": old.tables_filter}
         )
 
     def forgotten(self) -> Self:
-        """The connector has no position: its next run reads all tables first. Numbers go on, and so do signals."""
+        """The connector has no position: its next run reads all tables first. Sequence, batch and signal numbers continue."""
         return self.model_copy(update={"position": None, "snapshot": SnapshotState(), "tables_filter": ""})

@@ -1,6 +1,6 @@
-"""A position is a place in a source's log.
+"""A position: a point in a source's log, between two transactions.
 
-What it consists of is the source's own affair: core stores it as JSON, hands it back, and asks one question of it, whether it lies
+Only the source knows what it consists of. Core stores it as JSON, returns it to the source, and asks it one question: whether it is
 at or after another one. ``seq`` orders everything downstream, so nothing else ever compares log coordinates.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 @runtime_checkable
 class Position(Protocol):
-    """A place between two transactions of a source's log; immutable.
+    """A point between two transactions of a source's log; immutable.
 
     ``str()`` gives the form people see in errors and in the UI, in the database's own terms.
     """
@@ -20,4 +20,4 @@ class Position(Protocol):
         """A JSON object from which ``Source.parse_position`` builds an equal position."""
 
     def reached(self, other: Self) -> bool:
-        """Whether a reader that stands here has everything that a reader at ``other`` has."""
+        """Whether a reader at this position has everything that a reader at ``other`` has."""

@@ -1,4 +1,4 @@
-"""Table ids, columns and table schemas: the structure of what is captured, without any database's words.
+"""Table ids, columns and table schemas, without terms of any database.
 
 A :class:`Column` has two faces. ``type`` is what the change log holds: an Arrow type, written as text so that schemas can
 be stored as JSON and read without pyarrow. ``declared`` is what the database said, kept for schema change events (Debezium
@@ -61,7 +61,7 @@ class Declared(_Frozen):
     """What the database's catalog or DDL said about a column; field names follow ``tableChanges[].columns[]``.
 
     ``default`` is the default's value as text, ``None`` when there is none or when it is NULL; ``default_is_expression``
-    tells that it has to be computed per row or statement (``CURRENT_TIMESTAMP``, ``uuid()``), so nobody else can know it.
+    says that it is computed per row or statement (``CURRENT_TIMESTAMP``, ``uuid()``), so that its value is not known.
     ``comment`` is known with ``include.schema.comments`` only.
     """
 
@@ -100,9 +100,9 @@ class Column(_Frozen):
 
 
 class TableSchema(_Frozen):
-    """A table's structure in force from some log position on.
+    """A table's columns and key, in force from some log position on.
 
-    :param version: grows by one with each structural change of the table; 1 is the first structure that was seen
+    :param version: grows by one with each schema change of the table; 1 is the first known schema
     :param key: names of the key columns, in key order; empty for a table without a key
     """
 
@@ -133,15 +133,15 @@ class TableSchema(_Frozen):
 
 
 class TableChange(_Frozen):
-    """One table's part of a schema change: the whole structure after it, not a difference.
+    """One table's part of a schema change: the whole schema after it, not a difference.
 
     :param type: ``CREATE``, ``ALTER`` or ``DROP``
     :param previous_id: the old id of a renamed table
-    :param table: structure after the change; ``None`` after a drop
+    :param table: schema after the change; ``None`` after a drop
     :param renamed: new column name → old column name
     :param added: new column → value that existing rows have in it, as text that a cast to the column's type understands;
         ``None`` is NULL
-    :param exact: ``False`` when existing rows may hold values now that neither the log nor this change tells
+    :param exact: ``False`` if existing rows may have values that neither the log nor this change shows
     """
 
     type: Literal["CREATE", "ALTER", "DROP"]

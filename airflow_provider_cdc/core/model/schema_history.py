@@ -1,4 +1,4 @@
-"""The tables' structures as the log goes on: replayed from state at the start, moved on by each schema change.
+"""The table schemas in force as the log goes on: replayed from the state store at the start, updated by each schema change.
 
 A row is decoded with the schema in force at its position. The history is part of what a batch commits, so that it never runs
 ahead of the offset or behind it (Debezium MySQL connector, "Schema history topic").
@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSc
 
 
 class SchemaHistory:
-    """Structures by table id; numbers the versions."""
+    """Table schemas by table id; numbers their versions."""
 
     def __init__(self) -> None:
         self._tables: dict[TableId, TableSchema] = {}
@@ -44,22 +44,22 @@ class SchemaHistory:
         return self._tables.get(table)
 
     def seen(self, table: TableId) -> bool:
-        """Whether the table ever had a structure here, dropped ones included."""
+        """Whether the table ever had a schema here, dropped tables included."""
         return table in self._versions
 
     def from_the_first(self, table: TableId) -> bool:
-        """Whether it is recorded that the table was read, or created by a statement of the log. Otherwise its structure was looked up
-        in the midst of it, when a change of a table came that was not captured before."""
+        """Whether it is recorded that the table was read, or created by a statement of the log. Otherwise its schema was looked up
+        later, when the log had a change of a table that was not captured before."""
         return table in self._from_the_first
 
     @property
     def empty(self) -> bool:
-        """Whether no structure was ever recorded."""
+        """Whether no schema was ever recorded."""
         return not self._versions
 
     @property
     def ever(self) -> list[TableId]:
-        """All tables that ever had a structure here, in the order in which they came."""
+        """All tables that ever had a schema here, in the order of their first one."""
         return list(self._versions)
 
     @property
@@ -73,7 +73,7 @@ class SchemaHistory:
                 self._tables.pop(change.previous_id, None)
 
     def apply(self, change: TableChange) -> TableChange | None:
-        """Move on by one change. Returns it with its version, or ``None`` when nothing about the table changed."""
+        """Apply one change. Returns it with its version, or ``None`` when nothing about the table changed."""
         if change.table is not None:
             known = self._tables.get(change.id)
             if known is not None and known.same_structure(change.table) and change.type == "ALTER" and change.exact:

@@ -1,8 +1,7 @@
-"""A signal: what people ask of a connector while it works, and what became of it.
+"""A signal: a request to a connector at work, and the state that it is in.
 
-However a signal is sent, it is recorded in the state tables first, with a number that grows, and taken from there; the offset
-remembers the number of the last one that was taken, so that none is lost and none is carried out twice. Every signal has a state that
-people can look up.
+Every signal is first recorded in the state tables, with a number that grows; runs take signals from there. The offset has the number
+of the last one that was taken, so that none is lost and none is carried out twice. People can look up the state of every signal.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 
 
 class SignalState(enum.StrEnum):
-    """What has become of a signal."""
+    """The state of a signal."""
 
     RECEIVED = "received"
     RUNNING = "running"
@@ -29,9 +28,9 @@ class SignalState(enum.StrEnum):
 class SentSignal:
     """A signal as a channel brings it.
 
-    :param id: whatever the sender calls it; may be empty, and need not be unique
-    :param data: JSON text, or what was sent in its place
-    :param origin: where it was found, unique within the connector: found again, it is the same signal; ``None`` = always new
+    :param id: the sender's name for it; may be empty, and need not be unique
+    :param data: JSON text, or whatever was sent instead
+    :param origin: identifies it within the connector: the same origin again is the same signal; ``None`` = always a new one
     :param by: who sent it, where that is known
     """
 
@@ -47,7 +46,7 @@ class SentSignal:
 class Signal:
     """A recorded signal.
 
-    :param number: its place among all signals of all connectors; grows
+    :param number: grows over all signals of all connectors
     """
 
     number: int

@@ -1,14 +1,14 @@
-"""The part of the Source seam that incremental snapshots need: reading a table piece by piece beside a running stream.
+"""The part of the source interface for incremental snapshots: reading a table in chunks beside a running stream.
 
-A piece, a chunk, is the next so many rows of a table in the order of its key. What makes it safe to mix chunks with the stream
-is known about the two positions in the log around the reading, the watermarks ("DBLog: A Watermark Based Change-Data-Capture
+A chunk is the next rows of a table in the order of its key. Two positions in the log around the reading make it safe to mix
+chunks with the stream: the watermarks ("DBLog: A Watermark Based Change-Data-Capture
 Framework"; Debezium connector documents, "Incremental snapshots"):
 
-* everything that the stream gave before the chunk's window was opened is in the chunk's rows (the **low** watermark);
+* everything that the stream delivered before the chunk's window was opened is in the chunk's rows (the **low** watermark);
 * everything in the chunk's rows is in the log before the window is closed (the **high** watermark).
 
 There are two ways to get them. *Written* watermarks are rows of the signal table: they come back through the log. *Read* ones
-are positions that the database tells, and need no right to write (``read.only``).
+are positions that the database reports, and need no right to write (``read.only``).
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 Key = list[Any]
-"""Values of the ordering columns of one row, fit for JSON; see :func:`key_to_json`. A source reads and writes what is in it."""
+"""Values of the ordering columns of one row, fit for JSON; see :func:`key_to_json`. Only the source interprets them."""
 
 
 class StructureChanged(Exception):
-    """The table does not have the structure (any more) that it was to be read under."""
+    """The table no longer has the schema with which it was to be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
     """Rows of one table in the order of some columns.
 
-    :param table: structure that the rows are read under, as :meth:`ChunkReader.table` gave it
+    :param table: schema with which the rows are read, from :meth:`ChunkReader.table`
     :param order: names of the columns that the rows are ordered by, which together are unique and never NULL; a surrogate key
         first, if there is one, which may be a pseudo-column of the source's
     :param after: the rows lie behind this key; ``None`` = from the first row
@@ -65,7 +65,7 @@ class ChunkRows:
     :param low: a position in the log up to which all that was committed is in the rows; with written watermarks ``None``
     :param high: a position in the log before which all that is in the rows was committed; with written watermarks ``None``
     :param complete: the range has no more rows
-    :param reading_s: seconds that reading the rows took, without watermarks and questions about the table
+    :param reading_s: seconds that reading the rows took, without watermarks and catalog queries
     """
 
     rows: list[RowBlock]
@@ -89,35 +89,35 @@ class ChunkReader(abc.ABC):
 
     @abc.abstractmethod
     def table(self, table: TableId) -> TableSchema | None:
-        """The present structure; ``None`` when the table does not exist. Its ``version`` has no meaning."""
+        """The present schema; ``None`` when the table does not exist. Its ``version`` has no meaning."""
 
     @abc.abstractmethod
     def last(self, rows: KeyRange) -> Key | None:
         """Key of the last row of a range; ``None`` when it has no row.
 
         :raises QueryRefused: the database does not accept the range's condition
-        :raises StructureChanged: see there
+        :raises StructureChanged: see :class:`StructureChanged`
         """
 
     @abc.abstractmethod
     def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
-        """The first ``limit`` rows of a range, or fewer if there are no more; with several queries, each behind the rows of the
-        one before, as many times that.
+        """The first ``limit`` rows of a range, or fewer if there are no more; with several queries, that many per query, each behind
+        the rows of the one before.
 
-        The chunk ends earlier, and the next one goes on behind it, as soon as its rows take ``max_bytes``: what waits in memory
-        is never much more, however wide rows are and however many were asked for. It has one row at least, if there is one.
+        The chunk ends earlier, and the next one goes on behind it, as soon as its rows take ``max_bytes``: so memory stays
+        bounded, however wide rows are and however many were asked for. It has one row at least, if there is one.
 
         With read watermarks, ``low`` is taken before the rows are read and ``high`` afterwards (or both are the very position of
         a consistent view). A reader that was opened for written watermarks leaves them out.
 
         :raises QueryRefused: the database does not accept the range's condition
-        :raises StructureChanged: the rows have another structure than the range's table says; nothing was guessed
-        :raises SourceUnavailable: the connection was lost, or somebody is in the way (``SourceBusy``); the reader may be closed and
+        :raises StructureChanged: the rows have another schema than the range's table
+        :raises SourceUnavailable: the connection was lost, or another session blocks the table (``SourceBusy``); the reader may be closed and
             another one opened
         """
 
     def missing(self, low: Position, floor: Position) -> str:
-        """What the log has before ``floor`` and not before ``low``, for people to see."""
+        """What the log has before ``floor`` and not before ``low``, as text."""
         return f"what comes after {low}, up to {floor}"
 
     @abc.abstractmethod

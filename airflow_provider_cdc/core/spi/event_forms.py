@@ -17,7 +17,7 @@ USUAL: Final = "debezium"
 
 @dataclass(frozen=True, slots=True)
 class EventForm:
-    """How the ``source`` block of another connector's events looks. Keys, rows and operations are those of the usual form.
+    """The form of the ``source`` block in the events of another connector. Keys, rows and operations are those of the usual form.
 
     :param name: as ``airflow cdc events --form`` takes it
     :param source_schema: name of the schema of the ``source`` block

@@ -1,7 +1,7 @@
-"""The two seams besides :class:`~airflow_provider_cdc.core.spi.source.Source` that capture is written against.
+"""The interfaces, besides :class:`~airflow_provider_cdc.core.spi.source.Source`, that capture uses: state store, change log, signal channels.
 
 ``state.StateStore`` and ``changelog.ChangeLog`` are the implementations; this module exists so that core needs neither
-SQLAlchemy nor fsspec, and so that the promises can be read in one place.
+SQLAlchemy nor fsspec, and so that what they promise is written in one module.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class StateStore(Protocol):
         notifications: Sequence[Notification] = (),
         signal_outcomes: Sequence[SignalOutcome] = (),
     ) -> StoredOffset:
-        """Move the offset on where there was nothing to capture; keep notifications and states of signals with it. Raises like
+        """Move the offset when there was nothing to capture, together with notifications and states of signals. Raises like
         :meth:`commit`."""
 
     def schema_history(self, connector: str) -> Iterator[SchemaChangeRecord]:
@@ -113,7 +113,7 @@ class StateStore(Protocol):
     def set_signal_state(
         self, connector: str, number: int, state: SignalState, message: str = "", progress: dict[str, Any] | None = None
     ) -> None:
-        """Record what has become of a signal; the first time that it gets a state is kept for each.
+        """Record the state of a signal. The first time of each state is kept.
 
         A final state stays. ``progress`` replaces what was there.
         """
@@ -142,7 +142,7 @@ class SignalChannel(Protocol):
         """Called when these are recorded in the state tables: they need not come again."""
 
     def close(self) -> None:
-        """Let go of everything; may be called twice."""
+        """Release everything; may be called twice."""
 
 
 class BatchWriter(Protocol):
@@ -172,9 +172,9 @@ class ChangeLog(Protocol):
     """Where batches are kept; one folder per connector."""
 
     def verify(self, connector: str) -> None:
-        """Make sure that of two runs that :meth:`commit` the same number one gets an error; cheap once it is known.
+        """Make sure that one of two runs that :meth:`commit` the same number gets an error. Cheap after the first time.
 
-        :raises ConfigError: the store replaces what is there
+        :raises ConfigError: the store overwrites existing files
         """
 
     def writer(self, connector: str, batch: int, epoch: int, writer: str) -> BatchWriter:

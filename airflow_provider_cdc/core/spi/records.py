@@ -163,7 +163,7 @@ class SignalRecord:
 
     :param number: never given out again, also not to a signal of another connector
     :param id: what its sender calls it
-    :param data: JSON text, or what was sent in its place
+    :param data: JSON text, or whatever was sent instead
     :param message: why it was refused or failed, or what it has done
     """
 

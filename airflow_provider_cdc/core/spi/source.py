@@ -1,7 +1,7 @@
-"""The Source seam: everything that capture needs from a database, and nothing else.
+"""The source interface: everything that capture needs from a database, and nothing else.
 
 A source lives in one folder below ``airflow_provider_cdc/sources`` and is named in one line of its registry. Snapshot modes,
-filters, schema history, sequence numbers, batching and offsets are not its business; they are in ``core`` once.
+filters, schema history, sequence numbers, batching and offsets are in ``core``, once for all sources.
 ``sources/memory`` is the reference implementation.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 VARIED: Final = {b"cdc": b"varied"}
-"""Metadata of a field of the ``source`` block whose texts are seldom the same twice: no dictionary pays for it."""
+"""Metadata of a field of the ``source`` block whose texts seldom repeat: it is written without a dictionary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Finding:
     """One prerequisite that is not met.
 
     :param fatal: capture would lose or misread data, or could not start; otherwise a warning
-    :param fix: the statement or setting that mends it
+    :param fix: the statement or setting that fixes it
     """
 
     what: str
@@ -48,19 +48,19 @@ class Finding:
 class Tables(Protocol):
     """The schemas of the captured tables, as a source's log reader sees them.
 
-    The same object answers differently as the log goes on: whoever consumes the stream applies each
-    :class:`~airflow_provider_cdc.core.model.events.SchemaChange` before it asks for the next item.
+    The object changes as the log goes on: the consumer of the stream applies each
+    :class:`~airflow_provider_cdc.core.model.events.SchemaChange` before it takes the next item.
     """
 
     def get(self, table: TableId) -> TableSchema | None:
         """The schema in force, ``None`` when the table is not known."""
 
     def captured(self, table: TableId) -> bool:
-        """Whether rows of this table are wanted now."""
+        """Whether rows of this table are captured at the present position."""
 
     def read_again(self, table: TableId) -> bool:
-        """Whether the table is going to be read whole: rows before that which nobody can decode are told
-        (:class:`~airflow_provider_cdc.core.model.events.LeftOut`), and are no error."""
+        """Whether the table will be read whole again: rows before that position which cannot be decoded are reported as
+        :class:`~airflow_provider_cdc.core.model.events.LeftOut`, and are no error."""
 
     def known(self) -> list[TableId]:
         """All tables that have a schema now."""
@@ -70,7 +70,7 @@ class Tables(Protocol):
 class Chunk:
     """A part of a table.
 
-    :param condition: what the rows have in common, in the source's own terms; ``None`` for the whole table
+    :param condition: the condition that selects the rows, in the source's own terms; ``None`` for the whole table
     :param rows: an estimate
     """
 
@@ -85,13 +85,13 @@ class SnapshotSession(abc.ABC):
     position: Position
     """Position in the log that the view corresponds to."""
     schemas: dict[TableId, TableSchema]
-    """Structures at ``position`` of the tables asked for; a table that does not exist is missing."""
+    """Schemas at ``position`` of the requested tables; a table that does not exist is missing."""
     ddl: dict[TableId, str]
-    """Statements that would create the tables, where the source can tell."""
+    """Statements that would create the tables, if the source knows them."""
     ts_us: int
     """When the view was taken."""
     source: Mapping[str, object] = MappingProxyType({})
-    """The source's own fields of the ``source`` block, for events that stand for a whole table of the view."""
+    """The source's own fields of the ``source`` block, for events about a whole table of the view."""
 
     @abc.abstractmethod
     def chunks(self, table: TableId) -> list[Chunk]:
@@ -101,7 +101,7 @@ class SnapshotSession(abc.ABC):
     def read(self, chunk: Chunk) -> Iterator[RowBlock]:
         """The rows of one chunk, as ``READ`` blocks with ``order`` 0, 1, 2 …
 
-        Called from up to as many threads at once as readers were asked for.
+        Called from as many threads at once as there are readers.
         """
 
     @abc.abstractmethod
@@ -118,13 +118,13 @@ class SnapshotSession(abc.ABC):
 class Source(abc.ABC):
     """One database that changes are captured from. A context manager; not thread-safe unless a method says so.
 
-    Sensors, pages, commands and plans look beside a run that streams, with a source of their own and several at once: no
-    question (:meth:`check`, :meth:`discover`, the positions) may end, hold up or change another one's stream.
+    Sensors, pages, commands and plans use sources of their own, several at once, beside a run that streams: no query
+    (:meth:`check`, :meth:`discover`, the positions) may end, delay or change the stream of another one.
 
     :cvar Config: the source's configuration model
     :cvar connector: the documented ``source.connector`` value
     :cvar FORMS: name → a form of its events beside the usual one
-    :cvar PSEUDO_COLUMNS: unique columns that every table has though its structure does not name them (a row's address)
+    :cvar PSEUDO_COLUMNS: unique columns that every table has without listing them in its schema (a row's address)
     :cvar POSITION_SIGNAL: type of the signal that moves a connector to another position in the log, where the documents name one
     """
 
@@ -136,7 +136,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def check(self) -> list[Finding]:
-        """Look at every prerequisite of capture and report those that are not met; an empty list means ready.
+        """Check every prerequisite of capture and report those that are not met; an empty list means ready.
 
         :raises SourceUnavailable: the database does not answer
         :raises AccessDenied: user or password is wrong
@@ -144,7 +144,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def discover(self) -> dict[TableId, TableSchema]:
-        """Every table that could be captured, with its present structure."""
+        """Every table that could be captured, with its present schema."""
 
     @abc.abstractmethod
     def current_position(self) -> Position:
@@ -166,7 +166,7 @@ class Source(abc.ABC):
         """Build the position that :meth:`Position.to_json` described."""
 
     def position_of(self, data: Mapping[str, Any]) -> Position:
-        """The position that a person names, in the form of :attr:`POSITION_SIGNAL` or in that of :meth:`Position.to_json`.
+        """The position that a person has written, in the form of :attr:`POSITION_SIGNAL` or in that of :meth:`Position.to_json`.
 
         :raises ConfigError: there is no such position; the error says what is valid
         """
@@ -186,8 +186,8 @@ class Source(abc.ABC):
 
         Locks, if any, are released before this returns, unless the configuration asks to hold them.
 
-        :param selects: table → statement that gives the rows to read instead of all of them; it may leave columns out only
-            where the table's structure does
+        :param selects: table → statement that gives the rows to read instead of all of them; it may leave out only columns that
+            the table's schema leaves out
         :raises QueryRefused: from reading: the database does not accept such a statement
         """
 
@@ -195,7 +195,7 @@ class Source(abc.ABC):
         """Open a reader of chunks, see :mod:`airflow_provider_cdc.core.spi.chunks`.
 
         :param signals: the signal table, for written watermarks; ``None`` for read ones
-        :raises PrerequisiteError: the database is not set up for this; the error says how it would be
+        :raises PrerequisiteError: the database is not set up for this; the error says what is missing
         """
         raise PrerequisiteError(
             f"Incremental snapshots of {self.connector} databases are not built yet.",
@@ -231,7 +231,7 @@ class Source(abc.ABC):
     ) -> Iterator[LogItem]:
         """Read the log from ``start`` on.
 
-        Gives nothing that was committed after ``until``, and ends there; without it, goes on for ever and yields a ``Heartbeat`` at least every
+        Yields nothing that was committed after ``until``, and ends there; without it, goes on for ever and yields a ``Heartbeat`` at least every
         ``poll.interval.ms`` when there is nothing else.
 
         :param patience: asked whenever there is nothing new: how many seconds to wait at most before the next ``Heartbeat``, in
@@ -259,10 +259,10 @@ class Source(abc.ABC):
         """
 
     def metrics(self) -> Mapping[str, Value]:
-        """What the source tells of the stream that it reads, or has read last, besides the metrics that every source has.
+        """The source's own metrics of the stream that it reads, or has read last, besides those that every source has.
 
-        Names are documented ones where there are such, and never those of :mod:`airflow_provider_cdc.core.model.metrics`, but for
-        ``NumberOfEventsFiltered``: changes that the source itself left out, which are added. May be asked at any time.
+        Names are the documented ones if there are any, and never those of :mod:`airflow_provider_cdc.core.model.metrics`, except
+        ``NumberOfEventsFiltered``: changes that the source itself filtered, which are added. May be asked at any time.
         """
         return {}
 
