@@ -1,7 +1,7 @@
-"""How properties become a configuration: checked before anything else happens, and shown without their secrets.
+"""Makes a configuration of properties: checks them before anything else happens, and shows them without secrets.
 
-Subclasses of :class:`Configuration` have the properties as fields, whose aliases are the documented dotted names; the one
-way in is :meth:`Configuration.parse`, which turns every mistake into one :class:`ConfigError` that names the property, the
+Subclasses of :class:`Configuration` have the properties as fields, whose aliases are the documented dotted names.
+:meth:`Configuration.parse` turns every mistake into one :class:`ConfigError` that names the property, the
 value, the valid values and the nearest known name.
 
     >>> ConnectorConfig.parse({"topic.prefix": "shop", "snapshot.mode": "initail"})
@@ -35,18 +35,18 @@ COLUMN_TEXT = re.compile(r"column\.(mask\.with|truncate\.to)\.(\d+)\.chars")
 CONSUMER = "signal.consumer.*"
 CONSUMER_NAME = re.compile(r"signals?\.consumer\.(.+)")
 _SECRET = re.compile(r"password|passphrase|secret|jaas|credential|oauthbearer\.config|key\.pem$|keystore\.key$")
-"""Properties of Kafka clients that hold what nobody may see."""
+"""Properties of Kafka clients that hold secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionForm:
-    """How people are asked for a connection to a source, in a form with the usual fields.
+    """The form for an Airflow connection to a source, with the usual fields.
 
     :param labels: field (``host``, ``port``, ``login``, ``password``, ``schema``, ``extra``) → what it is called here
     :param hidden: fields without a meaning here
     :param placeholders: field → example
-    :param extras: properties that the form asks for besides, with their description; kept in ``extra`` by their names
-    :param stand_ins: properties that a check needs, and that belong to a connector instead of a connection
+    :param extras: further properties in the form, with their description; kept in ``extra`` by their names
+    :param stand_ins: properties that a check needs, although they belong to a connector and not to a connection
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class ConnectionForm:
 
 
 class Decides(enum.StrEnum):
-    """What a property of a configuration decides. An offset remembers these, to notice that they let in more than before."""
+    """What a property of a configuration decides. Offsets record these, so that a run notices when they select more than before."""
 
     TABLES = "tables"
     """Which tables are captured."""
@@ -79,22 +79,22 @@ class Configuration(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=False)
 
     FORM: ClassVar[ConnectionForm] = ConnectionForm()
-    """How a connection to this source is asked for."""
+    """The form for a connection to this source."""
     CONNECTION: ClassVar[Mapping[str, str]] = {}
     """What the fields of a connection mean: ``host``, ``port``, ``login``, ``password``, ``schema`` → documented property."""
     CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ()
     """Further properties of the connection, which its ``extra`` may hold, besides those of :attr:`FORM` and :attr:`CONNECTION`."""
     IGNORED: ClassVar[Mapping[str, str]] = {}
-    """Documented properties without a meaning here: accepted with a warning. A trailing ``*`` matches a prefix."""
+    """Documented properties that have no effect here: accepted with a warning. A trailing ``*`` matches a prefix."""
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {}
-    """Documented properties that would be silently without effect: refused. A trailing ``*`` matches a prefix."""
+    """Documented properties that would silently have no effect: refused. A trailing ``*`` matches a prefix."""
     LISTS: ClassVar[Mapping[str, Decides]] = {}
-    """Lists and switches that decide what is captured, those of the base classes left out. Each ``….list`` has to be among them."""
+    """Lists and switches that decide what is captured, those of the base classes left out. Each ``….list`` must be among them."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         """
-        :raises TypeError: a list is not named in :attr:`LISTS`: that it was widened would go unnoticed
+        :raises TypeError: a list is not named in :attr:`LISTS`: a change that widens it would go unnoticed
         """
         aliases = {str(f.alias) for f in cls.model_fields.values()}
         named = cls.lists()
@@ -109,7 +109,7 @@ class Configuration(BaseModel):
         return cls._table("LISTS")
 
     def wider(self, before: Self) -> list[str]:
-        """Lists by which changes are captured now that ``before`` left out, of whatever table (:attr:`Decides.CHANGES`)."""
+        """Lists that now select changes which ``before`` left out, of any table (:attr:`Decides.CHANGES`)."""
         fields = {str(f.alias): name for name, f in type(self).model_fields.items()}
         named = [name for name, decides in self.lists().items() if decides is Decides.CHANGES]
         values = ((name, getattr(before, fields[name]), getattr(self, fields[name])) for name in named)
@@ -178,8 +178,8 @@ class Configuration(BaseModel):
         """Properties from the fields of a connection; fields that are not set give none.
 
         Each source says in :attr:`CONNECTION` what its fields mean. Names in ``extra`` are documented property names everywhere, and
-        only of properties that belong to a connection: whoever may edit one may not have files of the workers read, or statements
-        run, with it.
+        only of properties that belong to a connection: people who may edit a connection must not be able to have files of the workers read, or
+        statements run, by it.
 
         :raises ConfigError: ``extra`` names a property of a connector; the error names those of a connection
 

@@ -382,7 +382,7 @@ class ConnectorConfig(Configuration):
     LISTS: ClassVar[Mapping[str, Decides]] = {
         "table.include.list": Decides.TABLES,
         "table.exclude.list": Decides.TABLES,
-        "signal.data.collection": Decides.TABLES,  # which is not captured
+        "signal.data.collection": Decides.TABLES,  # the signal table is not captured
         "snapshot.include.collection.list": Decides.ROWS,
         "column.include.list": Decides.COLUMNS,
         "column.exclude.list": Decides.COLUMNS,

@@ -1,4 +1,4 @@
-"""Which tables and columns are captured, and what a table's key is.
+"""Decides which tables and columns are captured, and what a table's key is.
 
 Patterns are anchored: they match the whole name, without regard to case, as Debezium's do (Debezium MySQL connector,
 ``table.include.list``, ``column.include.list``, ``message.key.columns``). Where tables have a level above the namespace, lists of
@@ -22,7 +22,7 @@ from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableId
 
 
 class _Names:
-    """Names that equal one of some patterns. Each pattern is compiled by itself, as it may have flags and groups."""
+    """Matches names with patterns. Each pattern is compiled by itself, as it may have flags and groups."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = [re.compile(p, re.IGNORECASE) for p in patterns]
@@ -91,13 +91,13 @@ class Filters:
         return self._maskings.of(schema, _names(schema.id), self.key(schema))
 
     def shown(self, schema: TableSchema, column: Column) -> float:
-        """How much of a column is captured: -1 nothing, 0 that it is there and no value, else so many characters of it."""
+        """How much of a column is captured: -1 nothing, 0 only its name, otherwise so many characters of its values."""
         if column.type == NOT_CAPTURED or not self.in_images(schema.id, column.name):
             return -1
         return self._maskings.shown(column, _names(schema.id)) if self._has_values(column) else 0
 
     def _described(self, table: TableId, column: Column) -> Column:
-        """The column, with its type in the database where that is to be told."""
+        """The column, with its type in the database if that is configured (``….propagate.source.type``)."""
         declared, (columns, types) = column.declared, self._told
         names = _names(table)
         if not any(
@@ -120,7 +120,7 @@ class Filters:
 
     def key(self, schema: TableSchema) -> tuple[str, ...]:
         """Names of the key columns: configured ones, else those of the table. A table whose key has a column that cannot be
-        captured has no key here: a part of it would take different rows for one."""
+        captured has no key here: with a part of the key, different rows would look like one."""
         readable = {c.name for c in schema.columns if c.type != NOT_CAPTURED}
         for pattern, columns in self._keys:
             if any(pattern.fullmatch(name) for name in _names(schema.id)):

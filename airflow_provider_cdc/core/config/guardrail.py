@@ -1,6 +1,6 @@
 """A bound on how many tables a connector may capture (Debezium MySQL connector, ``guardrail.collections.max``).
 
-Only captured tables have a schema history here, so that the tables of the one and of the other are the same.
+Only captured tables have a schema history here, so the bound is on both.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _SHOWN = 5
 
 
 def guard(config: ConnectorConfig, captured: Callable[[], Collection[TableId]]) -> None:
-    """Look at how many tables are captured.
+    """Check the number of captured tables.
 
-    :param captured: gives them; asked only where there is a bound
-    :raises PrerequisiteError: more than there may be, and ``guardrail.collections.limit.action=fail``
+    :param captured: returns them; called only if there is a bound
+    :raises PrerequisiteError: there are more than allowed, and ``guardrail.collections.limit.action=fail``
     """
     limit = config.guardrail_collections_max
     tables = captured() if limit else ()

@@ -1,6 +1,6 @@
-"""Properties of Kafka Connect and of Debezium's engine, which people have in the files that they bring along.
+"""Properties of Kafka Connect and of Debezium's engine, which users have in existing properties files.
 
-They belong to what runs a connector, not to the connector: all sources know them by the same reasons. A trailing ``*`` matches a
+They belong to the runtime of a connector, not to the connector: all sources treat them alike. A trailing ``*`` matches a
 prefix, as in :class:`~airflow_provider_cdc.core.config.base.Configuration`. This module is imported at DAG parse: it must stay light.
 """
 
@@ -44,4 +44,4 @@ REFUSED: Final = {
     "predicates*": "predicates choose records for transforms of Kafka Connect, and there are none here",
     "errors.tolerance": "an event that cannot be read is always an error",
 }
-"""Refused: whoever set them expects other events."""
+"""Refused: with them, users expect other events."""

@@ -1,8 +1,8 @@
-"""What the include and exclude lists let in when an offset was written.
+"""Compares the include and exclude lists with those in force when an offset was written.
 
-An offset remembers every list and switch that decides what is captured, as the source's configuration names them
-(:attr:`~.config_base.Configuration.LISTS`). So one that lets in more than before is noticed, whatever it is called: tables that
-it adds are read, and where existing rows lack something, people are told of which tables, and what reads them.
+An offset records every list and switch that decides what is captured, as the source's configuration names them
+(:attr:`~.config_base.Configuration.LISTS`). So a run notices when one of them selects more than before: it reads tables that were
+added; if existing rows lack something, it warns, naming the tables and the command that reads them.
 
     >>> config = ConnectorConfig.parse({"topic.prefix": "shop", "table.include.list": "inventory.orders"})
     >>> json.loads(text(config))["lists"]["table.include.list"]
@@ -22,11 +22,11 @@ from airflow_provider_cdc.core.config.select_overrides import name_parts
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 
 _FIRST = ("database.include.list", "database.exclude.list", "table.include.list", "table.exclude.list")
-"""All that the offsets of earlier releases remember."""
+"""The lists that offsets of earlier releases have."""
 
 
 def text(config: ConnectorConfig) -> str:
-    """The lists in force, as an offset remembers them (``Offset.tables_filter``)."""
+    """The lists in force, in the form that an offset records them (``Offset.tables_filter``)."""
     fields = {str(field.alias): name for name, field in type(config).model_fields.items()}
     values = {name: getattr(config, fields[name]) for name in sorted(config.lists())}
     kept = {name: value for name, value in values.items() if value or isinstance(value, bool)}
@@ -39,7 +39,7 @@ class ListsBefore:
     :param now: the configuration in force
     :param remembered: what the offset says of its lists
     :ivar config: ``now``, with those lists
-    :ivar changed: some list is another one now
+    :ivar changed: some list has changed
     :ivar unknown: lists that decide which tables are captured, and of which the offset says nothing
     """
 
@@ -50,7 +50,7 @@ class ListsBefore:
         named = now.lists()
         known = [name for name in named if whole or name in _FIRST]
         fields = {str(field.alias): name for name, field in type(now).model_fields.items()}
-        # of a switch, an offset that does not name it says nothing; of a list, that it was empty
+        # an offset without a list means that it was empty; without a switch, that its value is not known
         known = [n for n in known if n in lists or not isinstance(getattr(now, fields[n]), (bool, enum.Enum))]
         self._now = now
         self.config = now.model_copy(update={fields[name]: _as(now, fields[name], lists.get(name)) for name in known})
@@ -60,12 +60,12 @@ class ListsBefore:
         self.filters = Filters(self.config)
 
     def without_columns(self, tables: Iterable[TableSchema]) -> list[TableId]:
-        """Of the tables, those of which columns, or more of the values of columns, are captured now than were."""
+        """The tables of which more columns, or more of the values of columns, are captured now than before."""
         now, then = Filters(self._now), self.filters
         return [s.id for s in tables if any(now.shown(s, c) > then.shown(s, c) for c in s.columns)]
 
     def without_rows(self, tables: Iterable[TableId]) -> list[TableId]:
-        """Of the tables, those of which a snapshot read what another query gave than now, or than all rows are."""
+        """The tables of which a snapshot has read the result of another query than the present one."""
         found = []
         for name, field in self._fields.items():
             if self._now.lists()[name] is Decides.QUERIES:
@@ -75,7 +75,7 @@ class ListsBefore:
         return found
 
     def retyped(self, known: TableSchema, now: TableSchema) -> list[str]:
-        """Columns of a table, declared as they were, whose type is another one by a property that decides the form of values."""
+        """Unchanged columns of a table whose captured type has changed by a property that decides the form of values."""
         if not self.other(Decides.FORM):
             return []
         present = {c.name: c for c in now.columns}
@@ -83,14 +83,14 @@ class ListsBefore:
         return [c.name for c, p in both if c.declared == p.declared and c.type != p.type]
 
     def other(self, *kinds: Decides) -> list[str]:
-        """The properties that decide this, and are not as they were."""
+        """The properties of this kind that have changed."""
         named = self._now.lists()
         return [
             n for n, f in self._fields.items() if named[n] in kinds and getattr(self.config, f) != getattr(self._now, f)
         ]
 
     def wider_changes(self) -> list[str]:
-        """Lists and switches that let in changes now which they left out, of whatever table."""
+        """Lists and switches that now select changes which they left out before, of any table."""
         return self._now.wider(self.config)
 
 

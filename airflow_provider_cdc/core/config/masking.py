@@ -1,4 +1,4 @@
-"""Texts that are hidden or cut before they are written anywhere (``column.mask.with.<length>.chars``,
+"""Hides or cuts texts before they are written anywhere (``column.mask.with.<length>.chars``,
 ``column.truncate.to.<length>.chars``)."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TEXT_TYPES = {-16, -15, -9, -1, 1, 12, 2005, 2011}
 
 
 WHOLE: Final = math.inf
-"""How many characters are shown of texts that nothing hides."""
+"""The number of characters that are shown of texts that are not hidden."""
 
 
 class Maskings:
@@ -40,10 +40,10 @@ class Maskings:
         ]
 
     def of(self, schema: TableSchema, names: Sequence[TableId | str], key: Sequence[str]) -> dict[int, Masking]:
-        """Number of a column → what becomes of its values. Of several properties for a column the first one counts.
+        """Number of a column → what becomes of its values. If several properties match a column, the first one counts.
 
         :param names: of the table, as patterns may write them
-        :param key: the columns that the table's rows are told apart by
+        :param key: the key columns of the table
         :raises ConfigError: a column of the key would be changed: rows could not be told apart any more
         """
         found: dict[int, Masking] = {}

@@ -1,6 +1,6 @@
-"""Secrets in what people write down: known by the names of settings, and by the form of texts.
+"""Finds secrets in configurations: by the names of settings, and by the form of texts.
 
-Whatever is shown or stored goes through here, so that a password in a URL is as safe as one in a field of its own.
+Everything that is shown or stored goes through here, so that a password in a URL is as safe as one in a field of its own.
 
     >>> bare("database.url", "jdbc:oracle:thin:scott/tiger@//db:1521/ORCL")
     'jdbc:oracle:thin:@//db:1521/ORCL'
@@ -23,14 +23,14 @@ _SECRET: Final = re.compile(
     r"|(private|account|shared|customer|encryption|api|sas|storage)[._-]?key|key[._-]?pem$|\bpkey$|\bauth$|keystore\.key$|signature"
 )
 _CONNECT: Final = re.compile(r"(^|[._-])(url|uri|dsn|descriptor|hostname|host|servers|nodes|string)$")
-"""Names of settings whose texts say where something is, and may say who logs on there."""
+"""Names of settings that hold addresses, which may contain a login."""
 _USERINFO: Final = re.compile(r"(?<=://)[^/?#@\s:]*:(?P<secret>\S*)@")
 _SCHEME: Final = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.:-]*://")
 _ORACLE: Final = re.compile(r"^\s*(?:jdbc:oracle:\w+:)?(?P<user>[^@()/\s:]+)/(?P<secret>(?:\"[^\"]*\"|[^()])*)@", re.I)
 _PAIR: Final = re.compile(r"^\s*(?!jdbc:)(?P<user>[^@()/\s:]*):(?P<secret>[^@()\s]*)@", re.I)
 _SETTING: Final = re.compile(r"(?P<name>[\w.-]+)\s*=\s*(?P<secret>\"[^\"]*\"|'[^']*'|[^;&,()\s\"']+)")
 _NO_SECRET: Final = {"", "anon", "anonymous", "google_default", "cloud", "cache", "browser", "none", "false", "true"}
-"""What fsspec's filesystems are told in the place of a token."""
+"""Values of fsspec options for tokens that are not secret."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -88,7 +88,7 @@ def secret_options(options: Mapping[str, Any], above: str = "") -> list[str]:
 
 
 def _found(name: str, text: str) -> Iterator[tuple[int, int, str]]:
-    """What is to be cut out of a text, and the secret within."""
+    """The part to cut out of a text, and the secret in it."""
     url, connects = _SCHEME.match(text) is not None, _CONNECT.search(name.lower()) is not None
     for found in _USERINFO.finditer(text):
         yield found.start(), found.end(), found["secret"]

@@ -1,4 +1,4 @@
-"""``snapshot.select.statement.overrides``: a list of tables, and for each a property of its own with the SELECT that a snapshot reads.
+"""``snapshot.select.statement.overrides``: a list of tables, and for each a property with the SELECT that a snapshot reads.
 
     >>> with_statements({LIST: "shop.orders", f"{LIST}.shop.orders": "SELECT * FROM shop.orders WHERE paid"})
     {'snapshot.select.statement.overrides': {'shop.orders': 'SELECT * FROM shop.orders WHERE paid'}}
@@ -23,7 +23,7 @@ _PART = re.compile(r'"((?:[^"]|"")*)"|([^".]+)')
 
 
 def with_statements(properties: Mapping[str, Any], *, all_needed: bool = False) -> dict[str, Any]:
-    """The properties, with the statements of tables at the list that names the tables, by their names as written there.
+    """The properties, with the statements of tables as values of the list that names the tables.
 
     :param all_needed: a table that is listed without a statement is an error; otherwise a warning, and it is read whole
     :raises ConfigError: a statement of a table that is not listed, which would be without effect

@@ -1,7 +1,7 @@
-"""The names of topics, and that each belongs to one table.
+"""Names topics, and makes sure that each belongs to one table.
 
-A table's topic is ``<topic.prefix>.<namespace>.<table>`` with ``topic.delimiter`` between the parts; characters that a topic of Kafka
-cannot have become ``_``, and a name is cut where it is longer than one may be ("Topic names" of the Debezium connector documents). So two
+A table's topic is ``<topic.prefix>.<namespace>.<table>`` with ``topic.delimiter`` between the parts; characters that a Kafka topic
+cannot have become ``_``, and names that are too long are cut ("Topic names" of the Debezium connector documents). So two
 tables may come to the same name. Files, targets and consumers know a table by its topic alone: rows of both would be rows of one table.
 Debezium mixes them; here that is refused.
 
@@ -60,7 +60,7 @@ class Topics:
         return name if self._as_they_are else sanitized(name)
 
     def remember(self, tables: Iterable[TableId]) -> None:
-        """These tables have had their topics, in this order, captured now or not: what is there stays theirs."""
+        """Reserve the topics of tables that were ever captured, in this order: a topic stays that of its table."""
         for table in tables:
             self._owners.setdefault(self.name(table), table)
 
@@ -90,7 +90,7 @@ class Topics:
 
 
 def as_earlier_releases(config: ConnectorConfig, tables: Iterable[TableId]) -> bool:
-    """Whether some table has a topic that it would not have today."""
+    """Whether some table has a topic of an earlier release, which it would not get today."""
     before, now = Topics(config, as_they_are=True), Topics(config)
     return any(before.name(table) != now.name(table) for table in tables)
 

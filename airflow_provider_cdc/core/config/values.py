@@ -75,7 +75,7 @@ class WatermarkStrategy(enum.StrEnum):
 
 
 class LostMode(enum.StrEnum):
-    """What to do when the log does not hold the position any more that a connector has to go on from."""
+    """What to do when the log no longer holds the connector's position."""
 
     FAIL = "fail"
     SNAPSHOT = "snapshot"
@@ -83,7 +83,7 @@ class LostMode(enum.StrEnum):
 
 
 class LimitAction(enum.StrEnum):
-    """What to do when more tables are captured than there may be."""
+    """What to do when more tables are captured than allowed."""
 
     WARN = "warn"
     FAIL = "fail"

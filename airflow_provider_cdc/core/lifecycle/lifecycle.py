@@ -1,7 +1,7 @@
 """The lifecycle of a connector: pause, resume, stop, restart, move or reset the offset, repair a gap, delete.
 
-The offset changes only under the connector's lease, so that no run is alive meanwhile. Batches that a run has left behind are adopted
-first: otherwise they would undo the change.
+The offset changes only under the connector's lease, so that no run is alive meanwhile. Batches that a dead run has left behind are adopted
+first: otherwise the next run would adopt them and undo the change.
 
     >>> lifecycle.status().state
     <RunState.RUNNING: 'running'>
@@ -40,14 +40,14 @@ from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.writing.batch import Batcher
 
 _LOOKED_AT = 10_000
-"""Batches that a plan counts the events of."""
+"""How many batches a plan looks at to count events."""
 
 
 class LifecycleStore(StateStore, Protocol):
     """What commands, pages and operators need of the state store besides :class:`StateStore`."""
 
     def register(self, registration: Registration) -> None:
-        """Record a connector's definition. It is written only where it has changed."""
+        """Record a connector's definition. It is written only if it has changed."""
 
     def registration(self, connector: str) -> Registration | None:
         """What was registered last."""
@@ -83,7 +83,7 @@ class LifecycleStore(StateStore, Protocol):
         """
 
     def set_control(self, connector: str, wanted: DesiredState, by: str, reason: str = "") -> Control:
-        """Say what is wanted of a connector; a run that is alive sees it within a second or two.
+        """Record what people want of a connector; a run that is alive sees it within a second or two.
 
         :param by: who asks
         """
@@ -98,7 +98,7 @@ class LifecycleStore(StateStore, Protocol):
         """
 
     def forget(self, lease: Lease) -> None:
-        """Delete everything that is kept of a connector but the epoch of its lease.
+        """Delete everything that is kept of a connector except the epoch of its lease.
 
         :raises LeaseLost: another run took over
         """
@@ -115,7 +115,7 @@ class DeletableChangeLog(ChangeLog, Protocol):
 class Repaired:
     """What a repair did.
 
-    :param signal: number of the signal that has the tables read again, of an incremental repair; the first, if they are several
+    :param signal: number of the signal that reads the tables again in an incremental repair; of several, the first
     """
 
     gap: Gap
@@ -127,8 +127,8 @@ class Repaired:
 class Lifecycle:
     """Steers one connector.
 
-    :param source: may be missing where the offset is not looked at
-    :param config: what the connector is configured to; needed where the offset is changed
+    :param source: may be missing where no position is needed
+    :param config: the connector's configuration; needed where the offset is changed
     :param owner: who holds the lease meanwhile
     """
 
@@ -154,17 +154,17 @@ class Lifecycle:
         return self.store.set_control(self.name, DesiredState.PAUSED, by, reason)
 
     def stop(self, by: str, reason: str = "") -> Control:
-        """As :meth:`pause`, and for good: a connector that is stopped is one that nobody expects to go on by itself."""
+        """As :meth:`pause`, but shown as *stopped*: the connector is not meant to go on soon."""
         self._record()
         return self.store.set_control(self.name, DesiredState.STOPPED, by, reason)
 
     def resume(self, by: str, reason: str = "") -> Control:
-        """Let the next run go on where the offset stands."""
+        """Let the next run go on from the offset."""
         self._record()
         return self.store.set_control(self.name, DesiredState.RUNNING, by, reason)
 
     def restart(self, by: str, reason: str = "") -> Control:
-        """Have the run that is alive end; the next one begins with what the definition and the connection say then."""
+        """Have the run that is alive end; the next one begins with the definition and the connection as they are then."""
         self._record()
         return self.store.request_restart(self.name, by, reason)
 
@@ -267,7 +267,7 @@ class Lifecycle:
             else:
                 after = moved(offset, gap)
             if how is Repair.INCREMENTAL:
-                # before the offset moves: the other way round, a crash in between would leave the gap and nobody to tell
+                # before the offset moves: otherwise a crash in between would leave rows missing without a signal that reads them
                 history = SchemaHistory.replay(self.store.schema_history(self.name))
                 paused, origin = offset.incremental.paused, f"repair:{batcher.stored.version}"
                 signals = repair_signals("gap-repair", source, config, history, paused=paused, origin=origin, by=by)

@@ -1,10 +1,10 @@
-"""A gap: the source's log no longer holds the position that a connector has to go on from. What is lost, and the ways out.
+"""A gap: the source's log no longer holds the position that a connector has to go on from. What is lost, and how to repair it.
 
-Three repairs, and each leaves the connector able to run again:
+There are three repairs. After each, the connector can run again:
 
-* ``snapshot``: all tables are read again before streaming goes on. Nothing is lost but the single events in between.
+* ``snapshot``: all tables are read again before streaming goes on. Only the single events in between are lost.
 * ``incremental``: streaming goes on at once from the oldest position that the log still has, and all tables are read beside it. The
-  same end, without a pause; only tables whose structure has changed are read whole first.
+  result is the same, without a pause; only tables whose schema has changed are read whole first.
 * ``skip``: streaming goes on from there, and what was in between is lost for good.
 """
 
@@ -46,10 +46,10 @@ class Gap:
     """What is lost.
 
     :param position: up to here everything is captured
-    :param moved_at: when the connector came there
-    :param oldest: from here on the log can be read
+    :param moved_at: when the connector reached it
+    :param oldest: the first position from which the log can be read
     :param comparable: whether ``oldest`` lies behind ``position`` in the same log; otherwise the log was reset, or is another
-        server's, and nothing tells how much was in between
+        server's, and it is not known how much was in between
     :param why: what the source says
     """
 
@@ -107,7 +107,7 @@ def moved(offset: Offset, gap: Gap) -> Offset:
 
 
 def all_again(offset: Offset, config: ConnectorConfig) -> Offset:
-    """The offset of a connector that reads all tables first.
+    """The offset with which a connector reads all tables first.
 
     :raises ConfigError: its snapshots read no rows, or not those of all tables
     """
@@ -132,15 +132,15 @@ def repair_signals(
     """The signals that repair a gap beside the stream, in their order; those that read tables come first.
 
     The tables are read in chunks. Each begins with a truncate (``replace``), so that rows that were deleted in the gap disappear.
-    Those whose structure is another one now are read whole: whether the statement that changed them lies in the gap or in what
-    is left of the log, nobody knows, and so not under which structure the rows in between were written.
+    Tables whose schema has changed are read whole: it is not known whether the statement that changed them is in the gap or in
+    the rest of the log, and so not with which schema the rows in between were written.
 
     They come by the channel ``repair``, which needs no permission in ``signal.enabled.channels``.
 
-    :param id_: what the signals are called
-    :param history: the structures that were in force at the position that is lost
+    :param id_: id of the signals
+    :param history: the table schemas in force at the lost position
     :param paused: whether incremental snapshots are paused: they go on, as otherwise nothing would be repaired
-    :param origin: where the signals come from; sent again, they are the same
+    :param origin: of the signals; when they are sent again, they are the same signals
     :raises PrerequisiteError: tables have no key, by which they could be read in chunks, or the database cannot tell when they were
     """
     filters, named = Filters(config), config.signal_data_collection

@@ -1,7 +1,7 @@
-"""Moving a connector's offset by hand: first what that would do, as a plan that people read, then the same plan carried out.
+"""Moves a connector's offset by hand: first a plan of what that would do, for people to read, then the same plan is carried out.
 
-What never goes back is ``seq``, ``batch`` and the number of the last signal: the change log goes on behind the batches there are,
-whatever position in the source's log they come from.
+``seq``, ``batch`` and the number of the last signal never go back: the change log continues behind its last batch, whatever
+position in the source's log that has.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Effect(enum.StrEnum):
     """What going on from another position means for the tables."""
 
     NOTHING = "nothing"
-    """It is where the connector stands."""
+    """It is the connector's present position."""
     SKIP = "skip"
-    """Changes in between are captured never."""
+    """Changes in between are never captured."""
     REPEAT = "repeat"
     """Changes in between are captured once more."""
     SNAPSHOT = "snapshot"
@@ -42,11 +42,11 @@ class Effect(enum.StrEnum):
 class OffsetPlan:
     """What moving the offset would do. Nothing has happened yet.
 
-    :param version: of the offset that it is about; once that has moved, the plan is void
+    :param version: of the offset that the plan is about; once that has moved, the plan is invalid
     :param offset: what would replace it
-    :param reason: as the history of offsets has it
-    :param consequences: what people have to know before they say yes, one sentence each
-    :param problems: why it cannot be done, each with what can; none means that it can
+    :param reason: for the history of offsets
+    :param consequences: what people must know before they confirm, one sentence each
+    :param problems: why it cannot be done, each with what can be done instead; empty if it can
     :param dropped: number of a signal whose tables would not be read any more
     """
 
@@ -202,7 +202,8 @@ class OffsetPlanner:
             )
 
     def _structures(self, target: Position) -> None:
-        """Rows are decoded with the structures that are known now; those before a DDL statement had other ones."""
+        """Add a problem if the move goes back over DDL: rows are decoded with the schemas that are known now, and rows before a DDL
+        statement had others."""
         made: set[TableId] = set()
         last = ""
         for record in self.history:

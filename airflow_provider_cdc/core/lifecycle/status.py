@@ -1,7 +1,7 @@
 """The status of a connector, as commands, pages and operators show it.
 
 States are those of the documents ("Verifying that the connector is running"): ``unassigned``, ``running``, ``paused``,
-``failed``, ``stopped``. With micro-batches, a connector that works as it should is ``unassigned`` between two runs.
+``failed``, ``stopped``. With micro-batches, a healthy connector is ``unassigned`` between two runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class RunState(enum.StrEnum):
     """The state of a connector."""
 
     UNASSIGNED = "unassigned"
-    """No run has it now; the next one will go on."""
+    """No run is alive; the next one goes on."""
     RUNNING = "running"
     PAUSED = "paused"
     FAILED = "failed"
@@ -36,12 +36,12 @@ class Status:
     :param since: when it came into this state, where that is known
     :param wanted: what people want; a run that is alive ends within seconds when that is not ``running``
     :param owner: the run that is alive
-    :param asked_by: who asked for what is wanted, and ``reason`` why
+    :param asked_by: who asked for it, and ``reason`` why
     :param last_error: of the last run that failed, which need not be the last run
     :param pending: tables that have still to be read whole
     :param waiting: tables that are read, at positions that streaming has not reached yet
     :param scans: incremental snapshots: table → rows read so far, in the order they are read
-    :param metrics: of the last run that came to read anything, whatever its end: context → name → value
+    :param metrics: of the last run that read anything, also if it failed: context → name → value
     :param signals: signals whose state is not final, newest first
     """
 
@@ -106,7 +106,7 @@ def state_of(record: ConnectorRecord) -> tuple[RunState, datetime | None]:
 
 
 def status_of(record: ConnectorRecord, signals: Sequence[SignalRecord]) -> Status:
-    """Put a status together.
+    """Make the status of a connector.
 
     :param signals: those under way
     """

@@ -1,4 +1,4 @@
-"""Signals as they come: what they ask for, who may ask for it, which tables they name, the rows of the signal table.
+"""Reads signals: what they ask for, which channel may send them, which tables they name, the rows of the signal table.
 
-What they do is in ``core.capture``. May import ``core.spi`` and below.
+``core.capture`` carries them out. May import ``core.spi`` and below.
 """

@@ -1,4 +1,4 @@
-"""Signal types of one's own: entry points of packages that users install beside this one."""
+"""Custom signal types: entry points of packages that users install beside this one."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from airflow_provider_cdc.core.signals.requests import TYPES, Refused
 log = logging.getLogger(__name__)
 
 ACTIONS: Final = "airflow_provider_cdc.signals"
-"""Entry point group of signal types of one's own."""
+"""Entry point group of custom signal types."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignalContext:
-    """What an action of one's own is told.
+    """What a custom action is given.
 
     :param connector: the connector's name
-    :param position: where the connector stands in the log, as people write it
+    :param position: the connector's position in the log, as text
     :param log: writes a line into the log of the run
     """
 
@@ -31,14 +31,14 @@ class SignalContext:
 
 
 Action = Callable[[SignalContext, dict[str, Any]], str | None]
-"""Carries out a signal of one's own: given its data, it returns a text for its state, or none. :class:`Refused` makes the state
+"""Carries out a custom signal: gets its data, and returns the message of its state, or none. :class:`Refused` makes the state
 ``refused``, any other exception ``failed``; capture goes on either way, and waits until the action returns."""
 
 
 def custom_actions() -> dict[str, Action]:
     """Signal type → action, from the entry points of group :data:`ACTIONS`.
 
-    The types that are documented here cannot be replaced. An action that cannot be loaded refuses its signals.
+    The documented types cannot be replaced. If an action cannot be loaded, its signals are refused.
     """
     found: dict[str, Action] = {}
     for name, point in extensions(ACTIONS).items():

@@ -1,8 +1,8 @@
-"""Which channel may ask for what (``signal.allowed.types``, ours).
+"""What each channel may ask for (``signal.allowed.types``, ours).
 
-Whoever may insert a row into the signal table, append to a file or write to a topic is seldom the one who runs capture. Unless a
-channel is told otherwise, only Airflow's may move the position, or bring SQL of its own, which would run with the rights of the
-capture account; every channel may ask for the rest.
+People who can insert a row into the signal table, append to a file or write to a topic are seldom those who run capture. Unless
+configured otherwise, only Airflow's channel may move the position or send SQL, which runs with the rights of the
+capture account; every channel may ask for everything else.
 
     >>> allowed({}, "source", "log", sql=False, position="set-binlog-position")
     True

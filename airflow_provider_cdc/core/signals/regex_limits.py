@@ -1,8 +1,8 @@
-"""Regular expressions that other people send: how much work they can be, before anything is matched.
+"""Bounds the work of regular expressions in signals, before anything is matched.
 
-Python's matching tries one way after the other, holds every other thread up meanwhile, and cannot be ended. A few characters of
-pattern, like ``([a-z]+.?)+``, are enough for more ways than there is time. So the ways are counted first, as if every character
-that a pattern asks for were there: what is left is the shape of the pattern, and that gives an upper bound.
+Python's matching backtracks, holds up every other thread meanwhile, and cannot be interrupted. A short pattern such as
+``([a-z]+.?)+`` can take for ever. So the steps are counted first, as if every character that a pattern asks for matched: that
+depends on the pattern's structure alone, and gives an upper bound.
 
     >>> ways("shop.orders", [11]), ways("shop[.](orders|items)", [11])
     (0, 20.0)
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 MOST: Final = 1e9
-"""Steps that the patterns of one signal may take: seconds, if it comes to the worst, which it hardly does."""
+"""Steps that the patterns of one signal may take: some seconds in the worst case."""
 MOST_AT_ONCE: Final = 1e7
 """Steps that one pattern may take for one name, during which the process does nothing else: less than a second."""
 LONGEST: Final = 1 << 16
@@ -35,7 +35,7 @@ _REPEATS = {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}
 
 
 class TooManyWays(Exception):
-    """There are more ways than anybody could try."""
+    """Matching could take too many steps."""
 
 
 def ways(pattern: str, lengths: Sequence[int]) -> float:
@@ -69,7 +69,7 @@ class _Count:
         self.nothing[0] = 1
 
     def sequence(self, tree: Iterable[tuple[Any, Any]], before: _Lengths) -> _Lengths:
-        """What is there behind some pieces, given what is there before them."""
+        """The ways behind some pieces of the pattern, given the ways before them."""
         for op, argument in tree:
             if not before.any():  # longer than any name
                 break

@@ -22,7 +22,7 @@ LARGEST: Final = 1 << 20
 MOST_CHUNK_ROWS: Final = 1_000_000
 """Rows of a chunk that a signal may ask for: a chunk is held in memory, and no signal may end a run."""
 SQL: Final = "additional-conditions"
-"""Part of ``execute-snapshot`` that is SQL of the sender's own: a condition, or the SELECT of a blocking snapshot."""
+"""Part of ``execute-snapshot`` that is SQL of the sender: a condition, or the SELECT of a blocking snapshot."""
 TYPES: Final = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log", "schema-changes")
 """Types that every connector knows. A source may know one more (``Source.POSITION_SIGNAL``)."""
 _JSON_NAMES = {list: "array", str: "text", bool: "truth value", int: "number", float: "number"}
@@ -39,8 +39,8 @@ class ExecuteSnapshot:
     :param collections: regular expressions, or quoted names, of tables
     :param conditions: table → SQL condition (incremental) or SELECT (blocking); the empty name stands for every table
     :param surrogate: column that chunks are cut by instead of the key
-    :param replace: ours (``"replace": true``): tables are emptied in the target first, so that rows which are gone disappear
-    :param chunk_rows: ours (``"chunk-size"``), incremental: rows that are read at a time; ``None`` = as the connector has it
+    :param replace: ours (``"replace": true``): tables are emptied in the target first, so that deleted rows disappear
+    :param chunk_rows: ours (``"chunk-size"``), incremental: rows that are read at a time; ``None`` = the connector's own setting
     """
 
     collections: tuple[str, ...]
@@ -80,7 +80,7 @@ class LogMessage:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChanges:
-    """``schema-changes``: structures that take the place of those known.
+    """``schema-changes``: table schemas that replace the known ones.
 
     :param changes: in the form of ``tableChanges`` of a schema change event
     """
@@ -127,7 +127,7 @@ def parse(signal: Signal) -> Request:
             return _schema_changes(_object(signal))
         case "":
             if (signal.data or "").strip():
-                _object(signal)  # of a text that is no JSON nobody can tell the type
+                _object(signal)  # the type of a text that is no JSON is not known
             raise Refused("it has no type")
         case _:
             return Other(type_, _object(signal) if (signal.data or "").strip() else {})

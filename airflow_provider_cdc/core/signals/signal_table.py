@@ -1,4 +1,4 @@
-"""Signals, and the watermarks of chunks, among the rows of the signal table as the log has them.
+"""Finds signals and the watermarks of chunks in the log's rows of the signal table.
 
 See "Sending signals to a connector", ``signal.data.collection``, of the Debezium connector documents.
 """
@@ -50,11 +50,11 @@ class SignalTable:
 
     @property
     def waiting(self) -> bool:
-        """Whether rows were found that are signals, and are not recorded yet."""
+        """Whether signals were found that are not recorded yet."""
         return bool(self._found)
 
     def rows(self, block: LogBlock) -> Iterator[Watermark]:
-        """Look for signals among the rows of a block; gives its watermarks."""
+        """Find the signals in the rows of a block. Returns the block's watermarks."""
         if self._table is None:
             return
         for rows in block.rows:

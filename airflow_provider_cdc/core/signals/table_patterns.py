@@ -10,8 +10,8 @@ from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.signals.regex_limits import MOST, TooManyWays, ways
 from airflow_provider_cdc.core.signals.requests import Refused, unquoted
 
-_TOLD = 20
-"""Names that an answer tells, of those that are too many."""
+_SHOWN = 20
+"""How many names a message lists."""
 _TOO_MUCH = (
     "to match the regular expression {pattern!r} with the names of the tables may take longer than a run can wait. Write it without "
     "repeated groups, as [a-z0-9_]* instead of ([a-z0-9_]+.?)*, with fewer .* or fewer optional parts; or name the tables one by one"
@@ -50,12 +50,12 @@ def _short(text: str) -> str:
 
 
 def not_found(missing: list[str], captured: list[TableId]) -> str:
-    """What to say of patterns that name no captured table."""
+    """The message about patterns that name no captured table."""
     names = [str(t) for t in captured]
-    near = {m: difflib.get_close_matches(m, names, n=1, cutoff=0.6) for m in missing[:_TOLD]}
+    near = {m: difflib.get_close_matches(m, names, n=1, cutoff=0.6) for m in missing[:_SHOWN]}
     told = [f"{_short(m)} (did you mean {found[0]}?)" if found else _short(m) for m, found in near.items()]
-    if len(missing) > _TOLD:
-        told.append(f"nor are {len(missing) - _TOLD} more of the names")
+    if len(missing) > _SHOWN:
+        told.append(f"nor are {len(missing) - _SHOWN} more of the names")
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     return f"no captured table is called {', '.join(told)}; captured are {shown or 'none'}"
 

@@ -17,7 +17,7 @@ Item = Group | RowBlock | Chunk
 
 
 class Ahead:
-    """What is read, with a look at what comes: no further than to the next row."""
+    """The items that are read, with a lookahead no further than to the next row."""
 
     def __init__(self, items: Generator[Item]) -> None:
         self._items = items
@@ -32,7 +32,7 @@ class Ahead:
         return item
 
     def group(self) -> Group | None:
-        """The group that comes next; ``None`` at the end."""
+        """The next group; ``None`` at the end."""
         try:
             item = next(self)
         except StopIteration:
@@ -41,7 +41,7 @@ class Ahead:
         return item
 
     def rows_follow(self) -> bool:
-        """Whether there is another row. What cannot be read may be one; the error is raised when its turn comes."""
+        """Whether another row follows. An error counts as one, and is raised when its turn comes."""
         while True:
             try:
                 self._waiting.append(next(self._items))

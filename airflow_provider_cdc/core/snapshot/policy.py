@@ -1,7 +1,7 @@
-"""What a snapshot mode decides: whether rows and structures are read, whether a run streams, what happens when something is lost.
+"""What ``snapshot.mode`` decides: whether rows and schemas are read, whether a run streams, what happens when the position is lost.
 
-Each mode answers the questions of one small object (Debezium MySQL connector, "Custom snapshotter SPI"): the built-in ones and
-``configuration_based`` by :class:`FixedPolicy`, ``custom`` by an object of the user's. Beside it, users may bring the SELECT of each
+Each mode is a :class:`SnapshotPolicy` (Debezium MySQL connector, "Custom snapshotter SPI"): a :class:`FixedPolicy` for the built-in ones and
+``configuration_based``, a class of the user for ``custom``. Users may also provide the SELECT of each
 table (``snapshot.query.mode=custom``) and the statement that locks it (``snapshot.locking.mode=custom``). All three are entry points
 of a package that is installed where captures run.
 """
@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 class SnapshotPolicy(abc.ABC):
     """Decides about the snapshots of a connector.
 
-    A policy of one's own is a subclass, and an entry point of group ``airflow_provider_cdc.snapshot_policies``. It is made at the
+    A custom policy is a subclass, and an entry point of group ``airflow_provider_cdc.snapshot_policies``. It is made at the
     beginning of each run, with the connector's properties (no secrets) by their documented names, and lives as long as the run.
     """
 
@@ -38,8 +38,8 @@ class SnapshotPolicy(abc.ABC):
         """Whether the rows of all tables are read.
 
         Asked at the beginning of a run, and with ``(False, False)`` for tables that a running connector has to read: new ones, and
-        those that a DDL statement has rewritten. A snapshot that is in progress goes on with the tables that are left; when
-        ``(True, False)`` is answered with yes as well, it begins anew.
+        those that a DDL statement has rewritten. With ``(True, True)``, an interrupted snapshot goes on with the tables that are left; if
+        ``(True, False)`` is true as well, it begins anew.
 
         :param offset_exists: the connector has a position in the log
         :param in_progress: the last run ended within a snapshot
@@ -47,8 +47,8 @@ class SnapshotPolicy(abc.ABC):
 
     @abc.abstractmethod
     def should_snapshot_schema(self, offset_exists: bool, in_progress: bool) -> bool:
-        """Whether the structures of all tables are read. They are always read with rows. A connector that has a position in the log
-        knows the structures in force there, so that for it nothing is read without rows."""
+        """Whether the schemas of all tables are read; with rows they always are. A connector that has a position in the log
+        knows the schemas in force there, so for it nothing is read without rows."""
 
     @abc.abstractmethod
     def should_stream(self) -> bool:
@@ -56,15 +56,15 @@ class SnapshotPolicy(abc.ABC):
 
     @abc.abstractmethod
     def should_snapshot_on_schema_error(self) -> bool:
-        """Whether a schema history that is lost is built anew from the present structures."""
+        """Whether a lost schema history is rebuilt from the present table schemas."""
 
     @abc.abstractmethod
     def should_snapshot_on_data_error(self) -> bool:
         """Whether all tables are read again when the log does not hold the connector's position any more."""
 
     def should_stream_from_snapshot(self) -> bool:
-        """Where a connector goes on that has a position in the log, and reads all tables: where the snapshot was taken (yes), or where
-        streaming had stopped (no). Changes in between of a table that is read are in its rows, and are not told again."""
+        """Where a connector that has a position in the log goes on after reading all tables: at the snapshot's position (yes), or
+        where streaming had stopped (no). Changes in between are in the rows of the tables, and are not captured as events."""
         return True
 
     def snapshot_completed(self) -> None:  # noqa: B027
@@ -95,7 +95,7 @@ class When(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FixedPolicy(SnapshotPolicy):
-    """A policy whose answers follow from the configuration alone."""
+    """A policy that follows from the configuration alone."""
 
     data: When
     schema: When
@@ -154,7 +154,7 @@ def reads_rows(policy: SnapshotPolicy) -> bool:
 
 
 def never_reads(config: ConnectorConfig) -> bool:
-    """Whether no snapshot is taken by ``snapshot.mode``, whatever happens; nothing of the user's own is asked."""
+    """Whether no snapshot is taken by ``snapshot.mode``, whatever happens. A custom policy is not called."""
     if config.snapshot_mode is SnapshotMode.CUSTOM:
         return False
     policy = snapshot_policy(config)
@@ -205,7 +205,7 @@ def lock_refused(statement: str, why: str, usual: str) -> PrerequisiteError:
 
 
 class _Own(SnapshotPolicy):
-    """A policy of the user's: what it raises, or answers, by mistake becomes an error that names it."""
+    """A policy of the user. Its exceptions and wrong results become errors that name it."""
 
     def __init__(self, config: ConnectorConfig) -> None:
         self._what, make = _loaded("snapshot.mode.custom.name", config.snapshot_mode_custom_name, SNAPSHOT_POLICIES)
@@ -245,7 +245,7 @@ class _Own(SnapshotPolicy):
         self._tell(self._policy.snapshot_aborted)
 
     def _tell(self, hook: Callable[[], None]) -> None:
-        """What was read is read, whatever the hook makes of it."""
+        """Call a hook. Its error is only logged: the tables are read already."""
         try:
             hook()
         except Exception:
@@ -253,7 +253,7 @@ class _Own(SnapshotPolicy):
 
 
 def _loaded(name: str, value: str | None, group: str) -> tuple[str, Callable[..., Any]]:
-    """An entry point as people see it, and what it names."""
+    """An entry point as text, and what it loads."""
     what = f"{name}={value}"
     point = extensions(group).get(value or "")
     if point is None:

@@ -1,10 +1,10 @@
 """``source.snapshot`` of the rows that a snapshot reads: the first and the last of each table, and of all of them.
 
-Consumers wait for ``last`` (Debezium connector documents, "Create events", ``snapshot``). Readers in parallel hand over blocks of several
-tables in turn, and whether a block is the last one is known only when its table has ended, or when all tables have: so the latest block
-of each table that is being read is held back, and the last one of all until it is known whether any table has a row behind it.
+Consumers wait for ``last`` (Debezium connector documents, "Create events", ``snapshot``). Parallel readers deliver blocks of several
+tables in turn, and a block is known to be the last one only when its table, or all tables, have ended. So the latest block
+of each table that is being read is held back, and the latest one of all until it is known whether another row follows.
 
-A row that is several of these is, in this order, ``last``, ``first``, ``last_in_data_collection``, ``first_in_data_collection``: so does
+If several of these apply to a row, it gets the first of ``last``, ``first``, ``last_in_data_collection``, ``first_in_data_collection``, as in
 Debezium's engine.
 """
 
@@ -32,7 +32,7 @@ class MarkedRows:
 
 
 class Marks:
-    """Marks the blocks of one snapshot. What goes in comes out later, in the order of the events."""
+    """Marks the blocks of one snapshot. Blocks come out later than they go in, in the order of the events."""
 
     def __init__(self) -> None:
         self._chunks: dict[TableId, int] = {}
@@ -68,7 +68,7 @@ class Marks:
         return self._tail is not None
 
     def close(self, *, rows_follow: bool) -> Iterator[MarkedRows]:
-        """The rows that are held back of the table that has ended last.
+        """The rows that are held back, of the table that has ended last.
 
         :param rows_follow: another row will be read, of whichever table
         """

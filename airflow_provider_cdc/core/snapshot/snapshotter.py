@@ -1,4 +1,4 @@
-"""Reading whole tables: which ones, in what order, by several readers at once, and how a table's rows become a batch.
+"""Reads whole tables: chooses and orders them, reads with several readers at once, and writes their rows into batches.
 
 A batch of a snapshot holds whole tables. An interrupted snapshot therefore goes on with the tables that are missing, on a new
 view of the database, and the log brings all of them to one position (:class:`~.offset.SnapshotState`). Debezium starts over
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Stopped(Exception):
-    """The run was asked to end; what of the present tables was read is void."""
+    """The run was asked to end; what was read of incomplete tables is discarded."""
 
 
 class Snapshotter:
@@ -51,10 +51,10 @@ class Snapshotter:
         progress: Callable[[str, int, int, int], None],
     ) -> None:
         """
-        :param policy: is told how snapshots end
-        :param hidden: the signal table, of which only the structure is read
+        :param policy: is called when snapshots end
+        :param hidden: the signal table, of which only the schema is read
         :param stopped: whether the run was asked to end
-        :param progress: is told the table, rows read, rows there are about, and tables left, every few seconds
+        :param progress: is called every few seconds with the table, rows read, estimated rows, and tables left
         """
         config = inputs.config
         self._source, self._filters, self._history, self._run_metrics = inputs.source, inputs.filters, history, metrics
@@ -75,13 +75,14 @@ class Snapshotter:
         added: Collection[str] = (),
         catch_up: Callable[[Position], None] | None = None,
     ) -> None:
-        """Read the pending tables, or with ``data=False`` only their structure. Everything is committed at the end.
+        """Read the pending tables, or with ``data=False`` only their schemas. Everything is committed at the end.
 
-        :param at: take the tables to be as they were at this position, instead of where they are read
+        :param at: record this position for the tables, instead of the one at which they are read
         :param only: read no other ones
-        :param added: tables that were not captured at the offset's position. Others that are known, and of which no row is read,
+        :param added: tables that were not captured at the offset's position. Other known tables of which no row is read
             stay as they are: their changes since that position are still to be streamed
-        :param catch_up: streams up to where tables are read; called where some were captured before, as soon as the view is open
+        :param catch_up: streams up to the position at which tables are read; called as soon as the view is open, if some tables were
+            captured before
         :raises Stopped: the run was asked to end; tables that were complete before are committed
         """
         pending = self._state.snapshot.pending
@@ -135,7 +136,9 @@ class Snapshotter:
                 in_part = state.snapshot.selects.keys()
                 catch_up(session.position)
                 state.snapshot = state.snapshot.without(stay)
-                whole = in_part - state.snapshot.selects.keys()  # now, which needs a view of its own
+                whole = (
+                    in_part - state.snapshot.selects.keys()
+                )  # their rows were selected by a statement, and now all are read: that needs a view of its own
                 names = [name for name in names if name in state.snapshot.pending and name not in whole]
                 tables = [t for t in tables if str(t) in names]
             self._read_tables(session, names, tables, wanted, (at or session.position).to_json())
@@ -150,7 +153,7 @@ class Snapshotter:
     ) -> None:
         """Read tables group by group; each group is committed.
 
-        :param names: of the tables, those included that do not exist any more
+        :param names: of the tables, including those that no longer exist
         :param wanted: tables whose rows are read
         :param position: at which they are read
         """
@@ -178,12 +181,12 @@ class Snapshotter:
                 self._metrics.remaining = len(state.snapshot.pending.keys() & set(names))
 
     def _held(self, table: TableId) -> bool:
-        """Whether rows of a table are to go before it is read: since it was found pending, some may have come from the log."""
+        """Whether a table must be emptied before it is read: since it became pending, rows may have come from the log."""
         pending = self._state.snapshot.pending[str(table)]
         return pending.held or (pending.streamed and pending.select is None and self._history.seen(table))
 
     def _queried(self, schemas: list[TableSchema]) -> dict[TableId, str | None]:
-        """Table → what the user's own query says, where there is one."""
+        """Table → the SELECT of the user's query; empty if there is no such query."""
         if self._query is None:
             return {}
         found = {schema.id: self._query(schema.id, schema.names) for schema in schemas}
@@ -192,7 +195,7 @@ class Snapshotter:
         return found
 
     def _gone(self, names: list[str], session: SnapshotSession, position: dict[str, Any]) -> None:
-        """Tables that were dropped before they could be read: there is no row of them, in the log up to here either."""
+        """Record that tables were dropped before they could be read: they have no rows to read, and no events up to this position."""
         if not names:
             return
         back = {str(t) for t in self._source.discover()}  # created meanwhile: read in the next round
@@ -209,7 +212,7 @@ class Snapshotter:
     def _groups(
         self, session: SnapshotSession, tables: list[TableId], wanted: set[TableId]
     ) -> Iterator[dict[TableId, list[Chunk]]]:
-        """Tables with their chunks, several small ones together; those of which no row is read go with the first."""
+        """Tables with their chunks, several small ones together; tables of which no row is read are in the first group."""
         group: dict[TableId, list[Chunk]] = {t: [] for t in tables if t in session.schemas and t not in wanted}
         rows = 0
         for table, chunks in self._ordered(session, [t for t in tables if t in wanted]):
@@ -228,7 +231,7 @@ class Snapshotter:
             yield from in_parallel(session, [chunk for chunks in group.values() for chunk in chunks], self._readers)
 
     def _ordered(self, session: SnapshotSession, tables: list[TableId]) -> Iterator[tuple[TableId, list[Chunk]]]:
-        """Tables with their chunks, by estimated rows where that is configured."""
+        """Tables with their chunks, in the order of their estimated rows if that is configured."""
         cut = ((table, session.chunks(table)) for table in tables)
         if self._order is RowCountOrder.DISABLED:
             return cut
@@ -291,9 +294,9 @@ class Snapshotter:
 
 @contextlib.contextmanager
 def _explained(own: Mapping[TableId, str | None]) -> Iterator[None]:
-    """A statement that the database refuses is nobody's request, but the user's own query's.
+    """Turn the refusal of a statement that came from the user's query into an error that names the query.
 
-    :param own: table → what that has said
+    :param own: table → statement of the query
     :raises PrerequisiteError: such a statement is refused
     """
     try:

@@ -1,7 +1,7 @@
-"""Making one batch: events into files, schema changes aside, then the three steps that make it exist.
+"""Makes one batch: writes events into files, collects schema changes, then commits in three steps.
 
-The order of those steps is the first promise of the design: files, then the manifest (the moment at which the batch exists),
-then the offset. A crash before the manifest leaves files that nobody names, and the next run deletes them. A crash after it
+The order of these steps is what exactly-once rests on: files, then the manifest (the moment at which the batch exists),
+then the offset. A crash before the manifest leaves files that no manifest names, and the next run deletes them. A crash after it
 leaves a complete batch, and the next run adopts it.
 """
 
@@ -32,7 +32,7 @@ class Batcher:
     """The batch that is being made, and the offset that the last one left.
 
     :ivar stored: the committed offset
-    :ivar sanitized: whether topics have been named so by the batches before, and then, by those that are made; see
+    :ivar sanitized: of the batches before, and of those that are made; see
         :class:`~airflow_provider_cdc.core.model.manifest.Manifest`
     """
 
@@ -52,7 +52,7 @@ class Batcher:
         :param source_fields: see :class:`~airflow_provider_cdc.core.model.manifest.Manifest`
         :param channels: get the notifications of what is committed
         :param source: the documented ``source.connector`` value
-        :param config: the properties that were set, without secrets; manifests carry them for those who render events
+        :param config: the properties that were set, without secrets; manifests carry them for readers that render events
         """
         self.connector = connector
         self._source, self._config, self._writer_id = source, config, writer_id
@@ -91,7 +91,7 @@ class Batcher:
 
     @property
     def empty(self) -> bool:
-        """No event, no schema change and no word of what is left out waits to be committed."""
+        """No event, schema change or record of left-out events waits to be committed."""
         return not self.counts and not self._changes and not self._left_out
 
     @property
@@ -99,11 +99,11 @@ class Batcher:
         return self._writer.buffered_bytes if self._writer is not None else 0
 
     def sanitize(self) -> None:
-        """Topics are named so from this batch on."""
+        """Manifests say ``sanitized`` from this batch on."""
         self.sanitized = True
 
     def add(self, batch: EventBatch) -> None:
-        """Write events, which have the sequence numbers that follow, and remember the schema they are under."""
+        """Write events, whose sequence numbers must follow, and record their schema."""
         if self._writer is None:
             self._writer = self._changelog.writer(
                 self.connector, self.offset.batch + 1, self._lease.epoch, self._writer_id
@@ -115,7 +115,7 @@ class Batcher:
         self._seq = max(self._seq, batch.last_seq)
 
     def add_change(self, record: SchemaChangeRecord, selected: dict[str, TableSchema]) -> None:
-        """Remember a schema change.
+        """Record a schema change.
 
         :param selected: topic → captured schema after the change
         """
@@ -125,7 +125,7 @@ class Batcher:
         self._seq = record.seq
 
     def leave_out(self, left: LeftOut, start: dict[str, Any], end: Position) -> None:
-        """Remember row events that the batch does not have.
+        """Record row events that the batch does not have.
 
         :param start: and ``end``: where in the log they are
         """
@@ -163,11 +163,11 @@ class Batcher:
         self.counts, self._left_out = self._marked[2].copy(), dict(self._marked[3])
 
     def commit(self, offset: Offset) -> None:
-        """Make the batch exist and move the offset to ``offset``, whose ``seq`` and ``batch`` are filled in here.
+        """Commit the batch and move the offset to ``offset``, whose ``seq`` and ``batch`` are filled in here.
 
         Without events and changes only the offset moves.
 
-        After an error nobody knows what of it is durable. The next run finds that out; this one cannot commit any more, and every
+        After an error it is not known what is durable. The next run finds out; this one cannot commit any more, and every
         further attempt raises the same error.
 
         :raises CommitConflict: another run committed a batch of this number first
@@ -230,7 +230,7 @@ class Batcher:
         )  # fmt: skip
 
     def _check_dense(self) -> None:
-        """Make sure that each sequence number is that of one event or one schema change: a gap would be an event that is lost."""
+        """Make sure that each sequence number belongs to one event or one schema change: a gap would be a lost event."""
         given, there = self.seq - self.offset.seq, self.rows + len(self._changes)
         if given != there:
             raise AssertionError(f"{given} sequence numbers were given out for {there} events and schema changes")
@@ -243,21 +243,21 @@ class Batcher:
         self._clear()
 
     def _deliver(self) -> None:
-        """Send what waits; it is durable by now."""
+        """Send the notifications; what they report is durable by now."""
         durable, self._notifications, self._signal_outcomes = self._notifications, [], []
         for notification in durable:
             for channel in self._channels:
                 try:
                     channel.send(self.connector, notification)
-                except Exception:  # of somebody else's code; capture does not depend on it
+                except Exception:  # in a channel's own code; capture does not depend on it
                     log.exception("A notification could not be sent by %s: %s", type(channel).__name__, notification)
 
     def _publish(self, manifest: Manifest) -> str:
-        """Write the manifest. From then on the files are the batch's: an error does not mean that it was not written."""
+        """Write the manifest. After an error the files stay: the manifest may have been written all the same."""
         writer, self._writer = self._writer, None
         try:
             return self._changelog.commit(manifest)
-        except CommitConflict:  # this one does: the manifest that exists names other files
+        except CommitConflict:  # after this error the files may go: the existing manifest names others
             if writer is not None:
                 writer.abandon()
             raise
@@ -274,7 +274,7 @@ class Batcher:
         self._marked = self._state()
 
     def _adopt(self, stored: StoredOffset) -> StoredOffset:
-        """Bring the offset up to date with batches that exist, but whose run died before it wrote the offset."""
+        """Bring the offset up to date with committed batches whose run died before it wrote the offset."""
         if stored.offset is not None and stored.offset.batch:
             self._look_at_last(stored.offset)
         while True:
@@ -293,7 +293,7 @@ class Batcher:
             )  # fmt: skip
 
     def _look_at_last(self, offset: Offset) -> None:
-        """Make sure that the last batch is where it should be, and finish what its run may not have come to."""
+        """Make sure that the last batch exists, and delete files that its run may have left behind."""
         last = self._changelog.manifest(self.connector, offset.batch)
         if last is None or last.last_seq != offset.seq:
             found = "is not in the change log" if last is None else f"ends at seq {last.last_seq} in the change log"
@@ -310,7 +310,7 @@ class Batcher:
         self._changelog.sweep(last)
 
     def _keeps_its_name(self, last: Manifest, name: str, default: str) -> None:
-        """Topics are called after it: under another one, tables and consumers would see other tables begin in the middle."""
+        """Make sure that ``topic.prefix`` has not changed: with another one, tables and consumers would see new tables that begin in the middle."""
         before, now = last.config.get(name, default), self._config.get(name, default)
         if before != now:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""When what was captured becomes durable: by rows, bytes or time, between transactions."""
+"""Decides when a batch is committed: by rows, bytes or time, between transactions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.writing.snapshot_notifications import incremental
 from airflow_provider_cdc.core.writing.state import CaptureState
 
 _CHUNKS_MS: Final = 10_000
-"""How often what incremental snapshots have read is made durable, where ``batch.max.ms`` is longer."""
+"""How often rows of incremental snapshots are committed, if ``batch.max.ms`` is longer."""
 
 
 class Committer:

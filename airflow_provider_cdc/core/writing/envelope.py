@@ -1,10 +1,10 @@
-"""From row blocks to change events: sequence numbers, keys, the ``source`` block, the envelope; all of it on arrays.
+"""Makes change events of row blocks, on arrays: sequence numbers, keys, the ``source`` block, the envelope.
 
 The form is that of "Change event values" of the Debezium connector documents, with native types inside (``docs/change-log.md``
-has the columns). What Debezium splits is split here: an update that changes the key becomes a delete of the old key and a
-create of the new one, which has the old key beside it (``previous_key``).
+has the columns). As in Debezium, an update that changes the key becomes a delete of the old key and a
+create of the new one; here, the create also has the old key (``previous_key``).
 
-A value that the log does not have is null in its image and named in ``unavailable``: a null that is not named is one.
+A value that the log does not have is null in its image, and its column is named in ``unavailable``. A null that is not named is NULL.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from airflow_provider_cdc.core.writing.row_operations import (
 
 _CONSTANT = pa.dictionary(pa.int8(), pa.string())
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
-"""Texts of the envelope are dictionary arrays: a file holds few different ones, and its reader sees plain strings."""
+"""Texts of the envelope are dictionary arrays: a file holds few different ones. Readers see plain strings."""
 _REQUIRED = {"version", "connector", "name", "ts_ms", "db"}
 """Fields of the ``source`` block that every event has, for every source."""
 TRANSACTION = pa.struct([("id", _REPEATED), ("total_order", pa.int64()), ("data_collection_order", pa.int64())])
@@ -314,7 +314,7 @@ class Envelope:
 
 
 def _nothing(field: pa.Field) -> object:
-    """What a field of the ``source`` block holds where there is nothing to say; one that is required cannot be null."""
+    """The value of a field of the ``source`` block that has none here: null, or an empty value if the field is required."""
     if field.nullable:
         return None
     return "" if pa.types.is_string(field.type) else 0

@@ -25,7 +25,7 @@ from airflow_provider_cdc.core.writing.envelope import Envelope
 class EventWriter:
     """Writes the events of a run. Nothing else gives out sequence numbers.
 
-    :ivar open: a transaction has begun that is not complete: what was written of it may be taken back, and the batch must not end in it
+    :ivar open: a transaction is incomplete: its events may be taken back, and the batch must not end within it
     """
 
     def __init__(self, envelope: Envelope, batcher: Batcher, metrics: RunMetrics) -> None:
@@ -93,7 +93,7 @@ class EventWriter:
         """Write a schema change, which has a sequence number of its own.
 
         :param changes: with their versions
-        :param captured: structures of captured tables after it, whose events are under them from here on
+        :param captured: schemas of captured tables after it, which their events have from here on
         """
         record = SchemaChangeRecord(
             seq=self._batcher.seq + 1, ddl=ddl, database=database, position=position, ts_us=ts_us, source=source,

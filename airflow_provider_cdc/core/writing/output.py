@@ -1,4 +1,4 @@
-"""The write side of a run: everything that becomes durable goes through these four."""
+"""The write side of a run: everything that becomes durable goes through its four parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shows people how far the tables have come that signals asked for."""
+"""Records the progress of the tables that signals asked for."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class RequestProgress:
         self._rows_then: tuple[float, int] = (time.monotonic(), 0)
 
     def table(self, table: str, rows: int, total: int, left: int) -> None:
-        """How far a table has come that is read whole.
+        """Progress of a table that is read whole.
 
-        :param total: rows that there are about
+        :param total: estimated rows
         :param left: tables that are left
         """
         for number in set(self._state.snapshot.requests.values()):
@@ -33,9 +33,9 @@ class RequestProgress:
             self._store.set_signal_state(self._connector, number, SignalState.RUNNING, progress=shown)
 
     def chunks(self, chunk_rows: int) -> None:
-        """How far the table has come that is read in chunks; written no more often than people look.
+        """Progress of the table that is read in chunks; written at most once a second.
 
-        :param chunk_rows: rows of a chunk, where the signal does not say
+        :param chunk_rows: rows of a chunk, if the signal does not set them
         """
         scans = self._state.incremental.scans
         if not scans or time.monotonic() - self._shown_at < _INTERVAL_S:

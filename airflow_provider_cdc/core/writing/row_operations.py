@@ -1,4 +1,4 @@
-"""Row blocks as events have them: images, keys, rows that are taken, updates that become two rows, and what the log left out."""
+"""Operations on row blocks for events: images, keys, selections of rows, splitting key changes, unavailable values."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def _names(mask: Mask | None, selected: Selected, n: int) -> pa.ListArray:
 
 
 def check_keys(rows: RowBlock, selected: Selected, block: LogBlock) -> None:
-    """A row without its whole key is an event of no row: nobody could say which one.
+    """Make sure that every row has its whole key: without it, an event could not say which row it is about.
 
     :raises SchemaConflict: the log does not have it
     """

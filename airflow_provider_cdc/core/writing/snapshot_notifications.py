@@ -21,7 +21,7 @@ from airflow_provider_cdc.core.writing.batch import Batcher
 
 
 class SnapshotNotifications:
-    """Tells of tables that are read whole: of an initial snapshot, or of blocking ones.
+    """Sends the notifications about tables that are read whole, in an initial snapshot or in blocking ones.
 
     :param names: of the tables
     :param requests: table → number of the signal that asked for it
@@ -95,7 +95,7 @@ def incremental_started(batcher: Batcher, signal: Signal, tables: Sequence[str])
 
 
 def incremental_progress(batcher: Batcher, state: IncrementalState) -> None:
-    """Told with each commit while a table is being read."""
+    """Notify of progress; with each commit while a table is being read."""
     scan = state.scans[0] if state.scans else None
     if scan is None or scan.after is None:
         return
@@ -107,7 +107,7 @@ def incremental_progress(batcher: Batcher, state: IncrementalState) -> None:
 
 
 def scan_ended(batcher: Batcher, scan: Scan, ended: ScanProblem) -> None:
-    """A table is read to its end, or is not read."""
+    """Notify that a table was read to its end, or not."""
     more = {"message": ended.text} if ended.text else {}
     notify(
         batcher, INCREMENTAL, Type.TABLE_SCAN_COMPLETED, id_=_id(scan), scanned_collection=scan.table,
@@ -121,7 +121,7 @@ def incremental_ended(batcher: Batcher, scan: Scan, type_: Type, **data: str) ->
 
 
 def key_text(key: list[object] | None) -> str:
-    """A key as people see it.
+    """A key as text.
 
     >>> key_text([7, "a"]), key_text(None)
     ('[7, "a"]', '')

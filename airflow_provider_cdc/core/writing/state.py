@@ -1,4 +1,4 @@
-"""Where a capture run stands: the one object that its parts share."""
+"""The state of a capture run, which its parts share."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class CaptureState:
     """The offset that the next commit makes durable.
 
     :param parse: makes a position of its JSON form (``Source.parse_position``)
-    :ivar offset: as it stands now; what is committed may be older
-    :ivar repositioned: a signal has moved the position: reading the log begins there anew
+    :ivar offset: the present one; the committed one may be older
+    :ivar repositioned: a signal has moved the position: streaming must begin there again
     """
 
     def __init__(self, offset: Offset, parse: Callable[[dict[str, Any]], Position]) -> None:
@@ -48,7 +48,7 @@ class CaptureState:
 
     @property
     def where(self) -> str:
-        """The position, as people write it."""
+        """The position as text."""
         return "the beginning" if self.offset.position is None else str(self.position)
 
     def move(self, position: Position) -> None:
@@ -66,7 +66,7 @@ class CaptureState:
         self.offset = self.offset.signalled(number)
 
     def farthest(self, end: Position) -> Position:
-        """The end of the log; a table that was read after it pulls it to where it was read."""
+        """The end of the log, or the position at which a table was read, if that is later."""
         for document in self.snapshot.read_at.values():
             position = self._parse(document)
             if not end.reached(position):
@@ -74,7 +74,7 @@ class CaptureState:
         return end
 
     def ahead(self) -> list[tuple[str, Position]]:
-        """Tables that were read at a later position, nearest first. Those that streaming has passed are forgotten."""
+        """Tables that were read at a later position, nearest first. Forgets those that streaming has passed."""
         position = self.position
         read = {name: self._parse(document) for name, document in self.snapshot.read_at.items()}
         passed = {name for name, at in read.items() if position.reached(at)}
