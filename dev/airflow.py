@@ -78,14 +78,15 @@ class Airflow:
     """Runs commands, and for as long as it is entered all of Airflow's services.
 
     :param folder: becomes ``AIRFLOW_HOME`` and holds everything else
+    :param python: of an :func:`environment` that there is already
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, python: Path | None = None) -> None:
         self.folder, self.home = folder, folder / "home"
         self.dags = folder / "dags"
         for made in (self.home, self.dags):
             made.mkdir(parents=True)
-        self.python = environment(build_wheel(folder / "wheel"), folder / "environment")
+        self.python = python or environment(build_wheel(folder / "wheel"), folder / "environment")
         self.environment = {
             # without a cache prefix, all environments share what the packages beside the working copy were compiled to
             **{k: v for k, v in os.environ.items() if not k.startswith(LEFT_OUT)},

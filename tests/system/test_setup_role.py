@@ -19,9 +19,9 @@ SETTINGS = 'arguments = {"sslmode": "prefer", "connect_timeout": 17}\n'
 
 
 @pytest.fixture(scope="module")
-def airflow(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
+def airflow(airflow: Airflow, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
     with postgres.database("airflow") as name:
-        airflow = Airflow(tmp_path_factory.mktemp("airflow_on_postgres"))
+        airflow = Airflow(tmp_path_factory.mktemp("airflow_on_postgres"), airflow.python)
         (airflow.home / "cdc_test_settings.py").write_text(SETTINGS)
         airflow.environment |= {
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": postgres.url(name),
