@@ -5,7 +5,7 @@
     <change log>/<connector>/
         manifests/000000000001.json          a batch exists exactly when its manifest does
         data/000000000001/*.parquet          the events, one or more files per topic and schema version
-        applied/<kind>-<location>.json       report of the last apply to a target, for people; targets keep their own truth
+        applied/<kind>-<location>.json       report of the last apply to a target; the tables themselves know their last batch
 
-``docs/change-log.md`` describes the files for those who read them with other tools.
+``docs/change-log.md`` describes the files for readers with other tools.
 """

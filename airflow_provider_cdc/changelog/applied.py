@@ -1,7 +1,7 @@
-"""Reports of apply runs: beside the change log, one for each target, which is a kind of table and a location.
+"""Reports of apply runs in the change log: one for each target, which is a kind of table and a location.
 
-They are for people, for sensors and for the next run, which looks first where the tables need not be looked at. How far a table is
-only the table knows. A report that cannot be read is as good as none.
+They are for people, for sensors, and for the next run, which uses them to skip tables without looking. Only the table itself says for sure
+which batch it has. A report that cannot be read is treated as missing.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class AppliedReports:
         42
 
     A report has ``target``, ``location``, ``last_batch``, ``tables`` (what the run did), ``failed`` (topic → why), ``lagging``
-    (topic → batch that a table stands at which is behind the others), ``stands`` (topic → where the table is, the batch that it says
-    it stands at, and how it looked then) and ``seconds``.
+    (topic → last batch of a table that is behind the others), ``stands`` (topic → the table's location, its last batch, and the
+    end of its log then) and ``seconds``.
     """
 
     def __init__(self, storage: Storage, connector: str) -> None:
@@ -50,7 +50,7 @@ class AppliedReports:
         return [report for report in found if report is not None]
 
     def write(self, report: dict[str, Any]) -> None:
-        """Replace the report of a target, all of it or nothing."""
+        """Replace the report of a target atomically."""
         path = self.path(report["target"], report["location"])
         self._storage.replace(path, orjson.dumps(report, option=orjson.OPT_INDENT_2))
         # earlier versions had one report for all locations of a kind

@@ -1,4 +1,4 @@
-"""The change log as Debezium would have sent it: records with key, value and headers, tombstones and boundaries included.
+"""Renders the change log in Debezium's JSON form: records with key, value and headers, tombstones and transaction boundaries included.
 
 The form is that of "Change events" of the Debezium connector documents. Tombstones, headers, transaction boundaries and schema
 change records exist only here: they follow from what the change log holds.
@@ -43,9 +43,9 @@ from airflow_provider_cdc.core.spi.event_forms import EventForm
 _ROWS = 10_000
 """Events of a file that are in memory at once."""
 _OPEN_FILES = 32
-"""Files of a batch that are open at once. Where it has more, they are open only while a row group is read, which is then in memory."""
+"""Files of a batch that are open at once. If a batch has more, files are open only while a row group is read into memory."""
 _BEGINNINGS = (Type.STARTED, Type.IN_PROGRESS, Type.RESUMED)
-"""Notifications of what is about to happen; all others are of what has happened."""
+"""Notifications about something that begins; they come before the batch's events, all others after them."""
 
 Row = dict[str, Any]
 

@@ -24,7 +24,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class Unconfirmed(StorageUnavailable):
-    """The storage was asked to create a file and did not say that it has: the file may be there all the same."""
+    """The storage did not confirm that it created a file: the file may exist or not."""
 
 
 class Storage:
@@ -98,10 +98,10 @@ class Storage:
         return files, str(path)
 
     def create(self, path: str, data: bytes, *, scratch: str | None = None) -> None:
-        """Write a file that must not exist, all of it or nothing.
+        """Create a file atomically; it must not exist.
 
-        :param scratch: folder in which a local file is made before it gets its name, and where its remains are found if
-            the process ends before that; without it they are hidden beside the file
+        :param scratch: folder in which a local file is written before it gets its name, and where its remains stay if
+            the process dies before that; without it they are hidden beside the file
         :raises FileExistsError: it exists
         :raises Unconfirmed: it may exist now
         """
@@ -120,7 +120,7 @@ class Storage:
                     os.fsync(f.fileno())
                 os.link(temporary, path)  # unlike rename, this fails when the name is taken
             except FileNotFoundError:
-                if os.path.exists(path):  # whoever took the name has cleared up behind us
+                if os.path.exists(path):  # the one who took the name has deleted our scratch file
                     raise FileExistsError(path) from None
                 raise
             finally:
@@ -138,7 +138,7 @@ class Storage:
             raise
         except Exception as e:
             status = _status(e)
-            # s3fs knows the refusal only from stores that name the condition; there is but one
+            # s3fs recognises the refusal only if the store names the condition; there is only one condition here
             if status == HTTPStatus.PRECONDITION_FAILED:
                 raise FileExistsError(path) from e
             if status is not None and 400 <= status < 500:
@@ -146,7 +146,7 @@ class Storage:
             raise _unconfirmed(e, path) from e
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write a file, over an older one if there is one. Who reads it finds the old or the new one, whole."""
+        """Create or replace a file atomically: readers find the old or the new one, complete."""
         with self._errors(path):
             if not self.local:
                 self._fs.pipe_file(path, data)
@@ -203,7 +203,7 @@ class Storage:
             self._fs.rm_file(path)
 
     def delete_folder(self, path: str) -> None:
-        """Delete a folder with all that is in it; it may be gone already."""
+        """Delete a folder with everything in it; it may be gone already."""
         with self._errors(path), contextlib.suppress(FileNotFoundError):
             self._fs.invalidate_cache(path)
             self._fs.rm(path, recursive=True)
@@ -211,7 +211,7 @@ class Storage:
     def abort_uploads(self, folder: str) -> int:
         """Abort multipart uploads to a folder that were never completed: no listing shows them, and they cost money.
 
-        :return: how many there were. Only S3 keeps such parts for ever; other stores forget them by themselves
+        :return: how many there were. Only S3 keeps such parts for ever; other stores delete them by themselves
         """
         if "s3" not in self._protocols:
             return 0
@@ -221,7 +221,7 @@ class Storage:
                 found = self._fs.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix).get("Uploads", [])
                 for upload in found:
                     self._fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])
-            except OSError as e:  # what cannot be cleared away stands in nobody's way
+            except OSError as e:  # parts that cannot be deleted do no harm
                 if not self._may_not_abort:
                     log.warning(
                         "Unfinished uploads below %s cannot be given up; grant s3:ListBucketMultipartUploads and "
@@ -246,14 +246,14 @@ class Storage:
                 raise
             raise storage_error(e, path) from e
         except Exception as e:
-            # clients of object stores have errors of their own for a store that does not answer
+            # clients of object stores have their own errors for a store that does not respond
             if self.local:
                 raise
             raise _unavailable(e, path) from e
 
 
 def storage_error(e: OSError, path: str) -> StorageFull | StorageUnavailable:
-    """What an ``OSError`` of the change log's storage means."""
+    """The error of this project for an ``OSError`` of the change log's storage."""
     if e.errno in _FULL:
         return StorageFull(
             f"No space is left where the change log is written ({e.strerror}).",
@@ -279,7 +279,7 @@ def _unconfirmed(e: Exception, path: str) -> Unconfirmed:
 
 
 def _status(e: Exception) -> int | None:
-    """The HTTP status that an object store has answered; ``None`` if there was no answer."""
+    """The HTTP status of an object store's response; ``None`` if there was none."""
     answer = getattr(e.__cause__, "response", None)
     if isinstance(answer, dict):  # s3fs
         status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -301,7 +301,7 @@ class DurableFile:
 
     def write(self, data: bytes) -> int:
         if self._discarded:
-            return len(data)  # a Parquet writer writes its footer when it is let go, whatever became of the file
+            return len(data)  # a Parquet writer writes its footer when it is garbage-collected, also after an error
         with self._storage._errors(self._path):
             view = memoryview(data)
             self._file.write(view)
@@ -329,7 +329,7 @@ class DurableFile:
                 _sync_folder(os.path.dirname(self._path))
 
     def discard(self) -> None:
-        """Close without caring for durability, and delete."""
+        """Close without making it durable, and delete."""
         self._discarded = True
         if not self.closed:
             self.closed = True

@@ -1,4 +1,4 @@
-"""Native values of the change log as the values of Debezium's JSON form, and the Connect schemas that describe them.
+"""Converts native values of the change log to values of Debezium's JSON form, and makes the Connect schemas that describe them.
 
 The semantic name that a column carries decides (Debezium connector documents, "Data type mappings"): a date becomes days, a
 timestamp milliseconds, microseconds or nanoseconds, a decimal the bytes of its unscaled value.
@@ -37,7 +37,7 @@ Convert = Callable[[Any], Any]
 
 
 def converter(column: Column) -> Convert:
-    """What makes a column's value fit for JSON; it is never called with ``None``."""
+    """The function that converts a column's values to JSON; it is never called with ``None``."""
     semantic = (column.semantic or "").rpartition(".")[2]
     if column.semantic == _DECIMAL:
         scale = int(column.parameters["scale"])
@@ -153,7 +153,7 @@ _OF_BYTES: dict[str, Callable[[bytes], str]] = {
 
 
 def placeholder(column: Column, text: str = PLACEHOLDER, binary: str = BinaryHandling.BYTES) -> str | None:
-    """What stands for a value that the log does not have; ``None`` for types that have no place for it, such as numbers.
+    """The placeholder for a value that the log does not have; ``None`` for types that cannot hold it, such as numbers.
 
     :param text: ``unavailable.value.placeholder``
     :param binary: ``binary.handling.mode``: bytes that are texts here have the placeholder's bytes in the same form

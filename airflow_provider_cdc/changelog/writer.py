@@ -1,4 +1,4 @@
-"""Writing the Parquet files of one batch, in a thread of its own so that decoding goes on meanwhile."""
+"""Writes the Parquet files of one batch, in a thread of its own, so that decoding goes on meanwhile."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ROW_GROUP_BYTES = 32 << 20
 FILE_BYTES = 512 << 20
 """Size of the events in memory at which a file is closed and the next one begun."""
 QUEUE_BYTES = 16 << 20
-"""How much may wait for the writing thread."""
+"""Bytes of events that may wait for the writing thread."""
 WAITING_BYTES = 128 << 20
-"""How much may wait for row groups of all files together: beyond it the largest is written, however small."""
+"""Bytes of events that may wait for row groups, all files together: beyond it the largest row group is written, however small."""
 OPEN_FILES = 32
-"""How many files are open at once: beyond it the one that was not written to for longest is finished, and its topic has another one."""
+"""How many files are open at once: beyond it, the one that was least recently written is finished, and its topic gets another file."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class _Part:
 
 
 class ParquetBatchWriter:
-    """See :class:`airflow_provider_cdc.core.spi.interfaces.BatchWriter`.
+    """Writes events of one batch to Parquet files; implements :class:`airflow_provider_cdc.core.spi.interfaces.BatchWriter`.
 
     :param folder: the batch's folder, relative to the storage's root
     :param writer: unique id of the run, part of every file name
@@ -111,7 +111,7 @@ class ParquetBatchWriter:
             raise self._error
 
     def _work(self) -> None:
-        """Handle the queue until ``finish``. After an error, only empty it, so that nobody waits for ever."""
+        """Handle the queue until ``finish``. After an error, only empty it, so that no caller waits for ever."""
         while True:
             item = self._queue.get()
             try:
@@ -233,7 +233,7 @@ def _discard(part: _Part) -> None:
 def _leaves(schema: pa.Schema, *prefixes: str, varied: bool = True) -> list[str]:
     """Dotted names of the leaf columns below some top-level columns.
 
-    :param varied: with those that no dictionary pays for
+    :param varied: include columns whose texts seldom repeat
     """
     names: list[str] = []
 

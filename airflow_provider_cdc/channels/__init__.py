@@ -1,6 +1,6 @@
 """Where signals come from and where notifications go, besides the source's own table and the state tables.
 
-One file per channel, one line each in the registries below. Channels of users' own are entry points, of the groups
+One file per channel, one line each in the registries below. Custom channels are entry points of the groups
 :data:`SIGNAL_GROUP` and :data:`NOTIFICATION_GROUP`.
 
     >>> channels = open_channels(config, "shop")
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.notifications import NotificationChannel
 
 SIGNAL_GROUP: Final = "airflow_provider_cdc.signal_channels"
-"""Entry points: name → a callable that is given configuration and connector, and gives a :class:`SignalChannel`."""
+"""Entry points: name → a callable that takes configuration and connector, and returns a :class:`SignalChannel`."""
 NOTIFICATION_GROUP: Final = "airflow_provider_cdc.notification_channels"
-"""Entry points: name → a callable without arguments that gives a ``NotificationChannel``."""
+"""Entry points: name → a callable without arguments that returns a ``NotificationChannel``."""
 
 _SIGNALS: Mapping[str, str | None] = {
     "source": None,  # rows that the capture sees in the log
@@ -45,8 +45,8 @@ _NO_JMX = "there is no Java here, so there are no beans; `airflow cdc` and the A
 
 
 def open_channels(config: ConnectorConfig, connector: str) -> list[SignalChannel]:
-    """The channels of ``signal.enabled.channels`` that have to be asked. None of them raises: what goes wrong is logged, and
-    tried again after a while.
+    """The channels of ``signal.enabled.channels`` that must be polled. They never raise: errors are logged, and the channel is
+    polled again after a while.
 
     :raises ConfigError: there is no such channel, or it cannot be used as it is configured
     """
@@ -64,7 +64,7 @@ def open_channels(config: ConnectorConfig, connector: str) -> list[SignalChannel
 
 
 def open_notifications(config: ConnectorConfig) -> list[NotificationChannel]:
-    """The channels of ``notification.enabled.channels`` that notifications are handed to.
+    """The channels of ``notification.enabled.channels`` that notifications are sent to.
 
     :raises ConfigError: there is no such channel, or it cannot be made
     """
@@ -76,7 +76,7 @@ def open_notifications(config: ConnectorConfig) -> list[NotificationChannel]:
 
 
 def _maker(property_: str, name: str, own: Mapping[str, str | None], group: str) -> Callable[..., Any] | None:
-    """What makes a channel; ``None`` where there is nothing to make."""
+    """The callable that makes a channel; ``None`` if a channel needs none."""
     if name in own:
         path = own[name]
         if path is None:
@@ -100,7 +100,7 @@ def _maker(property_: str, name: str, own: Mapping[str, str | None], group: str)
 
 
 def _checked(property_: str, name: str, make: Callable[..., Any]) -> Callable[..., Any]:
-    """Name the channel in whatever a channel of a user's own raises when it is made."""
+    """Name the channel in the errors that a custom channel raises when it is made."""
 
     def made(*arguments: Any) -> Any:
         try:

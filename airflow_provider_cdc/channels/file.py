@@ -3,7 +3,7 @@ channel").
 
 The run renames the file before it reads it: the renamed file is claimed by this run. Lines are numbered within a claimed file, so that
 a line that is read twice, after a crash, has the same origin both times. A claimed file is deleted when all of its signals are recorded
-in the state tables and nobody can be writing to it any more: whoever opened the file just before the renaming goes on writing to the
+in the state tables and nobody can be writing to it any more: a writer that opened the file just before it was renamed still writes to the
 renamed one.
 """
 
@@ -34,7 +34,7 @@ _AT_ONCE: Final = 1000
 
 
 class FileChannel:
-    """Signals from a file that anybody appends lines to.
+    """Signals from a file that others append lines to.
 
     :param quiet_s: see :data:`QUIET_S`
     """
@@ -84,7 +84,7 @@ class FileChannel:
         return [_ClaimedFile(folder / name, self._file.name) for name in names]
 
     def _delete(self) -> None:
-        """Delete what is read, recorded, and written to by nobody."""
+        """Delete files that are read, recorded, and no longer written to."""
         for file in [f for f in self._claimed or () if f.finished(self._quiet_s)]:
             file.path.unlink(missing_ok=True)
             assert self._claimed is not None
@@ -92,7 +92,7 @@ class FileChannel:
 
 
 class _ClaimedFile:
-    """A renamed file and how far it has been read.
+    """A renamed file, and the position up to which it was read.
 
     :param name: the name that the file had, for messages
     """

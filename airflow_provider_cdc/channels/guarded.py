@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 _SHORTEST_S = 1.0
 _LONGEST_S = 10.0
 _REPEAT_S = 300.0
-"""How often the same trouble is logged again."""
+"""Seconds after which the same error is logged again."""
 
 
 class Guarded:
@@ -69,7 +69,7 @@ class Guarded:
 
 
 def _signal(given: object, channel: str) -> SentSignal:
-    if not isinstance(given, SentSignal):  # a channel of a user's own may give anything
+    if not isinstance(given, SentSignal):  # a custom channel may return anything
         raise TypeError(f"it gave a {type(given).__name__} instead of a SentSignal")
     return replace(given, channel=channel)  # what is not the name that is enabled would be refused
 

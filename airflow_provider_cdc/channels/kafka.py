@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _START_S: Final = 5.0
-"""How long the first connection is waited for, before capture begins: a short run would otherwise be over by then."""
+"""Seconds to wait for the first connection before capture begins: a short run would otherwise be over by then."""
 _END_S: Final = 3.0
-"""How long the last commit is waited for."""
+"""Seconds to wait for the last commit."""
 _AT_ONCE: Final = 100
 _OURS: Final = {
     "bootstrap.servers": "set signal.kafka.bootstrap.servers",
@@ -78,7 +78,7 @@ class KafkaChannel:
         self._begin()
 
     def poll(self) -> Sequence[SentSignal]:
-        """Messages that have come since; see :meth:`airflow_provider_cdc.core.spi.interfaces.SignalChannel.poll`.
+        """New messages; see :meth:`airflow_provider_cdc.core.spi.interfaces.SignalChannel.poll`.
 
         Waits as long as ``signal.kafka.poll.timeout.ms`` says, the first time and while the brokers do not answer.
 
@@ -202,7 +202,7 @@ class KafkaChannel:
             self._down = error.str()  # the next poll makes sure: an idle connection that was closed says this too
 
     def _begin(self) -> None:
-        """Wait a moment until messages can be read. If they cannot, the first poll tells why."""
+        """Wait a moment until messages can be read. If they cannot, the first poll logs why."""
         until = time.monotonic() + _START_S
         while (left := until - time.monotonic()) > 0:
             try:
@@ -214,7 +214,7 @@ class KafkaChannel:
         return None
 
     def _assign(self, timeout_s: float) -> None:
-        """Connect, find the topic, and go on where the group stands.
+        """Connect, find the topic, and go on from the group's offset.
 
         :raises TransientError: there are no brokers, or there is no topic, at the moment
         """
@@ -243,7 +243,7 @@ class KafkaChannel:
         self._assigned, self._down = True, None
 
     def _check(self, committed: TopicPartition, timeout_s: float) -> None:
-        """Warn if messages were deleted before anybody has read them."""
+        """Warn if messages were deleted before they were read."""
         if committed.offset < 0:
             return
         # committed once more: what a group has committed is forgotten after some time

@@ -1,4 +1,4 @@
-"""Signals as JSON objects: ``{"id": …, "type": …, "data": {…}}``, as lines of files and messages of topics have them."""
+"""Reads signals that are JSON objects, ``{"id": …, "type": …, "data": {…}}``, in lines of files and messages of topics."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from airflow_provider_cdc.core.model.signal import SentSignal
 def read_message(text: str, *, channel: str, where: str, origin: str) -> SentSignal:
     """The signal that a text holds. ``id`` may be missing, ``data`` may be an object or a text with one.
 
-    A text that is no signal becomes one without a type and with the text as its data, which is refused as any wrong signal:
-    so its sender can look up why.
+    A text that is no signal becomes a signal without a type, with the text as its data. It is refused like any wrong signal, so
+    that its sender can look up why.
 
     :param where: describes where the text was, for messages; replaces an ``id`` that is missing
     """

@@ -1,4 +1,4 @@
-"""The connectors there are, with everything that the state tables hold of each."""
+"""Lists connectors, with everything that the state tables hold of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Connectors:
         self._database, self._leases = database, leases
 
     def register(self, registration: Registration) -> None:
-        """Record a connector's definition. It is written only where it has changed."""
+        """Record a connector's definition. It is written only if it has changed."""
         key = ConnectorRow.connector == registration.connector
         for attempt in self._database.attempts():
             with attempt:
@@ -90,7 +90,7 @@ class Connectors:
 def _record(row: sa.Row[Any], now_ms: int) -> ConnectorRecord:
     left_ms = (row.expires_ms or 0) - now_ms
     alive = left_ms > 0
-    dead = row.owner is not None and not alive  # a run that ends by itself gives its lease back
+    dead = row.owner is not None and not alive  # a run that has ended has returned its lease
     return ConnectorRecord(
         connector=row.connector,
         registration=None

@@ -28,7 +28,7 @@ class Controls:
         return Control() if row is None else control_of(row)
 
     def set_control(self, connector: str, wanted: DesiredState, by: str, reason: str = "") -> Control:
-        """Say what is wanted of a connector; a run that is alive sees it within a second or two.
+        """Record what people want of a connector; a run that is alive sees it within a second or two.
 
         :param by: who asks
         """
@@ -61,7 +61,7 @@ class Controls:
 
 
 def locked(c: sa.Connection, connector: str) -> sa.Row[Any]:
-    """The connector's row, locked until the transaction ends; made where there is none."""
+    """The connector's row, locked until the transaction ends; created if there is none."""
     statement = sa.select(ControlRow.__table__).where(ControlRow.connector == connector).with_for_update()
     row = c.execute(statement).one_or_none()
     if row is None:

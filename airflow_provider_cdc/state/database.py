@@ -1,4 +1,4 @@
-"""Connections and transactions of the state database. What the tables are for is in the modules beside this one."""
+"""Connections and transactions of the state database. The other modules of this package use the tables."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ _NOW_MS = {
     "mysql": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000",
     "mariadb": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000",
 }
-"""The database's own clock, in UTC: leases must not depend on how well the workers' clocks agree, and local time stands still or goes
-back for an hour in autumn."""
+"""The database's own clock, in UTC: leases must not depend on how well the workers' clocks agree, and local time goes back for an hour in autumn."""
 
 
 class Database:
-    """The state database: one engine, transactions, and what to do while the database cannot be reached.
+    """The state database: one engine, transactions, and retries while the database cannot be reached.
 
     :param url: SQLAlchemy URL
     :param schema: database schema of the tables, where it is not the default one
@@ -91,7 +90,7 @@ class Database:
         """A transaction that writes; it is committed at the end of the block, and rolled back after an error."""
         with self.engine.connect().execution_options(cdc_write=True) as c, c.begin():
             if self.engine.dialect.name == "postgresql":
-                # a run that stands still within a transaction, a frozen machine, must not lock the others out
+                # a run that is frozen within a transaction must not lock the others out
                 c.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {self._idle_ms}")
             yield c
 
@@ -102,7 +101,7 @@ class Database:
             ...     with attempt, database.write() as c:
             ...         c.execute(statement)
 
-        :raises StateUnavailable: patience is at its end
+        :raises StateUnavailable: ``patience_s`` is over
         """
         return Retrying(
             retry=retry_if_exception(_passes),
@@ -128,7 +127,7 @@ class Database:
 
 
 def _passes(e: BaseException) -> bool:
-    """Whether trying again helps: the database is away or locked, or has hung up."""
+    """Whether to try again: the database is not reachable or locked, or has closed the connection."""
     return isinstance(e, OperationalError) or (isinstance(e, DBAPIError) and e.connection_invalidated)
 
 
@@ -143,7 +142,7 @@ def _sqlite_begin(connection: sa.Connection) -> None:
 
 
 def storable(text: str, limit: int) -> str:
-    """A text from outside as every database can keep it: cut to ``limit`` characters, without what is no character.
+    """An external text in a form that every database can store: cut to ``limit`` characters, without invalid ones.
 
     A NUL, which PostgreSQL does not keep, becomes another control character, which JSON does not allow either.
     """

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Leases:
-    """Gives leases out, renews them, and checks them.
+    """Acquires, renews, checks and releases leases.
 
     :param ttl_s: how long a lease lives without being renewed
     """
@@ -43,7 +43,7 @@ class Leases:
             beat.join()
             try:
                 self.release(lease)
-            except Exception as e:  # it expires by itself, and what the run has done or raised matters more
+            except Exception as e:  # it expires by itself; the result or error of the run matters more
                 log.warning("The lease of %s could not be given back; it ends by itself: %s", lease.connector, e)
 
     def confirm(self, lease: Lease) -> None:
@@ -53,7 +53,7 @@ class Leases:
                 self.require(c, lease)
 
     def acquire(self, connector: str, owner: str, wait_s: float) -> Lease:
-        """A lease that nobody renews.
+        """Acquire a lease, without renewing it.
 
         :raises LeaseHeld: another run holds it, after ``wait_s`` too
         """
@@ -77,7 +77,7 @@ class Leases:
             time.sleep(min(max(left_s, 0.05), 1.0))
 
     def _try_acquire(self, connector: str, owner: str) -> tuple[int | None, str | None, float]:
-        """Epoch when the lease was got; otherwise its holder and the seconds it has left."""
+        """The epoch of the acquired lease; otherwise its holder and the seconds that are left."""
         try:
             with self._database.write() as c:
                 now = c.scalar(self._database.now_ms)
@@ -110,7 +110,7 @@ class Leases:
                             "The lease of %s was taken over; this run can commit nothing more.", lease.connector
                         )
                         return
-            except Exception as e:  # whatever it is: a thread that ends here would let the lease run out unseen
+            except Exception as e:  # any error: if this thread ended, the lease would expire unnoticed
                 text = getattr(e, "orig", None) or f"{type(e).__name__}: {e}"
                 known = isinstance(e, OperationalError)
                 log.warning(
@@ -118,7 +118,7 @@ class Leases:
                 )
 
     def release(self, lease: Lease) -> None:
-        """Give a lease back."""
+        """Release a lease."""
         with self._database.write() as c:
             mine = (LeaseRow.connector == lease.connector) & (LeaseRow.epoch == lease.epoch)
             c.execute(sa.update(LeaseRow).where(mine).values(expires_ms=0, owner=None))

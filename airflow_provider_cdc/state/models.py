@@ -18,16 +18,16 @@ NAMING = {
     "pk": "%(table_name)s_pkey",
 }
 VERSION_TABLE = "alembic_version_cdc"
-"""Where alembic notes how far the migrations have come."""
+"""Where alembic records the present revision."""
 Big = BigInteger().with_variant(Integer, "sqlite")
-"""64 bits everywhere; sqlite only counts an ``INTEGER`` primary key up by itself."""
+"""64 bits everywhere; SQLite increments only ``INTEGER`` primary keys by itself."""
 
 Long = Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
 """Texts that may be larger than the 64 KB that ``TEXT`` holds with MySQL."""
 
 
 class Moment(TypeDecorator[datetime]):
-    """A moment in UTC, to the microsecond, on databases that have no time zones too."""
+    """A moment in UTC, to the microsecond, also on databases without time zones."""
 
     impl = DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
     cache_ok = True
@@ -47,7 +47,7 @@ class Base(DeclarativeBase):
 
 
 class ConnectorRow(Base):
-    """The definition that the last run of a connector had, so that people and tools find its change log by the name alone.
+    """The definition that the last run of a connector had, so that people and tools find its change log by its name.
 
     ``connections`` are ids in Airflow: of connections, whose contents are never here, and as ``dag`` of the DAG that captures, whose
     rights decide who may see the connector.
@@ -94,7 +94,7 @@ class OffsetRow(Base):
 
 
 class OffsetHistoryRow(Base):
-    """Every offset a connector has had, so that a wrong turn can be traced and undone."""
+    """Every offset a connector has had, so that a mistake can be traced and undone."""
 
     __tablename__ = "cdc_offset_history"
 
@@ -128,7 +128,7 @@ class BatchRow(Base):
 
 
 class SchemaHistoryRow(Base):
-    """One DDL statement and the structures after it."""
+    """One DDL statement and the table schemas after it."""
 
     __tablename__ = "cdc_schema_history"
 
@@ -143,9 +143,9 @@ class SchemaHistoryRow(Base):
 
 
 class SignalRow(Base):
-    """One signal and what became of it. ``id`` is its number, which is never given out again.
+    """One signal and its state. ``id`` is its number, which is never given out again.
 
-    ``origin`` is where it was found, so that what is found twice is one signal; see ``signals.origin_key``.
+    ``origin`` identifies it, so that a signal that is found twice is recorded once; see ``signals.origin_key``.
     """
 
     __tablename__ = "cdc_signal"
@@ -205,4 +205,4 @@ class ControlRow(Base):
     last_error_at: Mapped[datetime | None] = mapped_column(Moment)
     """The same as ``run_ended_at`` if the last run failed."""
     metrics: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Of the last run that came to read anything, whatever its end: context → name → value."""
+    """Of the last run that read anything, also if it failed: context → name → value."""

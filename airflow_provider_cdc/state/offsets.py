@@ -22,7 +22,7 @@ from airflow_provider_cdc.state.signals import record_signal_state
 
 
 class Offsets:
-    """Moves offsets on, with everything that is committed together with them."""
+    """Moves offsets, with everything that is committed together with them."""
 
     def __init__(self, database: Database, leases: Leases) -> None:
         self._database, self._leases = database, leases
@@ -56,9 +56,9 @@ class Offsets:
     def replace(self, lease: Lease, expected: StoredOffset, offset: Offset, reason: str) -> StoredOffset:
         """Replace the offset with another one, as a person has asked. Raises like :meth:`commit`.
 
-        The one there was stays in :meth:`history`.
+        The offset before stays in :meth:`history`.
 
-        :param reason: who wanted it, and what for
+        :param reason: who asked for it, and why
         """
         return self._move(lease, expected, offset, storable(reason, 250))
 
@@ -106,7 +106,7 @@ class Offsets:
                                 record_signal_state(c, lease.connector, o.number, o.state, o.message)
                             commit_sent = True  # by the end of this block
                     except CommitConflict:
-                        # the answer to an earlier attempt may have been lost after the database had committed it
+                        # the reply to an earlier attempt may have been lost after the database had committed it
                         there = self.load(lease.connector)
                         if there.version != expected.version + 1 or there.offset != offset:
                             raise

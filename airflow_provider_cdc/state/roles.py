@@ -1,6 +1,6 @@
 """The SQL statements that create a database role for the state tables. The role may use these tables and nothing else.
 
-Tasks reach the state tables by an Airflow connection. If that connection held Airflow's own login, whoever reads it could read and
+Tasks reach the state tables by an Airflow connection. If that connection held Airflow's own login, everybody who can read it could read and
 change all of Airflow: users, variables, connections.
 
     >>> from sqlalchemy import make_url
@@ -21,7 +21,7 @@ _RIGHTS = "SELECT, INSERT, UPDATE, DELETE"
 
 
 def role_sql(url: URL, role: str, password: str, schema: str | None = None) -> list[str]:
-    """What an administrator of the database runs, one statement each. The last ones may be run again after an upgrade.
+    """The statements for an administrator of the database, one by one. The last ones may be run again after an upgrade.
 
     :param url: of the database that the tables are in
     :param schema: of the tables, where it is not the default one (PostgreSQL)

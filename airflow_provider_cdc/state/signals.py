@@ -1,4 +1,4 @@
-"""Signals in the state tables. Anybody sends them; the connector's run reads them in the order of their numbers."""
+"""Signals in the state tables. Channels and people insert them; the connector's run reads them in the order of their numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Signals:
         self._database = database
 
     def send(self, connector: str, signal: SentSignal) -> int:
-        origin = origin_key(signal.origin or f"once:{uuid.uuid4()}")  # an attempt whose answer was lost is found again
+        origin = origin_key(signal.origin or f"once:{uuid.uuid4()}")  # an attempt whose reply was lost is found again
         values = {
             "connector": connector,
             "signal_id": storable(signal.id, 500),
@@ -151,8 +151,8 @@ def record_signal_state(
 
 
 def origin_key(origin: str) -> str:
-    """An origin as the table keeps it: as it is, or a digest where a database might take two of them for the same, as MySQL does
-    with capital letters and accents.
+    """An origin as the table stores it: unchanged, or as a digest if a database might take two different ones for the same, as MySQL
+    does with capital letters and accents.
 
     >>> origin_key("kafka:signals:0:17")
     'kafka:signals:0:17'

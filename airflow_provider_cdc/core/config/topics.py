@@ -2,8 +2,8 @@
 
 A table's topic is ``<topic.prefix>.<namespace>.<table>`` with ``topic.delimiter`` between the parts; characters that a Kafka topic
 cannot have become ``_``, and names that are too long are cut ("Topic names" of the Debezium connector documents). So two
-tables may come to the same name. Files, targets and consumers know a table by its topic alone: rows of both would be rows of one table.
-Debezium mixes them; here that is refused.
+tables may get the same topic. Files, targets and consumers know a table by its topic alone: the rows of both would be mixed, as Debezium does.
+Here that is refused.
 
 This module is imported at DAG parse: it must stay light.
 """
