@@ -1,4 +1,4 @@
-"""What Airflow is told about this provider. Read by every Airflow process: nothing heavy is imported."""
+"""The metadata of this provider for Airflow. Read by every Airflow process: nothing heavy is imported."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _modules(kind: str, *names: str) -> list[dict[str, Any]]:
 
 
 def _connection_type(kind: str) -> dict[str, Any]:
-    """The connection type of a kind of source, from what its configuration says about its form."""
+    """The connection type of a kind of source, from the form in its configuration."""
     form = config_class(kind).FORM
     return {
         "connection-type": f"cdc_{kind}",

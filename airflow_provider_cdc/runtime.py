@@ -1,4 +1,4 @@
-"""Puts the parts together: a connector definition, its source, the state store and the change log.
+"""Opens captures and lifecycles: puts a connector definition, its source, the state store and the change log together.
 
 The Airflow face, the benchmarks and users' own scripts all use it. It does not need Airflow.
 
@@ -34,7 +34,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 @dataclass(frozen=True, slots=True)
 class ConnectorDefinition:
-    """What a user writes down about a connector. Light: it is made at DAG parse.
+    """The definition of a connector, as users write it. Light: it is made at DAG parse.
 
     :param name: unique name; part of paths, assets and state
     :param source: kind of source, see ``airflow_provider_cdc.sources.SOURCES``
@@ -130,7 +130,7 @@ def open_capture(
     """A capture that is ready to run.
 
     :param state_schema: database schema of the state tables, where it is not the default one
-    :param connections: what the secrets came from, as ids that a later reader may look up; recorded in the state
+    :param connections: ids of the connections that the secrets came from, so that a later reader can look them up; recorded in the state
     :param owner: name of the run, as the lease and errors show it
     :raises StateError: the state tables are not there
     """
@@ -194,7 +194,7 @@ def open_lifecycle(
 
 
 class ChangesProbe:
-    """Asks, often and cheaply, whether a capture of a connector would find anything. Not thread-safe.
+    """Checks cheaply whether a capture of a connector would find anything. Not thread-safe.
 
         >>> probe.look()
         'the log has gone on to binlog.000012:4711'
@@ -220,7 +220,7 @@ class ChangesProbe:
     def look(self) -> str | None:
         """Why there is something to capture; ``None`` if there is not.
 
-        :raises CdcError: the source cannot be asked
+        :raises CdcError: the source cannot be reached
         """
         if self._store.control(self._name).wanted != "running":
             return None
@@ -249,7 +249,7 @@ class ChangesProbe:
 def registration(
     definition: ConnectorDefinition, config: ConnectorConfig, connections: Mapping[str, str] | None = None
 ) -> Registration:
-    """What the state tables record of a run's definition; it holds no secret."""
+    """A run's definition for the state tables; it holds no secret."""
     from airflow_provider_cdc.core.spi.records import Registration
 
     return Registration(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @command
 def check(args: argparse.Namespace) -> None:
-    """Ask the source about its prerequisites, and where the connector stands in its log."""
+    """Check the source's prerequisites, and show the connector's position in its log."""
     access: ConnectorAccess | None = None
     where: dict[str, Any] = {}
     if args.connector is not None and args.conn_id is None:
@@ -95,7 +95,7 @@ def events(args: argparse.Namespace) -> None:
 
 
 def _renderer(args: argparse.Namespace, changelog: ChangeLog, source: str) -> Renderer:
-    """:param source: kind of source, which has the form that is asked for"""
+    """:param source: kind of source, which has the requested form"""
     from airflow_provider_cdc.changelog.debezium import Renderer
 
     return Renderer(changelog, args.connector, schemas=args.schemas, form=event_form(source, args.form))

@@ -27,7 +27,7 @@ Command = Callable[[argparse.Namespace], None]
 
 
 def command(function: Command) -> Command:
-    """Have a ``CdcError`` end the command with its text instead of a traceback, and keep logs out of the output."""
+    """Print a ``CdcError`` as text instead of a traceback, and keep logs out of the output."""
 
     @functools.wraps(function)
     def run(args: argparse.Namespace) -> None:
@@ -37,7 +37,7 @@ def command(function: Command) -> Command:
             function(args)
         except CdcError as e:
             raise SystemExit(f"{e}") from None
-        except BrokenPipeError:  # whoever read the output has seen enough
+        except BrokenPipeError:  # the reader of the output has closed it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:
             raise SystemExit(130) from None
@@ -53,7 +53,7 @@ def open_store(args: argparse.Namespace) -> Iterator[StateStore]:
 
 
 def print_json(document: Any) -> None:
-    """A document for programs; moments are written as ISO 8601 has them."""
+    """A document for programs; moments in ISO 8601."""
     print(json.dumps(document, indent=2, default=_plain))
 
 

@@ -1,4 +1,4 @@
-"""Commands that steer a connector: ``status``, ``pause``, ``resume``, ``stop``, ``restart``, ``delete``, ``offset``, ``gap``."""
+"""Commands that control a connector: ``status``, ``pause``, ``resume``, ``stop``, ``restart``, ``delete``, ``offset``, ``gap``."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ _WAYS = """Ways to go on:
 
 
 def _dry(args: argparse.Namespace) -> bool:
-    """Whether the command changes nothing; if so, prints how it would."""
+    """Whether this is a dry run; if so, print how to confirm the change."""
     if args.confirm is not None and not args.dry_run:
         return False
     print(f"Nothing was changed. To carry it out: add --confirm {args.connector}")
@@ -258,7 +258,7 @@ def _lifecycle(args: argparse.Namespace, *, changelog: bool = False) -> Iterator
 
 @contextlib.contextmanager
 def _lifecycle_with_source(args: argparse.Namespace) -> Iterator[Lifecycle]:
-    """The connector with its source, as its last run reached it. What the connection says now counts."""
+    """The connector with the source of its last run, with the present properties of the connection."""
     with open_store(args) as store:
         access = overview.access_of(overview.find(store, args.connector), args.state_conn_id)
     if access is None:

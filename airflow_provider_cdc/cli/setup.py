@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.state import CdcStateHook
 
 _SSL = ("ca", "capath", "cert", "key", "cipher", "check_hostname")
-"""What SQLAlchemy takes of MySQL's TLS settings from a URL, with ``ssl_`` before it."""
+"""MySQL's TLS settings that SQLAlchemy takes from a URL, with the prefix ``ssl_``."""
 
 
 @command
@@ -36,7 +36,7 @@ def setup(args: argparse.Namespace) -> None:
 
 
 def _airflows_url() -> str:
-    """Where Airflow's metadata DB is, with the TLS arguments that Airflow gives its driver.
+    """The URL of Airflow's metadata DB, with the TLS arguments that Airflow passes to its driver.
 
     :raises ConfigError: an argument cannot be written into a URL
     """

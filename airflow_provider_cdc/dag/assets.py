@@ -1,6 +1,6 @@
-"""Assets that stand for what is captured of tables, for DAGs that start when a table changes.
+"""Assets for captured tables, for DAGs that start when a table changes.
 
-They are others than those of :class:`~airflow_provider_cdc.operators.apply_changes.ApplyChangesOperator`, which stand for tables of a
+They differ from the assets of :class:`~airflow_provider_cdc.operators.apply_changes.ApplyChangesOperator`, which are for tables of a
 target: a change is captured first and applied after that.
 """
 
@@ -29,7 +29,7 @@ def topic(connector: ConnectorDefinition, table: str) -> str:
 
 
 def table_asset(connector: ConnectorDefinition, table: str | None = None) -> Asset:
-    """What is captured of a table; of all tables without one. Nobody watches it by that: see :func:`watched`.
+    """The asset for a captured table; without a table, for all tables of the connector. It has no watcher: see :func:`watched`.
 
     >>> table_asset(ConnectorDefinition("shop", "mariadb", "/lake"), "inventory.orders").uri
     'cdc://shop/shop.inventory.orders/captured'
@@ -52,7 +52,7 @@ def watched(
     watched of one connector shares one poll of the state tables, of one row if nothing is new.
 
     :param table: as ``database.table``; without one, all tables
-    :param poll_interval: seconds between two looks, the same for all tables of a connector that are to share them
+    :param poll_interval: seconds between two polls, the same for all tables of a connector that are to share them
     """
     uri = _uri(connector, table)
     trigger = CdcChangeTrigger(

@@ -28,7 +28,7 @@ def lifecycle_dag(
     state_conn_id: str = DEFAULT_CONN_ID,
     **dag: Any,
 ) -> DAG:
-    """A DAG with a form that pauses, resumes, stops and restarts connectors, shows how they stand, moves their offsets, repairs gaps
+    """A DAG with a form that pauses, resumes, stops and restarts connectors, shows their status, moves their offsets, repairs gaps
     and deletes them.
 
     What cannot be undone only says what it would do, until *Plan only* is switched off and the connector's name is typed.

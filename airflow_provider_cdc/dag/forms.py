@@ -1,4 +1,4 @@
-"""Fields of the forms that DAGs are started by.
+"""Fields of the forms that start DAGs.
 
 Each has a section of the form; those of the section ``None`` are shown at once, the others are unfolded.
 """

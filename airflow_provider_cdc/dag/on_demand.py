@@ -44,8 +44,8 @@ def ad_hoc_snapshot_dag(
 
     :param connectors: what the form offers
     :param tables: connector → names of tables to offer besides those that its include list names one by one
-    :param poll_interval: seconds between two looks at the progress of the snapshot
-    :param timeout: how long a snapshot may take; it goes on when that is over, but nobody waits for it
+    :param poll_interval: seconds between two polls of the snapshot's progress
+    :param timeout: how long to wait for a snapshot; it goes on after that
     :param dag: further arguments of ``DAG``
     """
     names = forms.connector_names(connectors)

@@ -35,7 +35,7 @@ def cdc_task_group(
 
     :param conn_id: Airflow connection to the source database
     :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}``
-    :param wait: begin with the sensor. Without it, a run captures what there is and never waits
+    :param wait: begin with the sensor. Without it, a run captures the changes that there are, and never waits
     :param wait_timeout: how long to wait for changes; then the run is skipped, not failed
     :param run_for: capture for this long instead of up to the present end of the log
     :param apply: further arguments of :class:`ApplyChangesOperator` (``jars``, ``packages``, ``conf``, ``threads``, …)

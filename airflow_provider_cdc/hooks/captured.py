@@ -1,4 +1,4 @@
-"""The tables that a connector captures, from its schema history: the source is not asked."""
+"""Lists the tables that a connector captures, from its schema history, without a connection to the source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN = 30
 
 
 def captured_tables(store: StateStore, connector: ConnectorRecord) -> dict[str, str]:
-    """Tables that are captured and have a structure: name as ``database.table`` → name with the level above it, where there is one."""
+    """Captured tables that have a schema: name as ``database.table`` → name with the level above it, where there is one."""
     from airflow_provider_cdc.core.config.filters import Filters
     from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 
@@ -36,7 +36,7 @@ def captured_tables(store: StateStore, connector: ConnectorRecord) -> dict[str, 
 
 
 def known_tables(store: StateStore, connector: ConnectorRecord) -> list[str]:
-    """Names of :func:`captured_tables`, to be shown. If the definition cannot be used now, all tables of the schema history."""
+    """Names of :func:`captured_tables`, for messages. If the definition cannot be used now, all tables of the schema history."""
     from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 
     try:
@@ -46,10 +46,10 @@ def known_tables(store: StateStore, connector: ConnectorRecord) -> list[str]:
 
 
 def chosen(patterns: Sequence[str], captured: Mapping[str, str]) -> list[str]:
-    """The captured tables that names or regular expressions stand for, as signals do: they match whole names.
+    """The captured tables that names or regular expressions select; as in signals, they match whole names.
 
     :param captured: of :func:`captured_tables`
-    :raises ConfigError: one of them stands for none, or is no regular expression; the error names it
+    :raises ConfigError: one of them selects none, or is no regular expression; the error names it
     """
     found, wrong = dict[str, None](), []
     for pattern in patterns:

@@ -62,7 +62,7 @@ class ConnectorAccess:
     ) -> Iterator[Capture]:
         """A capture that is ready to run.
 
-        :param dag: id of the DAG that captures: who may see it may see the connector
+        :param dag: id of the DAG that captures: users who may see it may see the connector
         """
         state = CdcStateHook(self.state_conn_id).address()
         connections = {"source": self.conn_id, "state": self.state_conn_id}
@@ -84,7 +84,7 @@ class ConnectorAccess:
             yield capture
 
     def probe(self) -> ChangesProbe:
-        """Asks whether there is anything to capture; close it after use."""
+        """A probe that looks for changes to capture; close it after use."""
         state = CdcStateHook(self.state_conn_id).address()
         return ChangesProbe(self.definition, state.url, state_schema=state.schema, secrets=self.properties())
 
@@ -115,7 +115,7 @@ class ConnectorAccess:
         return ChangeLog(self.definition.changelog, options)
 
     def properties(self) -> dict[str, Any]:
-        """What the connection says. It contains secrets."""
+        """The properties from the connection. They contain secrets."""
         refuse_secrets(self.definition)
         return CdcSourceHook(self.conn_id, source=self.definition.source).properties()
 

@@ -1,4 +1,4 @@
-"""Short texts about connectors for pages and commands, made of the state tables and the change log."""
+"""Texts about the status of connectors, for pages and commands; made from the state tables and the change log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def access_of(connector: ConnectorRecord, state_conn_id: str = DEFAULT_CONN_ID) -> ConnectorAccess | None:
-    """How the last run of a connector reached its source and change log; ``None`` when that is not recorded."""
+    """The definition and connections of a connector's last run; ``None`` if they are not recorded."""
     known = connector.registration
     if known is None:
         return None
@@ -36,7 +36,7 @@ def access_of(connector: ConnectorRecord, state_conn_id: str = DEFAULT_CONN_ID) 
 
 
 def find(store: StateStore, connector: str) -> ConnectorRecord:
-    """What the state tables hold of one connector.
+    """The record of one connector in the state tables.
 
     :raises CdcError: there is none; the error names those there are
     """

@@ -1,7 +1,7 @@
 """Connections to the databases that changes are captured from.
 
 Each kind of source has a connection type (``cdc_mariadb``, ``cdc_mysql``, …) and a hook class of its own, made from the
-registry when it is asked for. The hook also takes connections of other types: what counts are the usual fields.
+registry when it is needed. The hook also takes connections of other types, as it uses only the usual fields.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PREFIX = "cdc_"
 
 
 def properties_of(connection: Connection, source: str) -> dict[str, Any]:
-    """The documented properties that a connection stands for. They contain secrets.
+    """The properties, by their documented names, that a connection sets. They contain secrets.
 
     :param source: kind of source, which says what the fields mean
     :raises ConfigError: the connection's extra is not a JSON object, or holds what does not belong to a connection
@@ -66,7 +66,7 @@ class CdcSourceHook(BaseHook):
         self.conn_id, self._source = conn_id, source
 
     def properties(self) -> dict[str, Any]:
-        """The documented properties that the connection stands for. They contain secrets.
+        """The properties, by their documented names, that the connection sets. They contain secrets.
 
         :raises ConfigError: there is no such connection, or it cannot be one to a source
         """
@@ -76,7 +76,7 @@ class CdcSourceHook(BaseHook):
     def check(self) -> list[Finding]:
         """Every prerequisite of capture that is not met.
 
-        :raises CdcError: the database cannot be asked
+        :raises CdcError: the database cannot be reached, or does not allow the queries
         """
         connection = self._found()
         kind = self._kind(connection)
@@ -85,7 +85,7 @@ class CdcSourceHook(BaseHook):
             return source.check()
 
     def test_connection(self) -> tuple[bool, str]:
-        """Check every prerequisite of capture; the text names what is not met, each with the statement that mends it."""
+        """Check every prerequisite of capture; the text names what is not met, each with the statement that fixes it."""
         try:
             findings = self.check()
         except CdcError as e:

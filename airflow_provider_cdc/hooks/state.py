@@ -42,7 +42,7 @@ def address_of(connection: Connection) -> StateAddress:
         if password := make_url(connection.password).password:
             mask_secret(password)
     except ArgumentError:
-        pass  # whoever opens it says what is wrong
+        pass  # an error is raised when it is opened
     schema = connection.extra_dejson.get("schema")
     return StateAddress(connection.password, str(schema) if schema else None)
 
@@ -84,7 +84,7 @@ class CdcStateHook(BaseHook):
 
     @contextlib.contextmanager
     def opened(self, **options: Any) -> Iterator[StateStore]:
-        """The store, with tables that are known to be there; closed at the end.
+        """The store, after a check that its tables exist; closed at the end.
 
         :raises StateError: there is no such connection, or the tables are missing
         """

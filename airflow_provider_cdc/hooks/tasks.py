@@ -1,4 +1,4 @@
-"""What the operators and sensors of a connector share: their fields, their errors, and who sends a signal."""
+"""What the operators and sensors of a connector share: their fields, their exceptions, the sender of signals."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def failure(error: CdcError) -> Exception:
 
 
 def sender(context: Context) -> str:
-    """Who sends something by a task: the user that started the DAG run, where there is one, and the run.
+    """The sender of a task's signals: the user who started the DAG run, if there is one, and the run.
 
     >>> sender(context)
     'admin, by cdc_ad_hoc_snapshot manual__2025-01-02T03:04:05+00:00'
@@ -82,9 +82,9 @@ def sender(context: Context) -> str:
 
 
 def origin(context: Context, number: int = 0) -> str:
-    """A name for what a task instance does, equal for all tries of it and another one after it was cleared.
+    """The origin of a task instance's signals: the same for all of its tries, and another one after it was cleared.
 
-    A try that was killed between sending something and saying so is followed by one that finds it sent.
+    If a try is killed after it has sent a signal, the next one finds that signal and does not send another.
 
     :param number: which of several signals of one task it is
     """

@@ -1,4 +1,4 @@
-"""Texts about connectors and signals, for logs and pages."""
+"""Texts about paused connectors, gaps, and the progress of signals, for logs and pages."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def gap_text(gap: Gap | None, connector: str) -> str:
 
 
 def progress_text(progress: Progress) -> str:
-    """How far the snapshot of a signal is.
+    """The progress of a signal's snapshot as text.
 
     >>> progress_text({"left": 2, "table": "shop.orders", "rows": 120000, "rows_per_s": 81000.4})
     '2 tables left, now shop.orders, 120,000 rows, 81,000 rows/s'
@@ -67,7 +67,7 @@ def progress_text(progress: Progress) -> str:
 
 
 def fraction(state: SignalState, progress: Progress) -> float | None:
-    """How much of a signal's snapshot is done, between 0 and 1; ``None`` where that cannot be said.
+    """How much of a signal's snapshot is done, between 0 and 1; ``None`` if that is not known.
 
     A table counts by its rows, or by how far its key has come where keys are numbers; tables count alike.
     """

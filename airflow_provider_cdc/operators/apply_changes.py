@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.runtime import ConnectorDefinition
 
 PACKAGES = {"delta": "io.delta:delta-spark_4.1_2.13:4.4.0"}
-"""Maven coordinates that a kind of target needs, where neither ``jars`` nor ``packages`` say otherwise."""
+"""Maven coordinates that a kind of target needs, if neither ``jars`` nor ``packages`` are given."""
 STORAGE_OPTIONS = "CDC_STORAGE_OPTIONS"
 """Environment variable in which the job finds the fsspec options of the change log, as a JSON object."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _NO_SECRET = ("provider", ".path", ".file", ".enabled", ".location", "providers")
-"""How names of Spark's settings end that speak of credentials without holding one."""
+"""Ends of names of Spark settings that are about credentials without containing one."""
 _UNANNOUNCED = "cdc_unannounced"
 _SHOWN = 50
 
@@ -55,7 +55,7 @@ def asset(connector: str, topic: str) -> Asset:
 class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
     """Submits the Spark job that applies the batches of a connector's change log which the target tables have not seen.
 
-    Repeating, killing or doubling a run changes nothing about the result. For every table that was changed an event of the
+    Repeated, killed or concurrent runs give the same result. For every table that was changed an event of the
     asset ``cdc://<connector>/<topic>`` is emitted, with ``rows`` by operation, ``position`` and ``last_batch`` in its extra.
 
         >>> ApplyChangesOperator(task_id="apply", definition=shop, location="/lake/{database}/{table}", conn_id="spark_default")
@@ -69,7 +69,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
     :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}`` (templated)
     :param target: table format
     :param threads: tables worked on at the same time
-    :param adopt: topics whose tables are taken over though somebody else made them; their rows are replaced (templated)
+    :param adopt: topics whose tables are taken over although they belong to somebody else; their rows are replaced (templated)
     :param check_crc: compare the checksum of each file of the change log too, not only its size and number of rows
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
@@ -129,7 +129,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         except AirflowException as e:
             report = self._read_report()
             if report is None or report == before:
-                raise  # the job did not come to its report: what Spark says is all there is
+                raise  # the job has written no report: only Spark's own error is known
             self._remember(context, report)
             raise AirflowException(_failed(report)) from e
         report = self._read_report()
@@ -156,7 +156,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
             )
 
     def _complete(self) -> None:
-        """What the job needs besides what the user said."""
+        """Add what the job needs to the user's settings."""
         self.application = job_path()
         self.application_args = [
             "--changelog", self.changelog, "--connector", self.connector, "--location", self.location,
@@ -214,7 +214,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         return AppliedReports(self.access.changelog().storage, self.connector).read(self.target, self.location)
 
     def _remember(self, context: Context, report: dict[str, Any]) -> None:
-        """Keep what a run that fails has applied, so that the next try of the task announces it too."""
+        """Record what a failed run has applied, so that the next try of the task emits its events, too."""
         if (store := context.get("task_state_store")) is not None:
             store.set(_UNANNOUNCED, json.dumps(merged([*self._unannounced(context), *report["tables"]])))
 
@@ -232,7 +232,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
                 extra={name: table[name] for name in ("rows", "position", "first_batch", "last_batch", "location")},
             )
             counts = ", ".join(f"{n:,} {_LETTERS.get(letter, letter)}" for letter, n in table["rows"].items())
-            self.log.info("  %s: %s → %s", table["topic"], counts or "structure only", table["location"])
+            self.log.info("  %s: %s → %s", table["topic"], counts or "schema changes only", table["location"])
         self.batch = report["last_batch"] or None
         totals = {table["topic"]: sum(table["rows"].values()) for table in tables}
         self.log.info(
@@ -261,7 +261,7 @@ def job_path() -> str:
 
 
 def merged(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One entry for each topic, where a job or several of them applied its batches in several steps."""
+    """One entry for each topic, also if its batches were applied in several steps or jobs."""
     found: dict[str, dict[str, Any]] = {}
     for table in tables:
         known = found.setdefault(table["topic"], {**table, "rows": {}})

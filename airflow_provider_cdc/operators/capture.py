@@ -30,8 +30,8 @@ class CaptureOperator(ConnectorFields, BaseOperator):
     """Captures the changes of one connector into its change log, up to the end of the source's log as it is now.
 
     The first run reads whole tables first. A run that is ended (SIGTERM) commits what it has at the next boundary between
-    two transactions; one that is killed loses nothing either, the next run goes on where the offset stands. While somebody has
-    paused or stopped the connector the task is skipped, and says by whom and why.
+    two transactions; one that is killed loses nothing either, the next run goes on from the offset. While the connector is
+    paused or stopped, the task is skipped, and its log says by whom and why.
 
         >>> CaptureOperator(task_id="capture", definition=shop, conn_id="shop_mariadb")
 
@@ -101,7 +101,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
             capture.stop()
 
     def _report(self, result: CaptureResult) -> dict[str, Any]:
-        """Tell the log, and what downstream tasks may want to know."""
+        """Log the result, and return it for downstream tasks."""
         topics = dict(sorted(result.topics.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN])
         for topic, events in topics.items():
             self.log.info("  %s: %s events", topic, f"{events:,}")

@@ -1,4 +1,4 @@
-"""Tasks that steer a connector: pause, resume, stop, restart, look, move the offset, repair a gap, delete."""
+"""Tasks that control a connector: status, pause, resume, stop, restart, move the offset, repair a gap, delete."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Action(enum.StrEnum):
 
     @property
     def dangerous(self) -> bool:
-        """Whether it has to be confirmed, and can be tried dry."""
+        """Whether it must be confirmed, and can be planned without changing anything."""
         return self in (
             Action.OFFSET_SET, Action.OFFSET_RESTORE, Action.OFFSET_RESET, Action.REPAIR_GAP, Action.DELETE
         )  # fmt: skip
@@ -61,15 +61,15 @@ TITLES = {
     Action.REPAIR_GAP: "Repair a gap: the log no longer holds the position",
     Action.DELETE: "Delete the connector",
 }
-"""What people choose from."""
+"""The choices in the form."""
 
 
 class ConnectorLifecycleOperator(StateFields, BaseOperator):
-    """Steers a connector.
+    """Controls a connector.
 
-    ``pause`` and ``stop`` have the run that is alive end at the next boundary between two transactions and are over when it has;
-    new runs are skipped until ``resume``. ``offset-set``, ``offset-restore``, ``offset-reset``, ``repair-gap`` and ``delete`` change what cannot be
-    changed back by itself: they have to be confirmed with the connector's name; with ``plan_only`` they change nothing and say what they would do.
+    ``pause`` and ``stop`` end the run that is alive at the next boundary between two transactions, and wait for its end;
+    new runs are skipped until ``resume``. ``offset-set``, ``offset-restore``, ``offset-reset``, ``repair-gap`` and ``delete`` cannot
+    simply be undone: they must be confirmed with the connector's name; with ``plan_only`` they change nothing and return what they would do.
 
         >>> ConnectorLifecycleOperator(task_id="pause", connector="shop", action="pause", reason="upgrade of the database")
 

@@ -48,7 +48,7 @@ def state_facts(row: ConnectorRecord) -> list[tuple[str, str]]:
 
 
 def holder(row: ConnectorRecord) -> str:
-    """Who captures a connector now."""
+    """The run that captures a connector now."""
     if row.owner is None:
         return Raw("<span class=quiet>nobody now</span>")
     return f"{row.owner} (lease ends in {row.lease_s:.0f} s unless renewed)"

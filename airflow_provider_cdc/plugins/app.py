@@ -79,7 +79,7 @@ def batch(request: Request, user: GetUserDep, connector: str, batch: int) -> str
 
 
 def _applied(row: ConnectorRecord) -> tuple[list[dict[str, Any]], str | None]:
-    """Reports of the targets; the API server may not be able to read the change log, which is then said instead."""
+    """Reports of the targets; if the API server cannot read the change log, a text that says so."""
     try:
         access = overview.access_of(row)
         return ([] if access is None else overview.applied(access.changelog(), row.connector)), None
@@ -98,7 +98,7 @@ def _store() -> Iterator[StateStore]:
 
 
 def _found(store: StateStore, connector: str, user: BaseUser) -> ConnectorRecord:
-    """A connector that the user may see; of one that they may not they do not learn that it is there."""
+    """A connector that the user may see; for any other, the same error as if it did not exist."""
     found = store.connector(connector)
     if found is None or not may_see(user, found):
         raise HTTPException(404, f"No connector {connector!r} has run yet.")
@@ -106,7 +106,7 @@ def _found(store: StateStore, connector: str, user: BaseUser) -> ConnectorRecord
 
 
 def _base(request: Request) -> str:
-    """Where the pages are, below whatever Airflow itself is below."""
+    """The path of the pages, below Airflow's own base path."""
     return str(request.scope.get("root_path", "")).rstrip("/")
 
 
@@ -117,7 +117,7 @@ def _trouble(request: Request, error: CdcError) -> Response:
 
 @app.exception_handler(HTTPException)
 async def _refused(request: Request, error: HTTPException) -> Response:
-    """People who are not logged in are sent to Airflow's login, and come back."""
+    """Redirect users who are not logged in to Airflow's login, and back."""
     if error.status_code == 401 and "text/html" in request.headers.get("accept", ""):
         outside = _base(request).removesuffix("/cdc")
         return RedirectResponse(f"{outside}/api/v2/auth/login?next={quote(str(request.url), safe='')}")

@@ -29,7 +29,7 @@ class Raw(str):
 
 
 def ago(moment: datetime | None) -> str:
-    """How long ago something was; the exact moment shows when it is pointed at."""
+    """How long ago something was, with the exact moment as a tooltip."""
     if moment is None:
         return "never"
     return Raw(f"<span title='{moment.astimezone(UTC).isoformat(timespec='seconds')}'>{overview.age(moment)}</span>")
@@ -58,7 +58,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 
 
 def facts(known: Iterable[tuple[str, str]]) -> str:
-    """Names with what is known of them."""
+    """A list of names and values."""
     lines = (f"<dt>{escape(k)}</dt><dd>{v if isinstance(v, Raw) else escape(v)}</dd>" for k, v in known)
     return Raw(f"<dl>{''.join(lines)}</dl>")
 
@@ -66,7 +66,7 @@ def facts(known: Iterable[tuple[str, str]]) -> str:
 def page(base: str, title: str, parts: Iterable[str], *, refresh_s: int | None = None) -> str:
     """A whole page.
 
-    :param refresh_s: it is loaded anew after this time
+    :param refresh_s: the browser reloads the page after this time
     """
     body = "\n".join(parts)
     refresh = "" if refresh_s is None else f'<meta http-equiv="refresh" content="{refresh_s}">'

@@ -114,7 +114,7 @@ def batch(
         known.insert(2, ("after the batch before", f"{(committed - before.created_at).total_seconds():,.1f} s"))
     parts: list[str] = [facts(known), Raw("<h2>Topics</h2>")]
     topics = [(topic, n) for topic, n in sorted(row.topics.items(), key=lambda i: (-i[1], i[0]))]
-    parts.append(table(("topic", "events"), topics) if topics else Raw("<p>No event, only changes of structure.</p>"))
+    parts.append(table(("topic", "events"), topics) if topics else Raw("<p>No event, only schema changes.</p>"))
     if manifest is not None:
         parts += _manifest(manifest)
     elif trouble is not None:
@@ -125,7 +125,7 @@ def batch(
 
 
 def trouble(base: str, text: str) -> str:
-    """Something is not as it should be."""
+    """A page about an error."""
     return page(base, "CDC", [Raw(f"<pre class=bad>{escape(text)}</pre>")])
 
 
@@ -139,7 +139,7 @@ def _manifest(manifest: Manifest) -> list[str]:
     parts.append(table(("file", "topic", "schema version", "rows", "bytes", "seq", "operations"), files))
     if manifest.schema_changes:
         changes = [(f"{c.seq:,}", c.database, Raw(f"<code>{escape(c.ddl)}</code>")) for c in manifest.schema_changes]
-        parts += [Raw("<h2>Changes of structure</h2>"), table(("seq", "database", "statement"), changes)]
+        parts += [Raw("<h2>Schema changes</h2>"), table(("seq", "database", "statement"), changes)]
     parts.append(Raw(f"<p class=quiet>Written by {escape(manifest.writer)} under lease epoch {manifest.epoch}.</p>"))
     return parts
 

@@ -1,4 +1,4 @@
-"""Who may see a connector: whoever may see the DAG that captures it."""
+"""Decides who may see a connector: users who may see the DAG that captures it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from airflow_provider_cdc.core.spi.records import ConnectorRecord
 def may_see(user: BaseUser, connector: ConnectorRecord) -> bool:
     """Whether Airflow lets a user see a connector's pages.
 
-    That is who may read the DAG whose task has captured it last. Where no DAG has, those may who may read the connection to its
-    source: everybody else would learn of its tables what no right says.
+    Users who may read the DAG whose task has captured it last. If no DAG has captured it, users who may read the connection to its
+    source: other users would learn about its tables without any right to.
     """
     manager, known = get_auth_manager(), connector.registration
     connections = {} if known is None else known.connections

@@ -28,7 +28,7 @@ class ChangesAvailableSensor(ConnectorFields, BaseSensorOperator):
     :param definition: the connector; its properties and paths are templated
     :param conn_id: Airflow connection to the source database (templated)
     :param state_conn_id: Airflow connection to the state tables (templated)
-    :param poll_interval: seconds between two questions
+    :param poll_interval: seconds between two polls
     :param deferrable: wait in the triggerer; otherwise in a worker, in the ``mode`` that sensors have
     """
 
@@ -74,7 +74,7 @@ class ChangesAvailableSensor(ConnectorFields, BaseSensorOperator):
         )
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> None:
-        """Go on with what the trigger found."""
+        """Take the event of the trigger."""
         from airflow.sdk.exceptions import AirflowFailException
 
         if "error" in event:

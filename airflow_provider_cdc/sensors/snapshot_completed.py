@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class SnapshotCompletedSensor(StateSensor):
-    """Waits for what becomes of a signal, such as a snapshot that was asked for; without one, for the initial snapshot.
+    """Waits until a signal has ended, such as a requested snapshot; without a signal, waits for the initial snapshot.
 
-    Succeeds when the signal is done. One that is refused, or that fails, fails the task with what was wrong, and no try of
-    Airflow's changes that: what was sent has to be sent anew. Progress (tables, rows, rows per second) is in the task's log.
+    Succeeds when the signal is done. If it is refused or fails, the task fails with its message, and Airflow does not retry the
+    task: a new signal must be sent. Progress (tables, rows, rows per second) is in the task's log.
 
         >>> send = AdHocSnapshotOperator(task_id="send", connector="shop", tables=["inventory.orders"])
         >>> SnapshotCompletedSensor(task_id="wait", connector="shop", number=send.output)

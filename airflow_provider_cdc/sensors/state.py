@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class StateSensor(StateFields, BaseSensorOperator):
-    """Waits for what a :class:`~airflow_provider_cdc.triggers.state.StateTrigger` asks for; meanwhile it occupies no worker.
+    """Waits with a :class:`~airflow_provider_cdc.triggers.state.StateTrigger`; meanwhile it occupies no worker.
 
     :param connector: the connector, or its name (templated)
     :param state_conn_id: Airflow connection to the state tables (templated)
-    :param poll_interval: seconds between two questions
+    :param poll_interval: seconds between two polls
     :param deferrable: wait in the triggerer; otherwise in a worker, in the ``mode`` that sensors have
     """
 
@@ -51,10 +51,10 @@ class StateSensor(StateFields, BaseSensorOperator):
 
     @abc.abstractmethod
     def trigger(self) -> StateTrigger:
-        """The trigger that asks, made of rendered fields."""
+        """The trigger, made of rendered fields."""
 
     def result(self, event: dict[str, Any]) -> Any:
-        """What the task returns for the trigger's event; raises where that is none to go on with."""
+        """What the task returns for the trigger's event. Raises if the event is a failure."""
         return event
 
     def poke(self, context: Context) -> bool | PokeReturnValue:
@@ -76,7 +76,7 @@ class StateSensor(StateFields, BaseSensorOperator):
         self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Go on with what the trigger found."""
+        """Take the event of the trigger."""
         if "error" in event:
             raise AirflowFailException(event["error"])
         return self.result(event)

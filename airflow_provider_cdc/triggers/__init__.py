@@ -1,1 +1,1 @@
-"""What waits in the triggerer, for sensors, operators and assets."""
+"""Triggers: they wait in the triggerer for sensors, operators and assets."""

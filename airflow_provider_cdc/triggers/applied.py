@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class AppliedTrigger(StateTrigger):
-    """Fires when a target stands at a batch, or behind it; one of ``batch``, ``seq`` and ``position`` says at which.
+    """Fires when a target has applied a batch; one of ``batch``, ``seq`` and ``position`` says which.
 
     The reports of the targets are read from the change log that the connector's last run wrote. Fires
-    ``{"batch", "applied", "target"}``: the batch that was waited for and the one that the target stands at.
+    ``{"batch", "applied", "target"}``: the batch that was waited for and the target's last one.
 
     :param target: kind of target, as of ``ApplyChangesOperator``
     :param location: which target, where there are several of a kind, as of ``ApplyChangesOperator``; without it, all of them
@@ -77,7 +77,7 @@ class AppliedTrigger(StateTrigger):
         return PollResult(text + (f" Its last run failed: {failed}" if failed else ""), f"{stands} {failed}")
 
     def _stands(self, report: dict[str, Any]) -> int:
-        """The batch up to which everything that counts is applied. Tables that failed stay behind the others."""
+        """The batch up to which all selected tables are applied. Tables that failed are behind the others."""
         last, lagging = int(report["last_batch"] or 0), report["lagging"] or {}
         if self.topic is not None:
             return int(lagging.get(self.topic, last))
@@ -106,7 +106,7 @@ class AppliedTrigger(StateTrigger):
 
 
 def _first(store: StateStore, connector: str, last: int, fits: Callable[[BatchRecord], bool]) -> int:
-    """The first batch that fits, where all behind it fit too; the last one when none does."""
+    """The first matching batch, if all behind it match too; the last one if none matches."""
     low, high = 1, last
     while low < high:
         middle = (low + high) // 2
@@ -119,7 +119,7 @@ def _first(store: StateStore, connector: str, last: int, fits: Callable[[BatchRe
 
 
 def _parser(record: ConnectorRecord) -> Callable[[dict[str, Any]], Position]:
-    """What builds positions of the connector's source. The source is not connected to."""
+    """The function that builds positions of the connector's source. Needs no connection to the source."""
     from airflow_provider_cdc.runtime import open_source
 
     access = overview.access_of(record)

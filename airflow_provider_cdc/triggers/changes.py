@@ -33,14 +33,14 @@ log = logging.getLogger(__name__)
 CURSOR = "cdc_batch"
 """Name of the cursor in the asset's state store."""
 _LONGEST_S = 120.0
-"""Airflow gives up on what is not kept after ``[triggerer] shared_stream_ack_timeout``, 300 seconds."""
+"""Airflow gives up on events that are not stored after ``[triggerer] shared_stream_ack_timeout``, 300 seconds."""
 _BEHIND = 1000
 """A cursor is stored at least every so many batches, also if no event was fired."""
 
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What one poll of the state tables has found.
+    """The result of one poll of the state tables.
 
     :param number: of the poll
     :param after: the last batch before

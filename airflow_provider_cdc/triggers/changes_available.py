@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.runtime import ChangesProbe
 
 _SLOWEST = 8
-"""An unreachable source is asked less and less often, down to this times the interval."""
+"""An unreachable source is polled at growing intervals, up to this many times ``poll_interval``."""
 
 
 class ChangesAvailableTrigger(BaseTrigger):
     """Fires when the source's log has gone past a connector's offset.
 
-    Every ``poll_interval`` seconds the offset is read from the state tables and the end of the log is asked for, in a thread.
-    All it knows is in its arguments and in the state tables, so that any triggerer can take it over at any time. Arguments
-    hold ids of connections, never what is in them.
+    Every ``poll_interval`` seconds, a thread reads the offset from the state tables and the end of the log from the source.
+    The trigger keeps nothing besides its arguments and the state tables, so that any triggerer can take it over at any time.
+    Arguments hold ids of connections, never their contents.
 
     Fires ``{"reason": …}``, or ``{"error": …}`` when a person must act.
 
     :param access: a :class:`~airflow_provider_cdc.hooks.connector.ConnectorAccess` as JSON
-    :param poll_interval: seconds between two questions
+    :param poll_interval: seconds between two polls
     """
 
     def __init__(self, access: dict[str, Any], poll_interval: float = 10.0) -> None:

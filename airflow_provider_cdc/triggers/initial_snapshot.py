@@ -15,7 +15,7 @@ _SHOWN = 5
 
 
 class InitialSnapshotTrigger(StateTrigger):
-    """Fires when a connector has a position and no table that is to be read before its changes can be.
+    """Fires when the initial snapshot is complete: the connector has a position, and no table of that snapshot is left.
 
     Tables that a signal asks for do not count. Fires ``{"seq", "batch"}``: what the connector had captured by then.
     """

@@ -1,4 +1,4 @@
-"""Waits until a signal was carried out, or never will be."""
+"""Waits until the state of a signal is final."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking the state tables again and again from the triggerer, without holding up its event loop."""
+"""Polls the state tables from the triggerer, without blocking its event loop."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ T = TypeVar("T")
 
 
 class Closeable(Protocol):
-    """What has connections."""
+    """An object that has connections."""
 
     def close(self) -> None: ...
 
 
 _SLOWEST = 8
-"""A state database that cannot be reached is asked less and less often, down to this times the interval."""
+"""An unreachable state database is polled at growing intervals, up to this many times ``poll_interval``."""
 _PATIENCE_S = 2.0
-"""How long one question may wait for the database before it counts as failed; it is asked again after that."""
+"""Seconds that one poll may wait for the database before it counts as failed; the next poll follows."""
 LOG_EVERY_S = 10.0
 """How often a trigger writes into the log of its task while nothing changes."""
 
 
 async def answers(state_conn_id: str, ask: Callable[[StateStore], T], interval: float, *, log: Any) -> AsyncIterator[T]:
-    """What the state tables answer to one question, asked every ``interval`` seconds, for ever.
+    """The results of one query to the state tables, every ``interval`` seconds, for ever.
 
-    Questions are asked in a thread. A database that cannot be reached is asked again; its connection is looked up anew then,
-    as somebody may have mended it.
+    Queries run in a thread. If the database cannot be reached, the query is repeated, with its connection looked up again, as
+    it may have been corrected.
 
     :raises TerminalError: a person must act
     """
@@ -70,7 +70,7 @@ async def answers(state_conn_id: str, ask: Callable[[StateStore], T], interval: 
 
 
 async def close_in_thread(opened: Closeable) -> None:
-    """Close what has connections in a thread: one that is lost may take its time, and every trigger of the process would wait."""
+    """Close an object with connections in a thread: closing a lost connection may take long, and would block every trigger of the process."""
     await asyncio.shield(asyncio.to_thread(opened.close))
 
 
@@ -86,10 +86,10 @@ def _open(state_conn_id: str) -> StateStore:
 
 @dataclass(frozen=True, slots=True)
 class PollResult:
-    """The answer to one question to the state tables.
+    """The result of one poll of the state tables.
 
     :param text: for the log
-    :param stage: how far it is; a new stage is logged at once, the same one now and then
+    :param stage: the progress; a new stage is logged at once, the same one now and then
     :param event: what the trigger fires; ``None`` as long as it waits
     """
 
@@ -99,14 +99,14 @@ class PollResult:
 
 
 class StateTrigger(BaseTrigger):
-    """Waits for something that shows in the state tables.
+    """Waits for something that the state tables show.
 
-    All that it knows is in its arguments and in the state tables, so that any triggerer can take it over at any time. Arguments
-    hold ids of connections, never what is in them. Fires what :meth:`ask` says, or ``{"error": …}`` when a person must act.
+    It keeps nothing besides its arguments and the state tables, so that any triggerer can take it over at any time. Arguments
+    hold ids of connections, never their contents. Fires the event of :meth:`ask`, or ``{"error": …}`` when a person must act.
 
     :param connector: name of the connector
     :param state_conn_id: Airflow connection to the state tables
-    :param poll_interval: seconds between two questions
+    :param poll_interval: seconds between two polls
     """
 
     def __init__(self, connector: str, *, state_conn_id: str = DEFAULT_CONN_ID, poll_interval: float = 5.0) -> None:
@@ -124,7 +124,7 @@ class StateTrigger(BaseTrigger):
 
     @abc.abstractmethod
     def ask(self, store: StateStore) -> PollResult:
-        """Ask once; also for those who wait in a worker.
+        """Poll once; also used by sensors that wait in a worker.
 
         :raises CdcError: a person must act, or the question can be asked again
         """
