@@ -1,10 +1,10 @@
 """Apply a change log to lakehouse tables: ``spark-submit apply_changes.py --changelog … --connector … --location …``.
 
-Each table takes the batches that it has not seen: columns are brought in order, of each key the last event is merged, and the
-number of the last batch lands in the same commit as the rows. A run that is repeated, killed, or started twice at once therefore
-changes nothing about the result. Tables are worked on in parallel threads of one session.
+For each table, the batches that it has not seen are applied: columns are added and changed, the last event of each key is merged, and
+the number of the last batch is part of the same commit. So repeated, killed or concurrent runs give the same result. Tables are
+processed in parallel threads of one session.
 
-Exit status: 0 all tables stand at the last batch, 1 some could not (the others do), 2 the arguments cannot be used.
+Exit status: 0 all tables have the last batch, 1 some tables failed (the others have it), 2 the arguments cannot be used.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ ATTEMPTS = 6
 class Applied:
     """What a run did to one table.
 
-    :param rows: operation letter → change events that it took in
-    :param position: where in the source's log the table stands now
+    :param rows: operation letter → change events that were applied
+    :param position: the table's position in the source's log now
     """
 
     topic: str
@@ -59,7 +59,7 @@ class Applied:
 
 @dataclasses.dataclass(slots=True)
 class Report:
-    """What a run did, and where the tables stand; see :class:`airflow_provider_cdc.changelog.applied.AppliedReports`."""
+    """What a run did, and the last batch of each table; see :class:`airflow_provider_cdc.changelog.applied.AppliedReports`."""
 
     connector: str
     target: str
@@ -77,7 +77,7 @@ class ApplyChanges:
 
     :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}``
     :param threads: tables worked on at the same time
-    :param adopt: topics whose tables are taken over though they are somebody else's; their rows are replaced
+    :param adopt: topics whose tables are taken over although they belong to somebody else; their rows are replaced
     :param check_crc: compare the checksum of each file of the change log too, not only its size and number of rows
     """
 
@@ -147,7 +147,7 @@ class ApplyChanges:
         return report
 
     def _view(self) -> View:
-        """What the change log and the last report say, before any table is looked at."""
+        """The state of the change log and of the last report."""
         report = self._reports.read(self._kind, self._location) or {}
         numbers = self._changelog.batches(self._connector)
         newest = self._last = numbers[-1] if numbers else 0
@@ -198,7 +198,7 @@ class ApplyChanges:
     def _table(self, topic: str, location: str, view: View, done: list[Applied]) -> dict[str, Any]:
         """Apply what one table has not seen, in groups of batches; each commit is added to ``done`` at once.
 
-        :return: where it stands then; nothing if it is not there and need not be
+        :return: its last batch and position then; nothing if there is no table and none is needed
         """
         owner, target = Owner(self._connector, topic), self._open(location)
         at = self._applied_batch(target, owner)
@@ -238,7 +238,7 @@ class ApplyChanges:
             return self._older[batch]
 
     def _applied_batch(self, target: Target, owner: Owner) -> int | None:
-        """The batch that a table stands at, ``None`` if there is no table.
+        """The last batch of a table, ``None`` if there is no table.
 
         :raises TargetError: it is not ours, or cannot be caught up
         """
@@ -275,7 +275,7 @@ class ApplyChanges:
         )
 
     def _attempt(self, owner: Owner, location: str, groups: list[Batches], done: list[Applied]) -> None:
-        """One look at the marker, and what follows from it; commits are added to ``done``."""
+        """Read the table's marker once, and apply what it lacks; commits are added to ``done``."""
         target = self._open(location)
         at = self._applied_batch(target, owner)
         new = at in (None, NEVER)

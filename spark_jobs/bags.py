@@ -1,8 +1,8 @@
-"""Tables without a key that have columns which the source has dropped: their rows go on with the values that they had there.
+"""Applies changes to tables without a key that have columns which the source has dropped: rows keep their values in these columns.
 
-Such a table is a bag of rows, which come and go by their images; the dropped columns are in no image. So a row is followed from image
-to image, through the updates of a batch. Of equal rows any may be the one that an update or a delete means: the source cannot tell
-them apart either. It is taken to be the one that came last.
+Such a table is a bag of rows: row images are added and removed, and the dropped columns are in no image. So a row is followed from image
+to image, through the updates of a batch. If several rows are equal, an update or a delete may mean any of them, as the source cannot
+distinguish them either: the one that was added last is taken.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark_jobs.datatypes import quoted
 from spark_jobs.last import OURS, SEQ
 
 NUMBER = f"{OURS}n"
-"""How often a row image comes (positive) or goes (negative)."""
+"""How often a row image is added (positive) or removed (negative)."""
 _LEVEL, _BEFORE, _LASTS = f"{OURS}level", f"{OURS}before", f"{OURS}lasts"
 _INDEX, _IMAGE, _ROOT = f"{OURS}index", f"{OURS}image", f"{OURS}root"
 

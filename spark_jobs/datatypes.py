@@ -1,4 +1,4 @@
-"""Types of the change log in Spark's words, and which type takes in the values of another.
+"""Spark's types for those of the change log, and which type can hold the values of another.
 
 Spark has no timestamp of nanoseconds. Tables hold such values as text, exact and in the order of time:
 ``2024-02-29 12:00:00.123456789``, with a ``Z`` at the end for a moment in UTC. A cast to a timestamp understands them. In the files
@@ -157,7 +157,7 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as SQL takes it, for the few statements that there is no other way to say.
+    """A quoted SQL text, for the few statements that need SQL.
 
     Sessions must not put values into SQL texts (:data:`spark_jobs.session.PINNED`): no quoting keeps ``${env:…}`` as it is.
     """

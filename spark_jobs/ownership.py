@@ -1,6 +1,6 @@
-"""The owner of a table. Nothing is written to a table or folder of another owner.
+"""Checks the owner of a table: the apply writes to no table or folder of another owner.
 
-A table names its connector and topic, from its first commit on. Tables that an earlier version made do not; their markers name them.
+From its first commit on, a table names its connector and topic. Tables of earlier releases do not; their markers name them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ log = logging.getLogger("spark_jobs.ownership")
 
 
 def applied_batch(target: Target, owner: Owner, *, adopt: bool = False) -> int | None:
-    """The batch that the owner's table stands at: :data:`NEVER` if none was applied to it, ``None`` if there is no table.
+    """The last batch of the owner's table: :data:`NEVER` if none was applied to it, ``None`` if there is no table.
 
     :param adopt: take over a table that is somebody else's; its rows do not count
     :raises TargetError: what is there is somebody else's, or cannot be caught up
@@ -40,7 +40,7 @@ def applied_batch(target: Target, owner: Owner, *, adopt: bool = False) -> int |
 
 
 def _take(target: Target, owner: Owner, there: Owner | None, markers: dict[str, int], *, adopt: bool) -> None:
-    """Have a table that does not say so belong to its owner, if it may."""
+    """Record the owner in a table that has none, if it may be taken over."""
     known = owner.app in markers
     others = sorted(app.removeprefix(APPS) for app in markers if app.startswith(APPS) and app != owner.app)
     if there is None and known and not others:

@@ -1,4 +1,4 @@
-"""What of a change log a table has not seen yet, and how its columns got from one schema version to the next."""
+"""Collects the batches that a table has not seen yet, and the schema changes between its version and theirs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSc
 
 @dataclass(slots=True)
 class Pending:
-    """The batches of one topic that a table has still to take.
+    """The pending batches of one topic.
 
     :param files: with the connector's folder resolved, in ``seq`` order
     :param schemas: version → captured schema
@@ -58,7 +58,7 @@ class Pending:
 
 
 class Batches:
-    """Batches in a row, by topic. They are looked at once, for all tables and markers.
+    """Batches in a row, by topic. They are read once, for all tables and markers.
 
     :param manifests: ascending, without gaps; at least one
     """
@@ -82,15 +82,15 @@ class Batches:
         return set(self._parts)
 
     def table(self, topic: str) -> TableId | None:
-        """Which table a topic is of, by the newest batch that has anything of it."""
+        """The table of a topic, by the newest batch that has the topic."""
         return self._parts[topic][-1].schema.id if topic in self._parts else None
 
     def each(self, topic: str, after: int = 0) -> list[Pending]:
-        """What each batch after ``after`` holds of a topic."""
+        """The part of a topic in each batch after ``after``."""
         return [part for part in self._parts.get(topic, ()) if part.last > after]
 
     def of(self, topic: str, after: int = 0) -> Pending | None:
-        """What the batches after ``after`` hold of a topic together."""
+        """The parts of a topic in all batches after ``after``, as one."""
         parts = self.each(topic, after)
         return joined(parts, self.last, self.position) if parts else None
 

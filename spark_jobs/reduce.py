@@ -1,4 +1,4 @@
-"""From change events to final rows: columns as they are called now, and what the events make out of nothing."""
+"""Reduces change events to final rows, with the present names of columns."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def last_truncate(spark: SparkSession, pending: Pending) -> int:
 
 
 def key_changed(pending: Pending, after: int) -> bool:
-    """Whether events after a sequence number have another key than the newest schema, so that keys do not tell rows apart."""
+    """Whether events after a sequence number have another key than the newest schema, so that the present key does not identify rows."""
     for version in _versions(pending, after):
         origins = lineage(pending, version)
         if {origins[name].column for name in pending.schema.key} != set(pending.schemas[version].key):
@@ -54,7 +54,7 @@ def key_changed(pending: Pending, after: int) -> bool:
 
 
 def contents(spark: SparkSession, pending: Pending, cut: int) -> DataFrame:
-    """The table that the events after ``cut`` make out of nothing. Values that they leave out are NULL, and named in
+    """The rows of an empty table after the events behind ``cut``. Values that the events lack are NULL, and named in
     :data:`UNKNOWN`, which is there if events leave any out."""
     names = list(map(quoted, pending.schema.names))
     if not pending.schema.key or key_changed(pending, cut):
@@ -151,9 +151,9 @@ _UNKNOWN_VARIABLE = f"${{{OURS}none}}"
 def _opened(spark: SparkSession, schema: T.StructType, files: list[str]) -> DataFrame:
     """Files of the change log by a schema.
 
-    Parquet's reader gets the schema as a setting of Hadoop, which puts variables into settings: a column called ``${user.home}``
-    would be looked for by another name, and be NULL. Hadoop gives up at the first variable that it does not know, so one stands in
-    front of all names.
+    Parquet's reader gets the schema as a setting of Hadoop, which expands variables in settings: a column called ``${user.home}``
+    would be read under another name, and be NULL. Hadoop stops expanding at the first unknown variable, so one is put in front of
+    all names.
     """
     if "${" not in schema.json():
         return spark.read.schema(schema).parquet(*files)
@@ -164,7 +164,7 @@ def _opened(spark: SparkSession, schema: T.StructType, files: list[str]) -> Data
 
 
 def _left_out(now: TableSchema, origins: dict[str, Origin]) -> Expression:
-    """Final names of the columns that an event leaves out. Whatever comes anew has no value to keep."""
+    """Final names of the columns that an event leaves out. New rows have no value to keep."""
     names = [
         F.when(F.array_contains("unavailable", str(origins[c.name].column)), F.lit(c.name))
         for c in now.columns
@@ -210,7 +210,7 @@ def _value(then: TableSchema, origin: Origin, column: Column) -> Expression:
 
 
 def differences(spark: SparkSession, pending: Pending, after: int) -> DataFrame | None:
-    """Each row image that comes (:data:`NUMBER` = 1) or goes (-1), with the final columns and its event's number: for tables whose rows have no key.
+    """Each row image that is added (:data:`NUMBER` = 1) or removed (-1), with the final columns and its event's number: for tables whose rows have no key.
 
     :raises TargetError: updates leave values out, so that the row they change cannot be found
     """
@@ -261,7 +261,7 @@ def _image_value(image: str, then: TableSchema, origin: Origin, column: Column) 
 
 
 def repeated(rows: DataFrame, columns: list[str]) -> DataFrame:
-    """Equal rows put together (:data:`NUMBER` summed up), then each as often as it is there."""
+    """Equal rows summed up by :data:`NUMBER`, then each as often as it exists."""
     summed = rows.groupBy(*map(quoted, columns)).agg(F.sum(NUMBER).alias(NUMBER))
     number = F.col(NUMBER)
     checked = summed.withColumn(NUMBER, F.when(number < 0, F.raise_error(F.lit(ABSENT))).otherwise(number))

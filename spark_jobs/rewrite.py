@@ -1,4 +1,4 @@
-"""A merge as a new version of the whole table, for targets and changes that a merge in place cannot do."""
+"""Merges by writing the whole table anew, for targets and changes that cannot be merged in place."""
 
 from __future__ import annotations
 

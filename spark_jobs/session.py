@@ -13,13 +13,13 @@ from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.errors import ConfigError
 
 STORAGE_OPTIONS = "CDC_STORAGE_OPTIONS"
-"""Environment variable with the fsspec options of the change log's storage as JSON: what is secret is on no command line."""
+"""Environment variable with the fsspec options of the change log's storage as JSON: secrets must not be on a command line."""
 
 REQUIRED = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-"""Settings that the jobs cannot do without, and that are fixed once a session exists."""
+"""Settings that the jobs need, and that are fixed once a session exists."""
 PINNED = {
     # texts and names of the source stay what they are: ${env:…} is no question, a quoted name no pattern, a backslash an escape
     "spark.sql.variable.substitute": "false",
@@ -56,7 +56,7 @@ PINNED = {
     # the files of a batch never change and the last event of a key is unique: no need for a copy of the source
     "spark.databricks.delta.merge.materializeSource": "none",
 }
-"""Settings without which the jobs would write something else than the source has. Each session of theirs has them, whatever the
+"""Settings without which the jobs would write other values than those of the source. Each session of theirs has them, whatever the
 cluster's defaults, ``spark-submit`` or a notebook say."""
 UNSET = (
     # a table that only grows cannot follow its source; a marker that expires would have everything applied again
@@ -73,11 +73,11 @@ ADVISED = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.coalescePartitions.minPartitionSize": "8MB",
 }
-"""Settings that suit change batches better than Spark's own defaults; what the user sets wins."""
+"""Settings that suit change batches better than Spark's own defaults; settings of the user win."""
 
 
 def session(name: str, extra: Mapping[str, str] | None = None) -> SparkSession:
-    """The session of this process, made if there is none. What ``spark-submit`` was given wins over :data:`ADVISED`.
+    """The session of this process, made if there is none. Settings of ``spark-submit`` win over :data:`ADVISED`.
 
     :raises ConfigError: there is one already, and it cannot write the tables
     """

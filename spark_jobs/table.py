@@ -1,6 +1,6 @@
 """Applies pending batches to one table: chooses the kind of write, and makes its rows.
 
-There are four kinds. A new or truncated table is replaced by what is left of the events. A table with a key is merged. So is one whose
+There are four kinds. A new or truncated table is replaced by the rows that result from the events. A table with a key is merged. So is one whose
 columns change, unless only a rewrite of all rows can change them in one commit. In a table without a key, row images are added and
 removed by number. That is the only write that must not be repeated: it applies one batch at a time, so that the marker alone decides.
 """
@@ -77,7 +77,7 @@ def _filled(there: DataFrame, types: dict[str, str], fills: Mapping[str, str | N
 
 
 def _by_number(target: Target, pending: Pending, marker: Marker) -> None:
-    """Without a key a table is a bag of rows: equal ones come and go by number."""
+    """Apply changes to a table without a key, which is a bag of rows: equal rows are added and removed by number."""
     changes, names = reduce.differences(target.spark, pending, 0), list(pending.schema.names)
     if changes is None:
         nothing = reduce.nothing(target.spark, pending).select(*map(quoted, names))
@@ -114,7 +114,7 @@ def _absent(target: Target, pending: Pending) -> ChangeLogDamaged:
 
 
 def _present_version(target: Target, pending: Pending, app: str) -> int:
-    """The schema version of the table's columns. What a killed run left half done is done first.
+    """The schema version of the table's columns. If a killed run has left an evolution unfinished, it is finished first.
 
     :raises Conflict: another run has brought them further than these batches go
     """
@@ -147,7 +147,7 @@ def _fills(pending: Pending, until: int) -> dict[str, str | None]:
 
 
 def _present(target: Target, pending: Pending, start: int) -> DataFrame:
-    """The table's rows with the final columns, then those that the source has dropped."""
+    """The table's rows, with the final columns first, then the columns that the source has dropped."""
     types, rows = reduce.final_types(pending.schema), target.rows()
     if pending.changes:
         origins, fills = lineage(pending, start), _fills(pending, pending.version)

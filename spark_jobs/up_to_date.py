@@ -1,7 +1,7 @@
 """Finds out without Spark whether there is anything to apply: from the change log, the last report, and a look at the tables' files.
 
 The report alone is not enough: a table may have been dropped since, or replaced by an older copy. So the report has a stamp of each
-table (:func:`spark_jobs.targets.load_stamp`); if a stamp is another one now, Spark looks at the table.
+table (:func:`spark_jobs.targets.load_stamp`); if a stamp has changed, Spark reads the table's marker.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from spark_jobs.targets import load_stamp
 log = logging.getLogger("spark_jobs.up_to_date")
 
 _LOOKS = 16
-"""Tables that are looked at at once."""
+"""Tables that are checked at the same time."""
 
 
 def stamp(changelog: ChangeLog, target: str, location: str) -> str:
-    """How a table looks; empty if there is none, or if it cannot be looked at from here."""
+    """The stamp of a table; empty if there is none, or if it cannot be read from here."""
     look = load_stamp(target)
     if look is None:
         return ""
@@ -35,7 +35,7 @@ def stamp(changelog: ChangeLog, target: str, location: str) -> str:
 
 
 def unchanged(changelog: ChangeLog, target: str, stands: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    """Topics whose tables look as they did when they stood where a report says."""
+    """Topics whose tables have the stamp that is in the report."""
 
     def same(item: tuple[str, Mapping[str, Any]]) -> bool:
         return bool(item[1]["stamp"]) and stamp(changelog, target, item[1]["location"]) == item[1]["stamp"]
@@ -45,7 +45,7 @@ def unchanged(changelog: ChangeLog, target: str, stands: Mapping[str, Mapping[st
 
 
 def nothing_new(changelog: ChangeLog, connector: str, target: str, location: str) -> dict[str, Any] | None:
-    """The report of the last run if there is nothing to do after it: every table stands at the last batch of the change log."""
+    """The report of the last run if there is nothing to do after it: every table has the last batch of the change log."""
     report = AppliedReports(changelog.storage, connector).read(target, location)
     if report is None or report["failed"] or report["lagging"] or not report["stands"]:
         return None

@@ -3,9 +3,9 @@
 
 The rows of the source come from a change log too: a second connector with the same properties, another name, a scratch change log
 and ``snapshot.mode=initial_only`` writes them, as they are at one position, into Parquet. The comparison itself runs in Spark,
-so that neither side has to fit into memory. Any complete change log will do: what its events make out of nothing is compared.
+so that neither side has to fit into memory. Any complete change log can be the reference: the rows that result from its events are compared.
 
-Tables and source must stand at the same position: stop the writers, or apply up to the position that the reference was read at.
+Tables and source must be at the same position: stop the writers, or apply up to the position that the reference was read at.
 Columns that only the table has (dropped at the source) are named and not compared. Where the types differ, values are compared
 in the wider one.
 
@@ -42,7 +42,7 @@ log = logging.getLogger("spark_jobs.verify_tables")
 
 EXAMPLES = 5
 _SOURCE, _TARGET = f"{OURS}source", f"{OURS}target"
-"""How many rows of a key each side has."""
+"""Number of rows that each side has of a key."""
 _A, _B, _COLUMNS = f"{OURS}a", f"{OURS}b", f"{OURS}columns"
 
 

@@ -1,4 +1,4 @@
-"""What the change log and the last report say, before any table is looked at."""
+"""The state of the change log and of the last report, before any table is read."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ GROUP_BYTES = 2 << 30
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is known before the tables are looked at.
+    """What is known before any table is read.
 
     :param start: the batch behind which ``groups`` begin
     :param last: the newest batch
-    :param reported: whether all tables stood at ``start`` after the last run, but those that were lagging
+    :param reported: whether all tables except the lagging ones had the batch ``start`` after the last run
     :param stands: as in the last report
     :param lagging: as in the last report
     """
@@ -38,7 +38,7 @@ class View:
         return set(self.stands).union(*(group.topics for group in self.groups))
 
     def idle(self) -> dict[str, dict[str, Any]]:
-        """What the report says of tables that no new batch concerns."""
+        """The report's entries of tables without events in new batches."""
         new = set[str]().union(*(group.topics for group in self.groups))
         return {t: entry for t, entry in self.stands.items() if t not in new and t not in self.lagging}
 
@@ -46,15 +46,15 @@ class View:
         return self.stands.get(topic, {"location": "", "batch": NEVER, "stamp": ""})
 
     def reached(self, topic: str) -> int:
-        """Up to where a table was, of those that could not be brought further."""
+        """The last batch of a table that could not be brought further."""
         return self.lagging.get(topic, self.start if topic in self.stands else 0)
 
     def table(self, topic: str) -> TableId | None:
-        """Which table a topic is of, by the newest batches."""
+        """The table of a topic, by the newest batches."""
         return next((found for group in reversed(self.groups) if (found := group.table(topic))), None)
 
     def source(self, topic: str) -> dict[str, Any]:
-        """What the report remembers of a table at the source."""
+        """The table at the source that the report has for a topic."""
         table = self.table(topic)
         name = self.known(topic).get("table", "") if table is None else table.full_name
         return {"table": name, "dropped": self.dropped(topic, name)}
@@ -70,7 +70,7 @@ class View:
 
 
 def groups(manifests: list[Manifest]) -> Iterator[list[Manifest]]:
-    """Batches in a row, about :data:`GROUP_BYTES` of files together."""
+    """Consecutive batches, about :data:`GROUP_BYTES` of files together."""
     group: list[Manifest] = []
     size = 0
     for manifest in manifests:

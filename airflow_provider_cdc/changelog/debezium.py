@@ -1,7 +1,7 @@
 """Renders the change log in Debezium's JSON form: records with key, value and headers, tombstones and transaction boundaries included.
 
 The form is that of "Change events" of the Debezium connector documents. Tombstones, headers, transaction boundaries and schema
-change records exist only here: they follow from what the change log holds.
+change records exist only here: they are made from the events of the change log.
 
     >>> for record in Renderer(ChangeLog("/lake/changelog"), "shop").records(after=0):
     ...     print(record.topic, record.value["op"] if record.value else None)
@@ -130,8 +130,8 @@ class Renderer:
     def batch(self, manifest: Manifest) -> Iterator[Record]:
         """Records of one batch.
 
-        Its notifications stand in their order: those of beginnings, if they are the first, before the batch's events, and all
-        others after them, so that a reader has seen what they report.
+        Its notifications keep their order: leading ones that report the beginning of a snapshot come before the batch's events, all
+        others after them, so that readers get a report after the events it is about.
         """
         notifications = (
             [self._notification(manifest.config, n) for n in manifest.notifications] if _sunk(manifest) else []
@@ -235,7 +235,7 @@ class Renderer:
     # -- schema changes -----------------------------------------------------------------------------------------------
 
     def _change(self, manifest: Manifest, record: SchemaChangeRecord) -> Iterator[Record]:
-        """See "Schema change topic" of the Debezium MySQL connector document."""
+        """The record of a schema change (Debezium MySQL connector, "Schema change topic")."""
         if not setting(manifest.config, "include.schema.changes"):
             return
         prefix = str(manifest.config.get("topic.prefix", manifest.connector))
@@ -269,14 +269,14 @@ class Renderer:
     # -- notifications ------------------------------------------------------------------------------------------------
 
     def _notification(self, config: Row, notification: Notification) -> Record:
-        """See "Notifications" of the Debezium connector documents, channel ``sink``."""
+        """The record of a notification (Debezium connector documents, "Notifications", channel ``sink``)."""
         described = (NOTIFICATION_KEY, NOTIFICATION_VALUE) if self._schemas else (None, None)
         topic = str(config["notification.sink.topic.name"])
         return Record(topic, {"id": notification.id}, notification.document(), {}, *described)
 
 
 def _sunk(manifest: Manifest) -> bool:
-    """Whether notifications are records."""
+    """Whether notifications are rendered as records."""
     return "sink" in manifest.config.get("notification.enabled.channels", ())
 
 

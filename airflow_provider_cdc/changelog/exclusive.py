@@ -1,6 +1,6 @@
 """Tests whether the store creates a file only if it is absent. Exactly-once depends on this.
 
-Old clients leave the condition out, and some stores ignore it. Both replace the file of the run that came first, without an error. So
+Old clients leave out the condition, and some stores ignore it. Then the second run silently replaces the file of the first. So
 the store is tested once per connector, before anything is committed there: a file is created twice, and two creators race for one.
 The result is kept beside the batches, with the store and the client that were tested. Another store or client is tested again.
 """
@@ -22,10 +22,10 @@ MARKER = "exclusive.json"
 
 
 def verify_exclusive(storage: Storage, connector: str) -> None:
-    """Make sure that of two runs that commit the same batch one gets an error.
+    """Make sure that one of two runs that commit the same batch gets an error.
 
-    :raises ConfigError: the store creates files that are there
-    :raises StorageUnavailable: it does not answer
+    :raises ConfigError: the store overwrites existing files
+    :raises StorageUnavailable: it does not respond
     """
     marker = storage.path(connector, MARKER)
     known = _document(storage.read(marker))
@@ -45,7 +45,7 @@ def verify_exclusive(storage: Storage, connector: str) -> None:
 
 
 def _clear(storage: Storage, connector: str) -> None:
-    """Delete what runs have left behind that were killed during the test."""
+    """Delete files of runs that were killed during the test."""
     storage.delete_folder(storage.path(connector, "probe"))
     for name in storage.list(storage.path(connector)):
         if name.startswith(f"{MARKER}."):
@@ -90,7 +90,7 @@ def _create(storage: Storage, path: str, data: bytes) -> None:
 
 
 def _race(storage: Storage, path: str) -> None:
-    """Two creators at the same moment: a store that looks first and writes later lets both in."""
+    """Two creators at the same moment: a store that checks first and writes then lets both succeed."""
     barrier, created, errors = threading.Barrier(2), list[bytes](), list[CdcError]()
 
     def create(data: bytes) -> None:

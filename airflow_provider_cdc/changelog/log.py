@@ -1,4 +1,4 @@
-"""The change log of a deployment: committing batches, finding and reading them."""
+"""The change log: commits, finds and reads batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def batch_name(batch: int) -> str:
 
 
 class ChangeLog:
-    """See :class:`airflow_provider_cdc.core.spi.interfaces.ChangeLog`.
+    """Batches on a filesystem or object store; implements :class:`airflow_provider_cdc.core.spi.interfaces.ChangeLog`.
 
         >>> changelog = ChangeLog("s3://lake/changelog")
         >>> [m.batch for m in changelog.manifests("shop", after=41)]
@@ -50,11 +50,11 @@ class ChangeLog:
     def commit(self, manifest: Manifest) -> str:
         path = self.path(manifest)
         try:
-            # what a run that dies here leaves behind lies where sweep looks for garbage
+            # in the folder that sweep cleans, in case the run dies here
             scratch = self.storage.path(manifest.connector, "data", batch_name(manifest.batch))
             self.storage.create(path, orjson.dumps(manifest.document()), scratch=scratch)
         except FileExistsError:
-            # a request that was sent twice because its answer was lost finds its own manifest: that is a success
+            # a request that was repeated because its reply was lost finds its own manifest: that is a success
             there = self.manifest(manifest.connector, manifest.batch)
             if there is None or there.writer != manifest.writer:
                 raise CommitConflict(
@@ -85,7 +85,7 @@ class ChangeLog:
         return len(garbage)
 
     def delete(self, connector: str) -> None:
-        """Delete everything of a connector; manifests first, as nothing reads files that none of them names."""
+        """Delete everything of a connector; manifests first, as nothing reads files that no manifest names."""
         self.storage.abort_uploads(self.storage.path(connector))
         for folder in (("manifests",), ()):
             self.storage.delete_folder(self.storage.path(connector, *folder))
@@ -146,8 +146,8 @@ class ChangeLog:
     def check(self, connector: str, file: DataFile, *, crc: bool = False) -> None:
         """Compare a data file with its manifest: its size and its number of rows.
 
-        :param crc: its checksum too, for which all of it is read
-        :raises ChangeLogDamaged: it is another file
+        :param crc: the checksum too, for which the whole file is read
+        :raises ChangeLogDamaged: it differs
         """
         import pyarrow.parquet as pq
         from pyarrow import ArrowInvalid

@@ -1,4 +1,4 @@
-"""Names of fields and schemas in the JSON form, where Avro shall be able to read them (``schema.name.adjustment.mode``,
+"""Adjusts names of fields and schemas in the JSON form for Avro (``schema.name.adjustment.mode``,
 ``field.name.adjustment.mode``)."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _DEFAULTS = {str(f.alias): f.default for f in ConnectorConfig.model_fields.value
 
 
 def setting(config: Mapping[str, Any], name: str) -> Any:
-    """A property that every source has, as a batch was made with it: a manifest holds those that were set.
+    """A property that every source has, with the value of the run that made a batch: manifests hold the properties that were set.
 
     :param config: of a manifest
     """
@@ -25,7 +25,7 @@ def setting(config: Mapping[str, Any], name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What becomes of names."""
+    """The adjusted names."""
 
     schemas: NameAdjustment = NameAdjustment.AVRO
     fields: NameAdjustment = NameAdjustment.NONE

@@ -79,7 +79,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
     :param action: see :class:`Action` (templated)
     :param reason: shown to people who wonder (templated)
     :param confirm: the connector's name, of actions that have to be confirmed (templated)
-    :param plan_only: change nothing, and say what would be done (templated: ``"true"`` or ``"false"``)
+    :param plan_only: change nothing, and return what would be done (templated: ``"true"`` or ``"false"``)
     :param position: of ``offset-set``, a position in the source's log, as ``airflow cdc offset`` shows it (templated)
     :param version: of ``offset-restore``, an offset in the connector's history (templated)
     :param repair: of ``repair-gap``: ``snapshot``, ``incremental`` or ``skip`` (templated)

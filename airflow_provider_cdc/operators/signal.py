@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 
 
 class SendSignalOperator(StateFields, BaseOperator):
-    """Sends a signal to a connector: what is asked of it while it works. Types and data are the documented ones
+    """Sends a signal to a connector: a request to a connector at work. Types and data are the documented ones
     ("Sending signals to a connector").
 
     The signal is recorded in the state tables, and the connector's run carries it out: the present run or the next one. A task that is
-    tried again does not send twice; one that is cleared does send again. Data that cannot be meant is refused before it is sent.
+    retried does not send again; one that is cleared does. Invalid data is refused before it is sent.
 
         >>> SendSignalOperator(
         ...     task_id="pause", connector="shop", type="pause-snapshot", data={"type": "incremental"}, wait=True)
 
-    Returns ``{"number", "id", "type"}``, where ``number`` is what the signal is called from now on; with ``wait`` also ``state``,
+    Returns ``{"number", "id", "type"}``, where ``number`` identifies the signal; with ``wait`` also ``state``,
     ``message`` and ``progress``. A signal that is refused or fails then fails the task.
 
     :param connector: the connector, or its name (templated)
     :param type: for example ``execute-snapshot``, ``stop-snapshot``, ``pause-snapshot``, ``resume-snapshot`` or ``log`` (templated)
     :param data: a JSON object, or its text (templated)
-    :param id: what the signal is called in notifications (templated); by default the DAG run and the task
+    :param id: id of the signal in notifications (templated); by default the DAG run and the task
     :param state_conn_id: Airflow connection to the state tables (templated)
-    :param wait: wait for what becomes of it
+    :param wait: wait until it has ended
     :param deferrable: wait in the triggerer; otherwise in the worker
-    :param poll_interval: seconds between two looks at what has become of it
-    :param wait_timeout: how long to wait; the signal stays sent when it is over
+    :param poll_interval: seconds between two polls of its state
+    :param wait_timeout: how long to wait; the signal remains when that is over
     """
 
     template_fields: Sequence[str] = (*StateFields.STATE_FIELDS, "type", "data", "id")
@@ -95,7 +95,7 @@ class SendSignalOperator(StateFields, BaseOperator):
         return self.execute_complete(context, self._watch(trigger))
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Go on with what has become of the signal."""
+        """Take the event of the trigger."""
         if "error" in event:
             raise AirflowFailException(event["error"])
         if (wrong := failure_text(self.connector, event)) is not None:
@@ -143,18 +143,18 @@ class SendSignalOperator(StateFields, BaseOperator):
 
 
 class AdHocSnapshotOperator(SendSignalOperator):
-    """Asks for tables to be read again while changes are captured: ``execute-snapshot`` in comfortable form.
+    """Reads tables again while changes are captured: sends ``execute-snapshot``.
 
         >>> AdHocSnapshotOperator(
         ...     task_id="again", connector="shop", tables=["inventory.orders"],
         ...     filters={"inventory.orders": "region = 'north'"}, wait=True)
 
     :param tables: names, or regular expressions that match whole names (templated)
-    :param blocking: capture stands still while the tables are read; otherwise they are read piece by piece beside it
+    :param blocking: the stream stops while the tables are read; otherwise they are read in chunks beside it
     :param filters: table → SQL condition for its rows; with ``blocking`` the whole SELECT (templated)
     :param surrogate_key: column to cut chunks by instead of the primary key (templated)
     :param chunk_size: rows that are read at a time, not with ``blocking`` (templated); by default the connector's
-    :param replace: empty the tables in the targets first, so that rows which are gone from the source disappear there too
+    :param replace: empty the tables in the targets first, so that rows that were deleted at the source disappear there, too
     """
 
     template_fields: Sequence[str] = (
@@ -220,7 +220,7 @@ def execute_snapshot(
 
 
 def _number(given: int | str | None) -> int | str | None:
-    """A template gives a text; one that is no number is left as it is, and refused as that when the signal is sent."""
+    """A number from a template's text. A text that is no number is left as it is, and refused when the signal is sent."""
     if not isinstance(given, str):
         return given
     text = given.strip()

@@ -15,16 +15,16 @@ from airflow_provider_cdc.triggers.applied import AppliedTrigger
 
 class AppliedSensor(StateSensor):
     """Waits until the tables of a target hold everything up to a point: a batch, a sequence number or a position in the source's log.
-    Without any, the point is what is captured when the sensor begins to wait.
+    Without any, the point is the end of the change log when the sensor begins to wait.
 
         >>> AppliedSensor(task_id="applied", connector="shop", seq="{{ ti.xcom_pull('capture')['seq'] }}")
 
-    Returns ``{"batch", "applied", "target"}``: the batch that was waited for and the one that the target stands at.
+    Returns ``{"batch", "applied", "target"}``: the batch that was waited for and the target's last one.
 
     :param target: kind of target, as of ``ApplyChangesOperator`` (templated)
     :param location: which target, where there are several of a kind, as of ``ApplyChangesOperator`` (templated); without it, all of
-        them have to be that far
-    :param topic: only the table of this topic has to be that far (templated); without it, every table
+        them must have reached the point
+    :param topic: only the table of this topic must have reached the point (templated); without it, every table
     :param batch: number of a batch (templated)
     :param seq: a sequence number (templated)
     :param position: a position in the source's log, as a JSON object or its text (templated)

@@ -1,7 +1,7 @@
 """The databases that changes can be captured from: one folder each, one line each.
 
 Each folder has ``source.py``, with the class that is named here, and beside it ``config.py`` and ``position.py``. Folders do not import
-each other. What the relational databases have in common is in :mod:`.relational`; how kernels are compiled, in :mod:`.jit`.
+each other. What relational databases share is in :mod:`.relational`; how kernels are compiled, in :mod:`.jit`.
 """
 
 from __future__ import annotations

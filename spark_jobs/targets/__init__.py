@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from spark_jobs.targets.base import Target
 
 TARGETS = {"delta": "spark_jobs.targets.delta:DeltaTarget", "memory": "spark_jobs.targets.memory:MemoryTarget"}
-"""Kind, as jobs spell it → class."""
+"""Kind, as in the jobs' arguments → class."""
 
 
 STAMPS = {"delta": "spark_jobs.targets.delta_log:stamp"}
@@ -20,8 +20,8 @@ STAMPS = {"delta": "spark_jobs.targets.delta_log:stamp"}
 
 
 def load_stamp(kind: str) -> Callable[[Any, str], str] | None:
-    """A function of a filesystem (fsspec) and a folder that gives a text, which is another one whenever the table there has
-    changed, and empty when there is none. Kinds of targets need not have one."""
+    """A function of a filesystem (fsspec) and a folder that returns a text. The text changes whenever the table there changes, and
+    is empty if there is none. Kinds of targets need not have such a function."""
     if kind not in STAMPS:
         return None
     module, _, name = STAMPS[kind].partition(":")

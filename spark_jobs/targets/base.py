@@ -1,4 +1,4 @@
-"""The Target seam: what applying changes needs of a table format."""
+"""The target interface: what applying changes needs of a table format."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ NEVER = -1
 
 
 class Conflict(Exception):
-    """Another writer committed to the table in between: look at the marker again, then decide."""
+    """Another writer committed to the table in between: read the marker again, then decide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose rows a table holds. The table itself says so, from its first commit on; nobody else writes to it."""
+    """The owner of a table's rows. The table records it from its first commit on; no other owner writes to it."""
 
     connector: str
     topic: str
 
     @property
     def app(self) -> str:
-        """By which name its batches are counted.
+        """The application name under which its batches are numbered.
 
         >>> Owner("shop", "shop.inventory.orders").app
         'cdc:shop:shop.inventory.orders'
@@ -38,12 +38,12 @@ class Owner:
 
 
 APPS = "cdc:"
-"""What the names begin with by which batches are counted."""
+"""Prefix of the application names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Which batch a table stands at. It is written in the same commit as the data.
+    """The last batch of a table. It is written in the same commit as the data.
 
     :param batch: the last batch that is applied
     """
@@ -104,20 +104,20 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def exists(self) -> bool:
-        """Whether there is a table. What is asked after that is answered by what was there then, or later."""
+        """Whether there is a table. Later calls use this state of the table, or a newer one."""
 
     @abc.abstractmethod
     def strange(self, owner: Owner) -> str:
-        """What lies at the location though there is no table; empty if nothing does, or only what a killed :meth:`create` of this
-        owner left behind."""
+        """What is at the location although there is no table; empty if nothing is, or only the remains of a killed :meth:`create` of
+        this owner."""
 
     @abc.abstractmethod
     def owner(self) -> Owner | None:
-        """Who the table says it belongs to; ``None`` if it does not say."""
+        """The recorded owner of the table; ``None`` if there is none."""
 
     @abc.abstractmethod
     def claim(self, owner: Owner) -> None:
-        """Have an existing table say that it belongs to somebody. Its rows stay as they are."""
+        """Record an owner in an existing table. Its rows stay as they are."""
 
     @abc.abstractmethod
     def markers(self) -> dict[str, int]:
@@ -129,7 +129,7 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def set_back(self, app: str) -> str:
-        """How rows were brought back to what they were before the marker, though the marker is there; empty if they were not."""
+        """What has brought the rows back to a state before the marker without changing the marker; empty if nothing has."""
 
     @abc.abstractmethod
     def rows(self) -> DataFrame:
@@ -156,7 +156,7 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def evolve(self, evolution: Evolution) -> dict[str, str | None]:
-        """Bring the columns in order. Running it again, or after it was killed half way, changes nothing.
+        """Add, rename and widen columns. May be repeated, also after it was killed half way.
 
         :return: the fills that are still to be made, by the merge
         """

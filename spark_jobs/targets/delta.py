@@ -42,7 +42,7 @@ _VERSION = "cdc.columns"
 # only properties with this beginning can be given with the rows of the first commit
 _OWNER = "delta.cdc.connector", "delta.cdc.topic"
 _CREATING = "_cdc_creating"
-"""File that says for whom a table is being made, until it is."""
+"""File that names the owner of a table while it is being created."""
 _NTZ = "delta.feature.timestampNtz"
 _PROPERTIES = {
     # renaming, dropping and odd names of columns without rewriting files
@@ -56,7 +56,7 @@ _PROPERTIES = {
 
 
 class DeltaTarget(Target):
-    """See :class:`spark_jobs.targets.base.Target`."""
+    """A Delta table; implements :class:`spark_jobs.targets.base.Target`."""
 
     @property
     def _name(self) -> str:
@@ -217,7 +217,7 @@ class DeltaTarget(Target):
             self._builder(merge).execute()
 
     def _builder(self, merge: Merge) -> Any:
-        """Delta's own builder: names and values go to it as they are, in no text that somebody has to read again."""
+        """Delta's own builder: it takes names and values as they are, without SQL text that would be parsed again."""
 
         def there(column: str) -> Expression:
             return F.col(f"t.{quoted(column)}")
@@ -304,7 +304,7 @@ class DeltaTarget(Target):
         stream.close()
 
     def _creating(self) -> str:
-        """For whom a table was being made."""
+        """The owner for whom a table was being created."""
         folder, files = self._files()
         path = self._jvm.org.apache.hadoop.fs.Path(folder, _CREATING)
         stream = files.open(path)
@@ -356,7 +356,7 @@ def _fits(there: str, wanted: str) -> bool:
 
 
 def _renames(evolution: Evolution) -> list[tuple[str, str]]:
-    """Renames in lower case; Spark's names have no case, so a change of it is none."""
+    """Renames in lower case; Spark ignores case, so a change of case is none."""
     pairs = [(old.lower(), new.lower()) for old, new in evolution.renamed]
     return [(old, new) for old, new in pairs if old != new]
 

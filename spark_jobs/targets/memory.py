@@ -1,6 +1,6 @@
-"""Tables within the process: the reference of what a target does, for tests of everything that is written against one.
+"""Tables within the process: the reference implementation of a target, for tests of code that works on targets.
 
-A table is an Arrow table with its owner and its markers; a commit puts another one in its place.
+A table is an Arrow table with its owner and its markers; a commit replaces it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LOCK = threading.Lock()
 
 
 class MemoryTarget(Target):
-    """See :class:`spark_jobs.targets.base.Target`."""
+    """A table in memory; implements :class:`spark_jobs.targets.base.Target`."""
 
     def exists(self) -> bool:
         return isinstance(STORED.get(self.location), Stored)

@@ -1,1 +1,1 @@
-"""A complete source inside the process: the reference for the Source seam, and a database for tests."""
+"""A complete source inside the process: the reference implementation of the source interface, and a database for tests."""

@@ -1,4 +1,4 @@
-"""Reading chunks from a memory database, and the little SQL that its conditions are written in."""
+"""Reads chunks from a memory database; parses the simple conditions that it supports."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 _PIECE = 8
-"""Rows between two looks at how much they take."""
+"""Rows between two checks of their size."""
 
 
 class MemoryChunks(ChunkReader):
-    """See :class:`airflow_provider_cdc.core.spi.chunks.ChunkReader`. Views of this database are exact: low and high are one position.
+    """Reads chunks; implements :class:`airflow_provider_cdc.core.spi.chunks.ChunkReader`. Views of this database are exact: low and high are one position.
 
     :param signals: the signal table, for written watermarks
     """

@@ -1,4 +1,4 @@
-"""A small transactional database with a log, for tests of what is built on sources.
+"""A small transactional database with a log, for tests of code that works on sources.
 
 >>> shop = MemoryDatabase("shop")
 >>> shop.create_table("shop.orders", {"id": "int64", "note": "string"}, key=("id",))
@@ -84,7 +84,7 @@ class MemoryDatabase:
             return [dict(row) for row in self._rows[self.id(table)]]
 
     def view(self) -> tuple[int, dict[TableId, TableSchema], dict[TableId, list[Row]]]:
-        """End of the log, structures and rows, consistent with each other."""
+        """End of the log, table schemas and rows, consistent with each other."""
         with self.lock:
             return len(self.log), dict(self._schemas), {t: list(rows) for t, rows in self._rows.items()}
 

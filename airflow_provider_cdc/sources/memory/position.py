@@ -1,4 +1,4 @@
-"""A place in the log of a memory database: a count of entries."""
+"""A position in the log of a memory database: a number of entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference implementation of the Source seam."""
+"""The reference implementation of the source interface."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class MemorySource(Source):
 
     @staticmethod
     def _left_out(rows: list[tuple[int, RowChange]], tables: Tables) -> dict[TableId, LeftOut]:
-        """Rows whose structure nobody knows; see :meth:`_unknown`, which has asked the catalog."""
+        """Rows whose schema is not known, not even to the catalog (:meth:`_unknown`)."""
         counts: Counter[TableId] = Counter()
         for _, change in rows:
             known = tables.get(change.table.id)
@@ -141,7 +141,7 @@ class MemorySource(Source):
         return {table: LeftOut(table, n, _UNKNOWN) for table, n in counts.items()}
 
     def _unknown(self, entry: Entry, at: int, tables: Tables) -> Iterator[SchemaChange]:
-        """Structures that the consumer does not have, or has otherwise than the rows are: the catalog may know them."""
+        """Tables whose schema the consumer lacks, or that does not fit the rows: the catalog may have it."""
         logged = {c.table.id: c.table for c in entry.rows if tables.captured(c.table.id)}
         for table, schema in logged.items():
             known = tables.get(table)
