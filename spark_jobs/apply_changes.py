@@ -142,7 +142,7 @@ class ApplyChanges:
             raise TargetError(
                 f"{len(failed)} of {len(topics)} tables could not be brought up to date:\n{details}",
                 safe="The other tables stand at the last batch; the change log keeps everything for these.",
-                remedy="mend what the messages say, then run the apply again: it goes on where each table stands",
+                remedy="fix what the messages name, then run the apply again: each table goes on from its last batch",
             )
         return report
 

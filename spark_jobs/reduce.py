@@ -26,7 +26,7 @@ def final_types(schema: TableSchema) -> dict[str, str]:
     """
     if ours := [c.name for c in schema.columns if c.name.lower().startswith(OURS)]:
         raise TargetError(
-            f"Columns whose names begin with {OURS} cannot be applied: the job calls columns of its own so.",
+            f"Columns whose names begin with {OURS} cannot be applied: the job uses such names for its own columns.",
             where=f"{schema.id}: {', '.join(ours)}",
             safe="The table was not changed; the change log keeps the batches.",
             remedy="leave the column out with column.exclude.list, or rename it at the source",

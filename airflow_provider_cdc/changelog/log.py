@@ -64,7 +64,7 @@ class ChangeLog:
                 ) from None
         except Unconfirmed as e:
             raise CommitStateUnknown(
-                f"Nothing says whether batch {manifest.batch} is committed. {e.what}",
+                f"It is not known whether batch {manifest.batch} is committed. {e.what}",
                 where=path,
                 safe="The offset was not moved, and the batch's files stay: nothing is lost or doubled in either case.",
                 remedy="run the capture again: it adopts the batch if it is there, and captures its events anew if it is not",

@@ -287,7 +287,7 @@ def _check_security(passed: Mapping[str, str]) -> None:
     unchecked = _UNCHECKED & {(name, value.strip().lower()) for name, value in passed.items()}
     if "ssl" in protocol and unchecked:
         log.warning(
-            "Signals are read over TLS, but nobody looks whether the broker is the right one: %s.",
+            "Signals are read over TLS, but the broker's identity is not verified: %s.",
             ", ".join(f"signal.consumer.{name}={value}" for name, value in sorted(unchecked)),
         )
     if protocol == "sasl_plaintext":

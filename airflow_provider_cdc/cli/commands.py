@@ -31,7 +31,8 @@ def check(args: argparse.Namespace) -> None:
             access = overview.access_of(overview.find(store, args.connector), args.state_conn_id)
     if access is None and args.conn_id is None:
         raise ConfigError(
-            "Nothing says what is to be checked.", remedy="airflow cdc check --conn-id <connection of the source>"
+            "Name a connector or a connection to check.",
+            remedy="airflow cdc check --conn-id <connection of the source>",
         )
     if access is None:
         findings = CdcSourceHook(args.conn_id, source=args.source).check()

@@ -71,9 +71,7 @@ def restart(args: argparse.Namespace) -> None:
         control = lifecycle.restart(who(), args.reason)
         owner = lifecycle.status().owner
     print(
-        f"The run {owner} ends at the next transaction."
-        if owner
-        else "No run is alive; the next one begins anew anyway."
+        f"The run {owner} ends at the next transaction." if owner else "No run is alive, so there is none to restart."
     )
     if control.wanted != "running":
         print(f"The connector stays {control.wanted}: airflow cdc resume {args.connector}")

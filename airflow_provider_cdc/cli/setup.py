@@ -147,7 +147,7 @@ def _report(args: argparse.Namespace, url: str, same: bool, statements: list[str
             print(f"Then look again: airflow cdc setup --conn-id {args.conn_id} --role {args.role}")
     elif not args.url and make_url(url).get_backend_name() != "sqlite":
         print(
-            "It has Airflow's own login: whoever may use it may read and change all of Airflow. Better: airflow cdc setup --role cdc"
+            "It has Airflow's own login: everybody who may use it can read and change all of Airflow. Better: airflow cdc setup --role cdc"
         )
     print(text)
     if not ready:

@@ -128,7 +128,7 @@ def notifications(args: argparse.Namespace) -> None:
         overview.find(store, args.connector)
         rows = store.notifications(args.connector, limit=args.limit)
         if not rows and not args.follow and args.output != "json":
-            print(f"Connector {args.connector} has told nothing yet.")
+            print(f"Connector {args.connector} has sent no notification yet.")
         after = 0
         while True:
             for row in rows:

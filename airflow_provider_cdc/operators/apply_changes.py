@@ -278,6 +278,6 @@ def _failed(report: dict[str, Any]) -> str:
             f"{len(lines)} tables of {report['connector']} could not be brought up to date:",
             *lines,
             f"  Safe:   the other tables stand at batch {report['last_batch']}; the change log keeps everything for these.",
-            "  Repair: mend what the messages say, then clear this task: it goes on where each table stands.",
+            "  Repair: fix what the messages name, then clear this task: each table goes on from its last batch.",
         ]
     )

@@ -114,7 +114,7 @@ class Offsets:
             if not commit_sent:
                 raise
             raise CommitStateUnknown(
-                f"Nothing says whether the offset of {lease.connector} was moved: the state database was lost before it answered. {e.what}",
+                f"It is not known whether the offset of {lease.connector} was moved: the connection to the state database was lost before it confirmed. {e.what}",
                 where=e.where,
                 safe="A batch that exists stays: nothing is lost or doubled in either case.",
                 remedy="see to the database, then run the capture again: it finds out what was committed",

@@ -87,7 +87,7 @@ def test_a_commit_that_the_store_does_not_confirm_may_be_there_or_not(s3: S3, cu
         url = f"{s3.bucket(f'b{uuid4().hex[:12]}')}/log"
         changelog = ChangeLog(url, proxy.storage_options)
         proxy.cut = lambda method, path: cut if method == "PUT" and "/manifests/" in path else None
-        with pytest.raises(CommitStateUnknown, match="Nothing says whether batch 1 is committed") as caught:
+        with pytest.raises(CommitStateUnknown, match="It is not known whether batch 1 is committed") as caught:
             changelog.commit(manifest(1))
     assert caught.value.where == changelog.path(manifest(1))
     assert "The offset was not moved" in (caught.value.safe or "")

@@ -138,7 +138,7 @@ def test_restart_counts_and_tells_that_a_paused_connector_stays_so(
     captured: Shop, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("restart", "shop")
-    assert capsys.readouterr().out == "No run is alive; the next one begins anew anyway.\n"
+    assert capsys.readouterr().out == "No run is alive, so there is none to restart.\n"
     run("pause", "shop")
     with captured.store.lease("shop", "worker-1", wait_s=0):
         run("restart", "shop")

@@ -181,7 +181,7 @@ def test_notifications_are_printed_oldest_first_and_followed(
 ) -> None:
     shop.store.register(Registration("shop", "memory", "x"))
     run("notifications", "shop")
-    assert capsys.readouterr().out == "Connector shop has told nothing yet.\n"
+    assert capsys.readouterr().out == "Connector shop has sent no notification yet.\n"
     data = {"connector_name": "shop", "scanned_collection": "inventory.orders"}
     tell(shop, Notification(aggregate_type="Initial Snapshot", type="STARTED"))
     tell(shop, Notification(aggregate_type="Initial Snapshot", type="IN_PROGRESS", additional_data=data, ts_ms=0))

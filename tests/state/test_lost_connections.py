@@ -76,7 +76,7 @@ def test_a_database_that_is_lost_with_the_answer_to_a_commit_leaves_it_open_what
     with store.lease("c", "me", wait_s=0) as lease:
         before = store.load("c")
         proxy.lose = lose
-        with pytest.raises(CommitStateUnknown, match="Nothing says whether the offset of c was moved") as caught:
+        with pytest.raises(CommitStateUnknown, match="It is not known whether the offset of c was moved") as caught:
             store.commit(lease, before, m := manifest(), "x")
     assert "cdc:***@127.0.0.1" in (caught.value.where or "")
     assert "run the capture again" in (caught.value.remedy or "")

@@ -152,7 +152,7 @@ class Capture:
         try:
             return self._run_now.measured()
         except Exception as e:  # the result of the run itself matters more
-            log.warning("What the run has measured cannot be told: %s", e)
+            log.warning("The metrics of the run are not available: %s", e)
             return None
 
     def _ended(self, error: str | None, metrics: dict[str, dict[str, Value]] | None) -> None:

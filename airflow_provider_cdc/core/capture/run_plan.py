@@ -291,7 +291,7 @@ class Planner:
         try:
             oldest = self._source.oldest_position()
         except Exception as e2:  # the original error matters more
-            log.warning("The oldest position there is cannot be told: %s", e2)
+            log.warning("The oldest position of the log is not known: %s", e2)
             return e
         what = e.what
         if oldest.reached(position):  # otherwise there is nothing in between: the log is another one

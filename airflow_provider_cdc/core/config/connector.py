@@ -154,7 +154,7 @@ class ConnectorConfig(Configuration):
     snapshot_mode_configuration_based_snapshot_schema: bool = Field(
         False,
         alias="snapshot.mode.configuration.based.snapshot.schema",
-        description="A new connector reads the structures of its tables and streams from now; otherwise, and without rows, from "
+        description="A new connector reads the schemas of its tables and streams from now; otherwise, and without rows, from "
         "the oldest position there is.",
     )
     snapshot_mode_configuration_based_start_stream: bool = Field(
@@ -165,7 +165,7 @@ class ConnectorConfig(Configuration):
     snapshot_mode_configuration_based_snapshot_on_schema_error: bool = Field(
         False,
         alias="snapshot.mode.configuration.based.snapshot.on.schema.error",
-        description="A schema history that is lost is built anew from the present structures, as with recovery.",
+        description="A lost schema history is rebuilt from the present table schemas, as with recovery.",
     )
     snapshot_mode_configuration_based_snapshot_on_data_error: bool = Field(
         False,

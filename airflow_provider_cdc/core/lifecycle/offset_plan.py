@@ -69,7 +69,7 @@ class OffsetPlan:
             "effect": self.effect.value,
             "now": self.now,
             "target": self.target,
-            "told": list(self.consequences),
+            "consequences": list(self.consequences),
             "problems": list(self.problems),
         }
 
