@@ -134,7 +134,7 @@ def _replica(connection: Connection, server: Server) -> list[Finding]:
 def _logged(connection: Connection, server: Server, config: MySqlConfig, signals: TableId | None) -> list[Finding]:
     """Captured tables whose changes are never logged: their stream would be empty without an error."""
     logged, filters = BinlogFilters.of(connection, server), Filters(config)
-    if not logged.only and not logged.but:
+    if not logged.do_db and not logged.ignore_db:
         return []
     with connection.cursor() as cursor:
         cursor.execute("SELECT table_schema, table_name FROM information_schema.tables")
@@ -146,7 +146,7 @@ def _logged(connection: Connection, server: Server, config: MySqlConfig, signals
             f"{logged.remedy(name)}, then read its tables again; or leave it out with database.exclude.list",
         )
         for name in sorted(captured)
-        if (setting := logged.left_out_by(name)) is not None
+        if (setting := logged.excluded_by(name)) is not None
     ]
 
 

@@ -21,7 +21,7 @@ from airflow_provider_cdc.core.errors import (
     SourceUnavailable,
 )
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig, SslMode
-from airflow_provider_cdc.sources.mysql.dump_errors import ended
+from airflow_provider_cdc.sources.mysql.dump_errors import dump_error
 
 ENCRYPTED: Final = frozenset({SslMode.REQUIRED, SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY})
 """Modes in which no connection may be in plain text."""
@@ -206,7 +206,7 @@ def translate(e: pymysql.err.Error, config: MySqlConfig, where: str | None) -> C
     if code == _SAME_REPLICA or (code == _DUMP_ENDED and _SAME_REPLICA_TEXT in message):
         return _thrown_off(config, message, where)
     if code == _DUMP_ENDED:
-        return ended(message, where or f"{config.database_hostname}:{config.database_port}")
+        return dump_error(message, where or f"{config.database_hostname}:{config.database_port}")
     if code == _UNKNOWN_DATABASE:
         return PrerequisiteError(f"The database does not exist: {message}", remedy="correct database.include.list")
     if code in _BUSY:

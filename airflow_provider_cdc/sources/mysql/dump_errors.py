@@ -151,10 +151,10 @@ def position_lost(message: str, where: str) -> CdcError:
     return _LOST.error(message, where)
 
 
-def ended(message: str, where: str) -> CdcError:
+def dump_error(message: str, where: str) -> CdcError:
     """What a text of the server means for capture.
 
-    >>> type(ended("log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source", "binlog.000003:4")).__name__
+    >>> type(dump_error("log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source", "binlog.000003:4")).__name__
     'PrerequisiteError'
     """
     why = message.partition("; the first event ")[0]  # what follows are positions in the log

@@ -182,7 +182,7 @@ class MariaDbGtids:
 Gtids = MySqlGtids | MariaDbGtids
 
 
-def lacking(there: str, wanted: str) -> str:
+def missing_gtids(there: str, wanted: str) -> str:
     """The ids of one set, in either form, that another one does not have."""
     if ":" in wanted:
         return str(MySqlGtids.parse(wanted).without(MySqlGtids.parse(there)))

@@ -37,7 +37,7 @@ class LogMetrics:
     event: dict[str, str] | None = None
     locked: bool = False
 
-    def ended(self, count: int, rolled_back: int, *, large: bool, last: str) -> None:
+    def transactions_ended(self, count: int, rolled_back: int, *, large: bool, last: str) -> None:
         """Transactions were handed on.
 
         :param count: of all of them
@@ -49,7 +49,7 @@ class LogMetrics:
         self.large += large
         self.last_transaction = last
 
-    def ended_apart(self, gtid: object) -> None:
+    def statement_ended(self, gtid: object) -> None:
         """A statement was handed on that is a transaction of its own.
 
         :param gtid: its GTID, if the server has them
@@ -64,15 +64,15 @@ class LogMetrics:
         """A connection to the server was lost."""
         self.disconnects += 1
 
-    def stands_at(self, position: MySqlPosition) -> None:
+    def read_up_to(self, position: MySqlPosition) -> None:
         """The log was read up to here."""
         self.read = position
 
-    def locks(self, held: bool) -> None:
+    def set_locked(self, held: bool) -> None:
         """A snapshot holds locks now, or does not hold them any more."""
         self.locked = held
 
-    def came(self, server_id: int, file: str, pos: int) -> None:
+    def event_delivered(self, server_id: int, file: str, pos: int) -> None:
         """An event was taken.
 
         :param pos: where it begins

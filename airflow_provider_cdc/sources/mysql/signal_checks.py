@@ -77,7 +77,7 @@ def _columns(connection: Connection, table: TableId) -> Iterator[Finding]:
 def _logged(connection: Connection, server: Server, table: TableId) -> Iterator[Finding]:
     """Whether the server logs what is written to the table's database."""
     logged = BinlogFilters.of(connection, server)
-    if (setting := logged.left_out_by(table.namespace)) is not None:
+    if (setting := logged.excluded_by(table.namespace)) is not None:
         yield _advice(
             f"The server does not log the database of the signal table {table} ({setting}): neither signals nor watermarks come back "
             "from it.",

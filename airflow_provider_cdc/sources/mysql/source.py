@@ -147,14 +147,14 @@ class MySqlSource(Source):
 
     def _probe(self, position: MySqlPosition) -> None:
         """Ask for the log at a position; the server's first answer is an error if it does not have it."""
-        with BinlogConnection(self._config, self.server, position, looks=True) as connection:
-            next(connection.heads(), None)
+        with BinlogConnection(self._config, self.server, position, unregistered=True) as connection:
+            next(connection.event_headers(), None)
 
     def _first_of(self, domain: int, others: str) -> MariaDbGtids:
         """The first transaction of a replication domain in MariaDB's log."""
         start = MySqlPosition("", 4, others, server=self.server.identity)
-        with BinlogConnection(self._config, self.server, start, looks=True) as connection:
-            for event in connection.plain():
+        with BinlogConnection(self._config, self.server, start, unregistered=True) as connection:
+            for event in connection.raw_events():
                 if event[4] != ev.MARIADB_GTID:
                     continue
                 found = parse_mariadb_gtid(event[k.HEADER :].tobytes())
@@ -203,11 +203,11 @@ class MySqlSource(Source):
             self._config, self.server, start, until, tables, PresentCatalog(self._ask_catalog),
             patience=patience, metrics=self._metrics,
         )  # fmt: skip
-        self._metrics.stands_at(start)
+        self._metrics.read_up_to(start)
         for item in stream.items():
-            self._metrics.stands_at(stream.position)
+            self._metrics.read_up_to(stream.position)
             yield item
-        self._metrics.stands_at(stream.position)
+        self._metrics.read_up_to(stream.position)
 
     def execute(self, statement: str) -> None:
         with translated(self._config, statement):
@@ -273,8 +273,8 @@ class MySqlSource(Source):
     def _file_created(self, file: str) -> int:
         """When a log file was begun, by the header of its first event; 0 when the server will not say."""
         position = MySqlPosition(file, 4, server=self.server.identity)
-        with BinlogConnection(self._config, self.server, position, looks=True) as connection:
-            return next((at for kind, at in connection.heads() if kind == ev.FORMAT_DESCRIPTION), 0)
+        with BinlogConnection(self._config, self.server, position, unregistered=True) as connection:
+            return next((at for kind, at in connection.event_headers() if kind == ev.FORMAT_DESCRIPTION), 0)
 
 
 class MariaDbSource(MySqlSource):

@@ -139,8 +139,11 @@ def test_a_position_that_the_log_does_not_reach_is_lost(server: Any, tmp_path: P
             "more GTIDs than there are": MySqlPosition(here[0], 4, own),
         }
         for why, place in places.items():
-            with BinlogConnection(config, known, place, looks=True) as log, pytest.raises(PositionLost) as caught:
-                next(log.heads())
+            with (
+                BinlogConnection(config, known, place, unregistered=True) as log,
+                pytest.raises(PositionLost) as caught,
+            ):
+                next(log.event_headers())
             assert ADVICE[why] in (caught.value.remedy or ""), why
 
 

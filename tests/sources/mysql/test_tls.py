@@ -54,7 +54,7 @@ def test_whoever_takes_the_offer_of_tls_out_of_the_greeting_is_refused(
         known = server_of(plain)
         plain.close()
         with pytest.raises(PrerequisiteError, match="would not be encrypted"):
-            BinlogConnection(config, known, MySqlPosition("binlog.000001", 4), looks=True)
+            BinlogConnection(config, known, MySqlPosition("binlog.000001", 4), unregistered=True)
 
 
 @pytest.mark.parametrize("mode", MUST)
@@ -77,7 +77,7 @@ def test_the_connection_of_the_log_is_encrypted_as_the_others(mysql97: Any) -> N
     config = _config(mysql97, database_ssl_mode="required")
     connection = connect(config)
     place = MySqlPosition(mysql97.sql("SHOW BINARY LOGS")[0][0], 4)
-    with BinlogConnection(config, server_of(connection), place, looks=True) as log:
+    with BinlogConnection(config, server_of(connection), place, unregistered=True) as log:
         assert isinstance(log._connection._sock, ssl.SSLSocket)
         assert sum(len(events) for events in log.events() if events is not None) > 0
     connection.close()

@@ -74,12 +74,12 @@ def _query_is(buf: npt.NDArray[np.uint8], start: int, end: int) -> int:
 def route(
     buf: npt.NDArray[np.uint8], events: npt.NDArray[np.int64], state: npt.NDArray[np.int64],
     layout_of: npt.NDArray[np.int32], transaction_of: npt.NDArray[np.int32], transactions: npt.NDArray[np.int64],
-    map_ids: npt.NDArray[np.int64], map_places: npt.NDArray[np.int64], map_layouts: npt.NDArray[np.int32],
+    map_ids: npt.NDArray[np.int64], map_spans: npt.NDArray[np.int64], map_layouts: npt.NDArray[np.int32],
     map_bytes: npt.NDArray[np.uint8],
 ) -> int:  # fmt: skip
     """Go over events: find transactions' ends, and for each row event its table's layout and its transaction.
 
-    Known table maps lie in a table of ``SLOTS`` places, by table id: ``map_ids`` (-1 = free), ``map_places[slot]`` = (start,
+    Known table maps lie in a table of ``SLOTS`` places, by table id: ``map_ids`` (-1 = free), ``map_spans[slot]`` = (start,
     length) of the event's body in ``map_bytes``, and the layout's number. A map that differs in any byte is a new one.
 
     :return: why it stopped
@@ -104,8 +104,8 @@ def route(
             table = little(buf, start + HEADER, 6)
             slot = table % SLOTS
             length = end - start - HEADER
-            known = map_ids[slot] == table and map_places[slot, 1] == length
-            if not known or not _same(buf, start + HEADER, map_bytes, map_places[slot, 0], length):
+            known = map_ids[slot] == table and map_spans[slot, 1] == length
+            if not known or not _same(buf, start + HEADER, map_bytes, map_spans[slot, 0], length):
                 return NEW_MAP
         elif kind == 16:
             if not state[OPEN]:

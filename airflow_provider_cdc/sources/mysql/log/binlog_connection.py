@@ -50,7 +50,7 @@ class BinlogConnection:
 
     :param follow: wait for new events without end; otherwise the server ends the stream at the end of the log
     :ivar gtids: the server sends what comes after these: the GTIDs of ``start``, and those of sources that are left out
-    :param looks: read the log without registering as a replica; not together with ``follow``
+    :param unregistered: read the log without registering as a replica; not together with ``follow``
     :param patience: asked whenever there is nothing: how many seconds to wait before :meth:`events` says so; without it, the
         server's heartbeats are all there is, which come once a second at most
     """
@@ -62,12 +62,12 @@ class BinlogConnection:
         start: MySqlPosition,
         *,
         follow: bool = False,
-        looks: bool = False,
+        unregistered: bool = False,
         patience: Callable[[], float] | None = None,
     ) -> None:
-        assert not (looks and follow), "the server ends a dump that is no replica's at the end of the log"
+        assert not (unregistered and follow), "the server ends a dump that is no replica's at the end of the log"
         self._config, self._server, self._start, self._follow = config, server, start, follow
-        self._replica = _NO_REPLICA if looks else config.database_server_id
+        self._replica = _NO_REPLICA if unregistered else config.database_server_id
         self._patience = patience
         self._beat_s = max(config.poll_interval_ms / 1000, _LEAST_BEAT_S)
         self._checksum = 0 if server.variables.get("binlog_checksum", "NONE").upper() == "NONE" else 4
@@ -210,12 +210,12 @@ class BinlogConnection:
         """
         self._keep = i
 
-    def heads(self) -> Iterator[tuple[int, int]]:
-        """Type and time of the events, as :meth:`plain` gives them."""
-        for event in self.plain():
+    def event_headers(self) -> Iterator[tuple[int, int]]:
+        """Type and time of the events, as :meth:`raw_events` gives them."""
+        for event in self.raw_events():
             yield int(event[4]), int.from_bytes(event[:4].tobytes(), "little")
 
-    def plain(self) -> Iterator[npt.NDArray[np.uint8]]:
+    def raw_events(self) -> Iterator[npt.NDArray[np.uint8]]:
         """The events, one by one, each from its header on, without a kernel, which takes longer to load than a few events take to
         read. Nothing else can be read from this connection then.
 

@@ -18,14 +18,14 @@ _NO_RIGHT: Final = 1227
 class BinlogFilters:
     """Which databases are logged.
 
-    :param only: no other ones are; empty = all but those left out
-    :param but: those left out
-    :param folded: names are compared in lower case
+    :param do_db: no other ones are; empty = all but those left out
+    :param ignore_db: those left out
+    :param lower_case: names are compared in lower case
     """
 
-    only: frozenset[str] = frozenset()
-    but: frozenset[str] = frozenset()
-    folded: bool = False
+    do_db: frozenset[str] = frozenset()
+    ignore_db: frozenset[str] = frozenset()
+    lower_case: bool = False
 
     @classmethod
     def of(cls, connection: Connection, server: Server) -> Self:
@@ -38,19 +38,21 @@ class BinlogFilters:
             if e.args[0] == _NO_RIGHT:
                 return cls()
             raise
-        folded = server.variables.get("lower_case_table_names", "0") != "0"
-        texts = [str(names).lower() if folded else str(names) for names in row[2:4]] if row is not None else ["", ""]
-        only, but = (frozenset(filter(None, (name.strip() for name in text.split(",")))) for text in texts)
-        return cls(only, but, folded)
+        lower_case = server.variables.get("lower_case_table_names", "0") != "0"
+        texts = (
+            [str(names).lower() if lower_case else str(names) for names in row[2:4]] if row is not None else ["", ""]
+        )
+        do_db, ignore_db = (frozenset(filter(None, (name.strip() for name in text.split(",")))) for text in texts)
+        return cls(do_db, ignore_db, lower_case)
 
-    def left_out_by(self, database: str) -> str | None:
+    def excluded_by(self, database: str) -> str | None:
         """The setting that leaves a database out; ``None`` = it is logged."""
-        name = database.lower() if self.folded else database
-        if self.only:
-            return None if name in self.only else "binlog_do_db"
-        return "binlog_ignore_db" if name in self.but else None
+        name = database.lower() if self.lower_case else database
+        if self.do_db:
+            return None if name in self.do_db else "binlog_do_db"
+        return "binlog_ignore_db" if name in self.ignore_db else None
 
     def remedy(self, database: str) -> str:
         """What puts a database into the log that is left out of it."""
-        change = f"add {database} to binlog_do_db" if self.only else f"take {database} out of binlog_ignore_db"
+        change = f"add {database} to binlog_do_db" if self.do_db else f"take {database} out of binlog_ignore_db"
         return f"{change} in the server's configuration and restart it"

@@ -35,13 +35,13 @@ class BlockBuilder:
 
         :param tx_hi: the transactions before this number belong to it
         """
-        self._leave_out_void(buffer, cursor, hi)
+        self._exclude_rolled_back(buffer, cursor, hi)
         transactions = buffer.transactions[buffer.first : tx_hi]
-        begun = buffer.note(buffer.first).id
+        begun = buffer.state_of(buffer.first).id
         columns = transaction_columns(
             buffer.events, transactions, buffer.routed.ends, buffer.routed.file, begun, cursor.server.mariadb
         )
-        self._leave_out_sources(buffer, columns.transactions.id, hi)
+        self._exclude_sources(buffer, columns.transactions.id, hi)
         queries = statements_of(buffer) if self._queries else None
         rows = decode(buffer.routed, self._maps.layouts, buffer.lo, hi, buffer.first, columns, queries, self._scratch)
         if not self._maps.left_out:
@@ -51,16 +51,16 @@ class BlockBuilder:
         rows = renumbered([r for r, text in zip(rows, why, strict=True) if text is None])
         return LogBlock(rows, columns.transactions, cursor.position, left_out=left)
 
-    def _leave_out_void(self, buffer: EventBuffer, cursor: LogCursor, hi: int) -> None:
+    def _exclude_rolled_back(self, buffer: EventBuffer, cursor: LogCursor, hi: int) -> None:
         """Rows of the first transaction that are known to be rolled back; they come when a transaction is read again."""
-        for low, high in cursor.void:
+        for low, high in cursor.rolled_back:
             mine = buffer.rows(buffer.first, hi)
             mine[: buffer.lo] = False
             events = np.flatnonzero(mine)
-            numbers = np.arange(len(events)) + buffer.note(buffer.first).row_events
-            buffer.leave_out(events[(numbers >= low) & (numbers < high)])
+            numbers = np.arange(len(events)) + buffer.state_of(buffer.first).row_events
+            buffer.exclude_rows(events[(numbers >= low) & (numbers < high)])
 
-    def _leave_out_sources(self, buffer: EventBuffer, ids: pa.StringArray, hi: int) -> None:
+    def _exclude_sources(self, buffer: EventBuffer, ids: pa.StringArray, hi: int) -> None:
         """Rows of transactions whose source does not count; signals and watermarks are no such rows.
 
         :param ids: of the transactions from the first one on that was not handed on
@@ -68,12 +68,12 @@ class BlockBuilder:
         sources, lo = self._sources, buffer.lo
         if sources is None:
             return
-        out = np.array([not sources.has(id_) for id_ in ids.to_pylist()])
+        out = np.array([not sources.includes_transaction(id_) for id_ in ids.to_pylist()])
         layouts = buffer.routed.layout_of[lo:hi]
         rows = np.flatnonzero(layouts >= 0)
         rows = rows[out[buffer.routed.transaction_of[lo:hi][rows] - buffer.first]]
         kept = [n for n, layout in enumerate(self._maps.layouts) if str(layout.schema.id) == self._signals]
-        buffer.leave_out(lo + rows[~np.isin(layouts[rows], kept)])
+        buffer.exclude_rows(lo + rows[~np.isin(layouts[rows], kept)])
 
 
 def statements_of(buffer: EventBuffer) -> tuple[list[str], npt.NDArray[np.int32]]:

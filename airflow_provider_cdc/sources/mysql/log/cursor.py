@@ -49,17 +49,17 @@ class LogCursor:
     :ivar end: log position, 64 bits, after the last event that was used
     :ivar gtids: the transactions that are executed up to the position
     :ivar open: the transaction of which a part was handed on
-    :ivar void: row events of the open transaction that it takes back later, as ranges of their numbers
+    :ivar rolled_back: row events of the open transaction that it takes back later, as ranges of their numbers
     """
 
-    __slots__ = ("created", "end", "file", "gtids", "open", "position", "server", "until", "void")
+    __slots__ = ("created", "end", "file", "gtids", "open", "position", "rolled_back", "server", "until")
 
     def __init__(self, server: Server, start: MySqlPosition, until: MySqlPosition | None) -> None:
         self.server, self.until = server, until
-        self.void: list[tuple[int, int]] = []
-        self._stand_at(start)
+        self.rolled_back: list[tuple[int, int]] = []
+        self._move_to(start)
 
-    def _stand_at(self, start: MySqlPosition) -> None:
+    def _move_to(self, start: MySqlPosition) -> None:
         self.position = start
         self.file, self.created, self.end = start.file, start.created, start.pos
         empty: Gtids = MariaDbGtids() if self.server.mariadb else MySqlGtids()
@@ -106,25 +106,25 @@ class LogCursor:
             add_gtid_numbers(self.gtids, executed)
         self.end = end
         self.position = self._position(end, str(self.gtids))
-        self.open, self.void = OpenTransaction(), []
+        self.open, self.rolled_back = OpenTransaction(), []
 
     def leave_open(self, transaction: OpenTransaction) -> None:
         """A part of a transaction was handed on; the rest is still to come."""
         self.open = transaction
 
-    def take_back(self, since: int, to: int) -> bool:
+    def roll_back(self, since: int, to: int) -> bool:
         """The open transaction takes row events back that were handed on.
 
         :return: whether that is news, so that the transaction has to be read again
         """
-        if (since, to) in self.void:
+        if (since, to) in self.rolled_back:
             return False
-        self.void.append((since, to))
+        self.rolled_back.append((since, to))
         return True
 
     def read_again(self) -> None:
         """Begin once more behind the last complete transaction; what is known to be void stays known."""
-        self._stand_at(self.position)
+        self._move_to(self.position)
 
     def prepare(self, xid: str, start: dict[str, Any]) -> None:
         """An XA transaction is prepared, whose rows begin at ``start``."""
@@ -137,7 +137,7 @@ class LogCursor:
 
     # -- files --------------------------------------------------------------------------------------------------------
 
-    def begin_behind(self, gtids: str) -> None:
+    def start_after(self, gtids: str) -> None:
         """The server sends its log from behind these GTIDs on."""
         if gtids != self.position.gtids:
             self.gtids = parse_gtids(gtids)
@@ -169,7 +169,7 @@ class LogCursor:
         if self.until is None and (not position.same_log(self.position) or position.reached(self.position)):
             self.position = position
 
-    def arrive(self) -> None:
+    def move_to_until(self) -> None:
         """Stand at ``until``, as what comes next in the log comes after it: its last bytes need not be a transaction's."""
         assert self.until is not None
         self.position = replace(self.position, file=self.until.file, pos=self.until.pos)
@@ -178,7 +178,7 @@ class LogCursor:
         """The server has come to the end of its log, which is not before ``until``."""
         until = self.until
         if until is not None and until.same_log(self.position) and not self.position.reached(until):
-            self.arrive()
+            self.move_to_until()
 
     def _position(self, pos: int, gtids: str) -> MySqlPosition:
         return replace(

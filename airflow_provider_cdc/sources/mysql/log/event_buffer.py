@@ -38,14 +38,14 @@ class EventBuffer:
         ends = _ends(events, cursor.end)
         self.routed = RoutedEvents(events, np.full(n, k.NOT_ROWS, np.int32), np.zeros(n, np.int32), ends, cursor.file)
         self.lo = self.first = 0
-        self._state = np.zeros(k.STATE, np.int64)
+        self._route_state = np.zeros(k.STATE, np.int64)
         self._rolled_back: set[int] = set()
-        self._apart: set[int] = set()
-        self._notes: dict[int, OpenTransaction] = {}
+        self._uncounted: set[int] = set()
+        self._transaction_states: dict[int, OpenTransaction] = {}
         if cursor.open.id is not None:
             # the transaction that was begun in an earlier buffer is the first one here
-            self._state[k.TX] = self._state[k.OPEN] = 1
-            self._notes[0] = cursor.open
+            self._route_state[k.TX] = self._route_state[k.OPEN] = 1
+            self._transaction_states[0] = cursor.open
             self.transactions[0, k.TX_THREAD] = cursor.open.thread
 
     def __len__(self) -> int:
@@ -56,20 +56,20 @@ class EventBuffer:
     @property
     def at(self) -> int:
         """The event that is looked at."""
-        return int(self._state[k.AT])
+        return int(self._route_state[k.AT])
 
     def route(self, maps: TableMaps) -> int:
         """Go on to the next event that the kernel leaves to plain Python; see ``kernels/route.py``."""
         return k.route(
-            self.events.buf, self.events.table, self._state, self.routed.layout_of, self.routed.transaction_of,
+            self.events.buf, self.events.table, self._route_state, self.routed.layout_of, self.routed.transaction_of,
             self.transactions, *maps.lookup,
         )  # fmt: skip
 
     def step(self) -> None:
         """The event that is looked at is done with."""
-        self._state[k.AT] += 1
+        self._route_state[k.AT] += 1
 
-    def hand_on(self, last: int, done: int) -> None:
+    def mark_delivered(self, last: int, done: int) -> None:
         """The transactions before number ``done`` are handed on; ``last`` is their last event."""
         self.lo, self.first = last + 1, done
 
@@ -119,66 +119,66 @@ class EventBuffer:
     @property
     def tx(self) -> int:
         """The transaction that was found last, ``-1`` before the first one."""
-        return int(self._state[k.TX]) - 1
+        return int(self._route_state[k.TX]) - 1
 
     @property
     def open(self) -> bool:
         """Whether that transaction has not ended yet."""
-        return bool(self._state[k.OPEN])
+        return bool(self._route_state[k.OPEN])
 
     def begin(self, i: int, *, gtid: bool = False) -> None:
         """A transaction begins with event ``i``, which may be its GTID."""
         self.transactions[self.tx + 1, k.TX_FIRST] = i
         self.routed.transaction_of[i] = self.tx + 1
-        self._state[k.TX] += 1
-        self._state[k.OPEN] = 1
+        self._route_state[k.TX] += 1
+        self._route_state[k.OPEN] = 1
         if gtid:
             self.transactions[self.tx, k.TX_GTID] = i
 
     def close(self, i: int) -> None:
         """The open transaction ends with event ``i``."""
         self.transactions[self.tx, k.TX_END] = i
-        self._state[k.OPEN] = 0
+        self._route_state[k.OPEN] = 0
 
-    def void(self, i: int) -> None:
+    def close_without_rows(self, i: int) -> None:
         """The open transaction ends with event ``i``, and leaves nothing."""
-        self.leave_out(np.flatnonzero(self.rows(self.tx, i)))
+        self.exclude_rows(np.flatnonzero(self.rows(self.tx, i)))
         self.close(i)
 
     def mark_rolled_back(self) -> None:
         """The transaction that was found last counts as rolled back."""
         self._rolled_back.add(self.tx)
 
-    def mark_apart(self) -> None:
+    def mark_uncounted(self) -> None:
         """Nothing is committed with the transaction that was found last: it is DDL, or only prepared."""
-        self._apart.add(self.tx)
+        self._uncounted.add(self.tx)
 
     def count(self, done: int) -> tuple[int, int]:
         """How many transactions that are not handed on, before number ``done``, are committed or rolled back, and how many of them
         rolled back."""
         handed = range(self.first, done)
-        apart, rolled_back = (sum(t in handed for t in some) for some in (self._apart, self._rolled_back))
+        apart, rolled_back = (sum(t in handed for t in some) for some in (self._uncounted, self._rolled_back))
         return len(handed) - apart, rolled_back
 
-    def begins_before(self, tx: int) -> bool:
+    def has_delivered_part(self, tx: int) -> bool:
         """Whether a part of a transaction was handed on with an earlier buffer."""
-        return self.note(tx).id is not None
+        return self.state_of(tx).id is not None
 
-    def part(self, id_: str) -> OpenTransaction:
+    def continued(self, id_: str) -> OpenTransaction:
         """The open transaction as the next buffer has to know it: all events of it that are here are handed on.
 
         :param id_: its id
         """
         tx, gtid = self.tx, self.gtid(self.tx)
-        note = self.note(tx)
+        note = self.state_of(tx)
         if gtid >= 0:
             note = replace(note, gtid=gtid_numbers(self.events, np.array([gtid])), standalone=self.is_standalone(tx))
         thread = int(self.transactions[tx, k.TX_THREAD])
         return replace(note, id=id_, thread=thread, row_events=self.rows_before(len(self)))
 
-    def note(self, tx: int) -> OpenTransaction:
+    def state_of(self, tx: int) -> OpenTransaction:
         """What is known of a transaction besides what the kernels know."""
-        return self._notes.setdefault(tx, OpenTransaction())
+        return self._transaction_states.setdefault(tx, OpenTransaction())
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -191,9 +191,9 @@ class EventBuffer:
 
     def rows_before(self, i: int) -> int:
         """Number of row events of the open transaction before event ``i``, with those that have left the buffer."""
-        return self.note(self.tx).row_events + int(np.count_nonzero(self.rows(self.tx, i)))
+        return self.state_of(self.tx).row_events + int(np.count_nonzero(self.rows(self.tx, i)))
 
-    def leave_out(self, events: Int64s) -> None:
+    def exclude_rows(self, events: Int64s) -> None:
         """Mark row events as not wanted."""
         self.routed.layout_of[events] = k.NOT_WANTED
 
@@ -201,11 +201,11 @@ class EventBuffer:
 
     def set_savepoint(self, name: str, i: int) -> None:
         """The open transaction has a savepoint before event ``i``."""
-        self.note(self.tx).savepoints[name] = self.rows_before(i)
+        self.state_of(self.tx).savepoints[name] = self.rows_before(i)
 
     def name_xa(self, xid: str) -> None:
         """The open transaction has an XA id."""
-        self.note(self.tx).xa = xid
+        self.state_of(self.tx).xa = xid
 
     def set_thread(self, number: int) -> None:
         """The open transaction is of this session."""
@@ -221,7 +221,7 @@ class EventBuffer:
         """GTIDs of the transactions ``lo`` to ``hi`` as numbers, also of one that was begun in an earlier buffer."""
         picked = self.transactions[lo:hi, k.TX_GTID]
         here = gtid_numbers(self.events, picked[picked >= 0])
-        begun = self.note(lo).gtid
+        begun = self.state_of(lo).gtid
         return here if begun is None else np.concatenate([begun, here])
 
     def mariadb_gtid(self, tx: int) -> MariaDbGtid | None:
@@ -234,7 +234,7 @@ class EventBuffer:
     def is_standalone(self, tx: int) -> bool:
         """Whether a transaction consists of one statement (MariaDB says so)."""
         if self.gtid(tx) < 0:
-            return self.note(tx).standalone
+            return self.state_of(tx).standalone
         found = self.mariadb_gtid(tx)
         return found is not None and bool(found.flags & MariaDbGtid.STANDALONE)
 
@@ -244,7 +244,7 @@ class EventBuffer:
         if cursor.server.gtids and self.tx >= 0:
             mine = self.transactions[self.tx : self.tx + 1]
             columns = transaction_columns(
-                self.events, mine, self.routed.ends, self.routed.file, self.note(self.tx).id, cursor.server.mariadb
+                self.events, mine, self.routed.ends, self.routed.file, self.state_of(self.tx).id, cursor.server.mariadb
             )
             gtid = columns.transactions.id[0].as_py()
         return {

@@ -97,10 +97,10 @@ class EventDispatcher:
                 break
             yield from (self._new_map if why == k.NEW_MAP else self._event)(buffer.at, buffer)
         yield from self._complete(buffer)
-        self._arrive(buffer)
+        self._stop_at_until(buffer)
         if not buffer.open or cursor.reached:
             return None
-        if buffer.events.full or buffer.begins_before(buffer.tx):
+        if buffer.events.full or buffer.has_delivered_part(buffer.tx):
             yield self._part(buffer)
             return None
         return int(buffer.transactions[buffer.tx, k.TX_FIRST])
@@ -116,10 +116,10 @@ class EventDispatcher:
             last = int(buffer.transactions[done - 1, k.TX_END])
             block = self._blocks.build(buffer, self.cursor, last + 1, done)
             count, rolled_back = buffer.count(done)
-            large, id_ = buffer.begins_before(buffer.first), block.transactions.id[-1].as_py()
+            large, id_ = buffer.has_delivered_part(buffer.first), block.transactions.id[-1].as_py()
             self._commit(buffer, last, done)
-            self._metrics.ended(count, rolled_back, large=large, last=id_)
-            self._came(buffer, last)
+            self._metrics.transactions_ended(count, rolled_back, large=large, last=id_)
+            self._delivered(buffer, last)
             yield replace(block, position=self.cursor.position)
             if self._single:
                 break
@@ -136,30 +136,30 @@ class EventDispatcher:
         """Stand behind the transactions before number ``done``; ``last`` is their last event."""
         gtids = self.cursor.server.gtids
         self.cursor.commit(buffer.end(last), buffer.executed(buffer.first, done) if gtids else None)
-        buffer.hand_on(last, done)
+        buffer.mark_delivered(last, done)
 
     def _part(self, buffer: EventBuffer) -> LogBlock:
         """Hand on the buffered part of a transaction that is larger than the buffer."""
         block = self._blocks.build(buffer, self.cursor, len(buffer), buffer.tx + 1)
-        self.cursor.leave_open(buffer.part(block.transactions.id[0].as_py()))
-        self._came(buffer, len(buffer) - 1)
+        self.cursor.leave_open(buffer.continued(block.transactions.id[0].as_py()))
+        self._delivered(buffer, len(buffer) - 1)
         return replace(block, open=True)
 
-    def _void(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
+    def _discard(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
         """The open transaction ends with event ``i``, and leaves nothing."""
-        buffer.void(i)
-        if buffer.begins_before(buffer.tx):
+        buffer.close_without_rows(i)
+        if buffer.has_delivered_part(buffer.tx):
             yield Rollback()
 
-    def _arrive(self, buffer: EventBuffer) -> None:
+    def _stop_at_until(self, buffer: EventBuffer) -> None:
         """Stand at ``until`` if the next thing in the log comes after it."""
         at = int(buffer.transactions[buffer.first, k.TX_FIRST]) if buffer.first <= buffer.tx else buffer.at
         if 0 <= at < len(buffer) and buffer.is_past(at, self.cursor):
-            self.cursor.arrive()
+            self.cursor.move_to_until()
 
-    def _came(self, buffer: EventBuffer, i: int) -> None:
+    def _delivered(self, buffer: EventBuffer, i: int) -> None:
         """Count event ``i`` as the last one that was used."""
-        self._metrics.came(buffer.server_id(i), self.cursor.file, buffer.start(i))
+        self._metrics.event_delivered(buffer.server_id(i), self.cursor.file, buffer.start(i))
 
     # -- one event that the kernel leaves to plain Python ------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class EventDispatcher:
         elif kind == ev.INCIDENT:
             raise ev.unknown_event(kind, buffer.where(i), "the server says that changes are missing from its log")
         elif kind not in ev.HARMLESS and not buffer.flags(i) & ev.IGNORABLE_FLAG:
-            if kind in ev.FRAMES:
+            if kind in ev.TRANSACTION_EVENTS:
                 self._metrics.malformed()
             raise ev.unknown_event(kind, buffer.where(i))
         buffer.step()
@@ -238,7 +238,7 @@ class EventDispatcher:
             if change is not None:
                 yield from self._schema_change(i, query, change, buffer, closes=closes)
             if closes:
-                buffer.mark_apart()
+                buffer.mark_uncounted()
         if closes and buffer.open:
             buffer.close(i)
             yield from self._complete(buffer)
@@ -256,12 +256,12 @@ class EventDispatcher:
         if closes:
             buffer.close(i)
             self._commit(buffer, i, buffer.tx + 1)
-            self._came(buffer, i)
+            self._delivered(buffer, i)
         elif not buffer.open:
             cursor.commit(buffer.end(i))
         ts_us, source = buffer.ts_us(i), buffer.source(i, cursor)
         if closes:
-            self._metrics.ended_apart(source["gtid"])
+            self._metrics.statement_ended(source["gtid"])
         if change.truncated:
             gtid = source["gtid"]
             yield Truncate(change.truncated, cursor.position, ts_us, str(gtid) if gtid else None, source)
@@ -273,13 +273,13 @@ class EventDispatcher:
 
     def _transaction(self, i: int, statement: ddl.Transaction, buffer: EventBuffer) -> Iterator[LogItem]:
         """A statement that concerns the transaction and no table."""
-        match control.follow(statement, i, buffer):
+        match control.apply(statement, i, buffer):
             case control.RolledBack():
                 buffer.mark_rolled_back()
-                yield from self._void(i, buffer)
+                yield from self._discard(i, buffer)
             case control.RolledBackTo() as back:
-                here = control.leave_out_rolled_back(back, i, buffer)
-                if not here and self.cursor.take_back(back.since, back.to):
+                here = control.exclude_rolled_back(back, i, buffer)
+                if not here and self.cursor.roll_back(back.since, back.to):
                     raise ReadAgain
             case control.EndPrepared() as end:
                 yield from self._end_prepared(i, end, buffer)
@@ -305,9 +305,9 @@ class EventDispatcher:
         xid = control.xid_of(i, buffer)
         if (yield from self._complete(buffer)):
             return
-        buffer.mark_apart()
+        buffer.mark_uncounted()
         start = control.start_of_open(buffer, self.cursor)
-        yield from self._void(i, buffer)
+        yield from self._discard(i, buffer)
         self.cursor.prepare(xid, start)
 
     def _end_prepared(self, i: int, end: control.EndPrepared, buffer: EventBuffer) -> Iterator[LogItem]:

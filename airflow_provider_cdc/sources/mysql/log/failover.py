@@ -78,7 +78,7 @@ def _verify_mysql(connection: Connection, position: MySqlPosition, sources: Gtid
     """
     executed, purged = _mysql_sets(connection)
     captured = MySqlGtids.parse(position.gtids)
-    counted, gone = sources.among(captured), sources.among(purged)
+    counted, gone = sources.included(captured), sources.included(purged)
     assert isinstance(counted, MySqlGtids)
     assert isinstance(gone, MySqlGtids)
     if lost := str(gone.without(captured)):
@@ -90,9 +90,11 @@ def _mysql_dump(connection: Connection, server: Server, captured: MySqlGtids, so
     executed, purged = _mysql_sets(connection)
     # a server refuses those who have more of its own transactions than it has
     unknown = captured.without(executed)
-    own = {s: i for s, i in unknown.sources.items() if s.partition(":")[0] == server.identity and not sources.counts(s)}
+    own = {
+        s: i for s, i in unknown.sources.items() if s.partition(":")[0] == server.identity and not sources.includes(s)
+    }
     asked = captured.without(MySqlGtids(own))
-    others = sources.others(purged)
+    others = sources.excluded(purged)
     assert isinstance(others, MySqlGtids)
     for source, intervals in others.sources.items():
         for low, high in intervals:
@@ -131,7 +133,7 @@ def _held(last: dict[tuple[int, int], int], began: MariaDbGtids, domain: int, se
 def _verify_mariadb(connection: Connection, position: MySqlPosition, sources: GtidSources) -> str:
     """The last transactions of domains that are not in the server's log."""
     last, began = _mariadb_state(connection)
-    captured = sources.among(MariaDbGtids.parse(position.gtids))
+    captured = sources.included(MariaDbGtids.parse(position.gtids))
     assert isinstance(captured, MariaDbGtids)
     missing = {d: (s, n) for d, (s, n) in captured.domains.items() if not _held(last, began, d, s, n)}
     return str(MariaDbGtids(missing))
@@ -143,7 +145,7 @@ def _mariadb_dump(connection: Connection, captured: MariaDbGtids, sources: GtidS
     ends = _ends(last)
     asked = purged.domains | captured.domains
     for domain, (server, number) in captured.domains.items():
-        if sources.counts(str(domain)):
+        if sources.includes(str(domain)):
             continue
         before, end = purged.domains.get(domain), ends.get(domain)
         if before is not None and before[1] > number:
@@ -153,7 +155,7 @@ def _mariadb_dump(connection: Connection, captured: MariaDbGtids, sources: GtidS
             if end is not None and end[1] < number:  # it is behind: all that it has is captured
                 asked[domain] = end
     # what counts and is not captured is not passed over: the server says if it has purged it
-    return MariaDbGtids({d: one for d, one in asked.items() if d in captured.domains or not sources.counts(str(d))})
+    return MariaDbGtids({d: one for d, one in asked.items() if d in captured.domains or not sources.includes(str(d))})
 
 
 def _mariadb_purged(connection: Connection) -> MariaDbGtids:
@@ -179,7 +181,7 @@ def verify_beginnings(
     """
     last, _ = _mariadb_state(connection)
     purged = _mariadb_purged(connection)
-    captured = sources.among(MariaDbGtids.parse(position.gtids))
+    captured = sources.included(MariaDbGtids.parse(position.gtids))
     assert isinstance(captured, MariaDbGtids)
     ends = _ends(last)
     for domain, (server, number) in captured.domains.items():

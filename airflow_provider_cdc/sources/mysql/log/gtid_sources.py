@@ -3,7 +3,7 @@
 A source is the server that a transaction was committed at first: with MySQL its UUID, with MariaDB the replication domain.
 
     >>> of_a = GtidSources(includes=("3e11fa47-.*",))
-    >>> of_a.has("3e11fa47-71ca-11e1-9e33-c80aa9429562:7"), of_a.has("7f22ab58-71ca-11e1-9e33-c80aa9429563:7")
+    >>> of_a.includes_transaction("3e11fa47-71ca-11e1-9e33-c80aa9429562:7"), of_a.includes_transaction("7f22ab58-71ca-11e1-9e33-c80aa9429563:7")
     (True, False)
 """
 
@@ -36,7 +36,7 @@ class GtidSources:
         """Whether every source counts."""
         return not (self._includes or self._excludes)
 
-    def counts(self, source: str) -> bool:
+    def includes(self, source: str) -> bool:
         """:param source: UUID, with or without a tag; or number of a domain"""
         if source not in self._known:
             name = source.partition(":")[0]
@@ -44,20 +44,20 @@ class GtidSources:
             self._known[source] = included and not any(p.fullmatch(name) for p in self._excludes)
         return self._known[source]
 
-    def has(self, id_: str) -> bool:
+    def includes_transaction(self, id_: str) -> bool:
         """Whether the source of a transaction counts. One without a GTID has no source, and counts."""
         found = _ID.fullmatch(id_)
-        return found is None or self.counts(found[1] or found[2])
+        return found is None or self.includes(found[1] or found[2])
 
-    def among(self, gtids: Gtids) -> Gtids:
+    def included(self, gtids: Gtids) -> Gtids:
         """Those of the sources that count."""
-        return self._picked(gtids, True)
+        return self._select(gtids, included=True)
 
-    def others(self, gtids: Gtids) -> Gtids:
+    def excluded(self, gtids: Gtids) -> Gtids:
         """Those of all other sources."""
-        return self._picked(gtids, False)
+        return self._select(gtids, included=False)
 
-    def _picked(self, gtids: Gtids, counts: bool) -> Gtids:
+    def _select(self, gtids: Gtids, *, included: bool) -> Gtids:
         if isinstance(gtids, MySqlGtids):
-            return MySqlGtids({s: list(i) for s, i in gtids.sources.items() if self.counts(s) is counts})
-        return type(gtids)({d: last for d, last in gtids.domains.items() if self.counts(str(d)) is counts})
+            return MySqlGtids({s: list(i) for s, i in gtids.sources.items() if self.includes(s) is included})
+        return type(gtids)({d: last for d, last in gtids.domains.items() if self.includes(str(d)) is included})

@@ -143,11 +143,11 @@ class _Search:
     pos: int
     gtids: Gtids = field(init=False)
     created: int = 0
-    begun: int = 4
+    transaction_start: int = 4
     """Where the last transaction begins that was seen."""
     end: int = 4
     """Where the last event ends that was seen."""
-    heads: set[int] = field(default_factory=set)
+    head_starts: set[int] = field(default_factory=set)
     """Where the events begin that are at the head of the file, before all transactions."""
 
     def __post_init__(self) -> None:
@@ -156,20 +156,20 @@ class _Search:
     def position(self) -> MySqlPosition:
         """:raises ConfigError: it is inside a transaction"""
         head = MySqlPosition(self.file, 4, server=self.server.identity)
-        with BinlogConnection(self.config, self.server, head, looks=True) as connection:
+        with BinlogConnection(self.config, self.server, head, unregistered=True) as connection:
             for events in connection.events():
                 assert events is not None  # without patience
                 try:
-                    if self._take(events):
+                    if self._read(events):
                         break
                 except (ValueError, IndexError, struct.error) as e:
                     raise _wrong(f"{self.file} cannot be read up to there: {e}") from e
             else:
-                self._is_boundary(self.end)
+                self._require_boundary(self.end)
         gtids = str(self.gtids) if self.server.gtids else ""
         return MySqlPosition(self.file, self.pos, gtids, self.created, self.server.identity)
 
-    def _take(self, events: Events) -> bool:
+    def _read(self, events: Events) -> bool:
         """Whether the position is reached."""
         begins: list[int] = []
         for i, row in enumerate(events.table):
@@ -177,14 +177,14 @@ class _Search:
             if kind == ev.FORMAT_DESCRIPTION:
                 self.created = self.created or int(row[k.EV_TIME])
             if kind == ev.ROTATE and flags & ev.ARTIFICIAL_FLAG and parse_rotate(events.body(i))[0] != self.file:
-                self._is_boundary(self.end)
+                self._require_boundary(self.end)
                 self._count(events, begins)
                 return True
             if flags & ev.ARTIFICIAL_FLAG or not row[k.EV_END]:
                 continue
             start = self._full_position(int(row[k.EV_END])) - size
             if kind in _HEAD:
-                self.heads.add(start)
+                self.head_starts.add(start)
                 self.end = start + size
                 if kind in (ev.PREVIOUS_GTIDS, ev.MARIADB_GTID_LIST):
                     decode = MariaDbGtids.decode if self.server.mariadb else MySqlGtids.decode
@@ -192,12 +192,12 @@ class _Search:
                 continue
             if start >= self.pos:
                 whole = start == self.pos and (kind in _TRANSACTION or kind in ev.HARMLESS or kind == ev.ROTATE)
-                self._is_boundary(self.pos if whole else -1)
+                self._require_boundary(self.pos if whole else -1)
                 self._count(events, begins)
                 return True
             self.end = start + size
             if kind in _TRANSACTION:
-                self.begun = start
+                self.transaction_start = start
                 begins.append(i)
         self._count(events, begins)
         return False
@@ -207,10 +207,10 @@ class _Search:
         high = self.end & ~0xFFFFFFFF
         return high + end + (1 << 32 if high + end < self.end else 0)
 
-    def _is_boundary(self, pos: int) -> None:
-        if pos != self.pos and self.pos not in self.heads:
+    def _require_boundary(self, pos: int) -> None:
+        if pos != self.pos and self.pos not in self.head_starts:
             raise _wrong(
-                f"{self.file}:{self.pos} is not between two transactions; the one it lies in begins at {self.begun}"
+                f"{self.file}:{self.pos} is not between two transactions; the one it lies in begins at {self.transaction_start}"
             )
 
     def _count(self, events: Events, begins: list[int]) -> None:

@@ -18,7 +18,7 @@ from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConne
 from airflow_provider_cdc.sources.mysql.log.block_builder import BlockBuilder
 from airflow_provider_cdc.sources.mysql.log.cursor import LogCursor
 from airflow_provider_cdc.sources.mysql.log.event_dispatcher import EventDispatcher, ReadAgain
-from airflow_provider_cdc.sources.mysql.log.events.decompress import expand
+from airflow_provider_cdc.sources.mysql.log.events.decompress import decompress
 from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
 from airflow_provider_cdc.sources.mysql.log.query_events import QueryEvents
 from airflow_provider_cdc.sources.mysql.log.rows.table_maps import TableMaps
@@ -83,16 +83,16 @@ class BinlogStream:
         cursor, follow = self._cursor, self._cursor.until is None and not self._single
         patience = self._patience if follow else None
         with BinlogConnection(
-            self._config, self._server, cursor.position, follow=follow, looks=self._single, patience=patience
+            self._config, self._server, cursor.position, follow=follow, unregistered=self._single, patience=patience
         ) as connection:
-            cursor.begin_behind(connection.gtids)
+            cursor.start_after(connection.gtids)
             for events in self._received(connection):
                 if events is None:
                     if cursor.open.id is None:
                         yield Heartbeat(cursor.position)
                     continue
                 keep = None
-                for part in self._expanded(events):
+                for part in self._decompressed(events):
                     keep = yield from self._dispatcher.dispatch(part)
                     if cursor.reached:
                         return
@@ -107,9 +107,9 @@ class BinlogStream:
             self._metrics.disconnected()
             raise
 
-    def _expanded(self, events: Events) -> Iterator[Events]:
+    def _decompressed(self, events: Events) -> Iterator[Events]:
         try:
-            yield from expand(events)
+            yield from decompress(events)
         except (ValueError, zlib.error) as e:
             raise SourceLogDamaged(
                 f"A compressed event of the binary log cannot be read: {e}.",

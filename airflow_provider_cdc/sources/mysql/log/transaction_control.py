@@ -54,7 +54,7 @@ class Malformed:
 Outcome = RolledBack | RolledBackTo | EndPrepared | Malformed
 
 
-def follow(statement: ddl.Transaction, i: int, buffer: EventBuffer) -> Outcome | None:
+def apply(statement: ddl.Transaction, i: int, buffer: EventBuffer) -> Outcome | None:
     """Apply a statement that concerns the transaction and no table, the event ``i``.
 
     :return: what is left to do
@@ -70,7 +70,7 @@ def follow(statement: ddl.Transaction, i: int, buffer: EventBuffer) -> Outcome |
         case "savepoint":
             buffer.set_savepoint(name, i)
         case "rollback to":
-            return RolledBackTo(buffer.note(buffer.tx).savepoints.get(name, 0), buffer.rows_before(i))
+            return RolledBackTo(buffer.state_of(buffer.tx).savepoints.get(name, 0), buffer.rows_before(i))
         case "xa start":
             buffer.name_xa(name)
         case "commit" | "rollback":
@@ -80,13 +80,13 @@ def follow(statement: ddl.Transaction, i: int, buffer: EventBuffer) -> Outcome |
     return None
 
 
-def leave_out_rolled_back(back: RolledBackTo, i: int, buffer: EventBuffer) -> bool:
+def exclude_rolled_back(back: RolledBackTo, i: int, buffer: EventBuffer) -> bool:
     """Leave out what the open transaction takes back before event ``i``.
 
     :return: whether all of it is in the buffer; if not, the rest of it was handed on
     """
-    gone = buffer.note(buffer.tx).row_events
-    buffer.leave_out(np.flatnonzero(buffer.rows(buffer.tx, i))[max(back.since - gone, 0) :])
+    gone = buffer.state_of(buffer.tx).row_events
+    buffer.exclude_rows(np.flatnonzero(buffer.rows(buffer.tx, i))[max(back.since - gone, 0) :])
     return back.since >= gone
 
 
@@ -97,7 +97,7 @@ def is_one_phase(i: int, buffer: EventBuffer) -> bool:
 
 def xid_of(i: int, buffer: EventBuffer) -> str:
     """The XA id of the open transaction, which the XA_PREPARE event ``i`` ends."""
-    return buffer.note(buffer.tx).xa or xa_id(buffer.events.body(i))
+    return buffer.state_of(buffer.tx).xa or xa_id(buffer.events.body(i))
 
 
 def start_of_open(buffer: EventBuffer, cursor: LogCursor) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import SEVERAL, Server, batch, connect, refusing, scalar, translated
-from airflow_provider_cdc.sources.mysql.gtid import lacking
+from airflow_provider_cdc.sources.mysql.gtid import missing_gtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog, quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import KeyColumn, KeyExtractor, OrderChanged, behind, upto
@@ -326,7 +326,7 @@ class MySqlChunkReader(ChunkReader):
     def missing(self, low: Position, floor: Position) -> str:
         assert isinstance(low, MySqlPosition)
         assert isinstance(floor, MySqlPosition)
-        return lacking(low.gtids, floor.gtids) or super().missing(low, floor)
+        return missing_gtids(low.gtids, floor.gtids) or super().missing(low, floor)
 
     def end_of_log(self) -> MySqlPosition:
         with self._working("the end of the log"):

@@ -83,7 +83,7 @@ class MySqlSnapshot(SnapshotSession):
             locked = self._lock_otherwise(lock, tables)
         elif locked:
             self._lock(lock, tables)
-        self._metrics.locks(locked)
+        self._metrics.set_locked(locked)
         began = time.monotonic()
         position = self._view(connections, lock, server, locked=locked)
         self.ts_us = int(scalar(lock, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"))
@@ -92,7 +92,7 @@ class MySqlSnapshot(SnapshotSession):
         if mode is LockingMode.MINIMAL:
             with lock.cursor() as cursor:
                 cursor.execute("UNLOCK TABLES")
-            self._metrics.locks(False)
+            self._metrics.set_locked(False)
             log.info("The snapshot's locks were held for %.2f s.", time.monotonic() - began)
         self.position = replace(position, created=self._created_of(position.file))
         self.source = {
@@ -102,7 +102,7 @@ class MySqlSnapshot(SnapshotSession):
         self._rows = catalog.rows(self.schemas)
         if mode is LockingMode.CUSTOM:
             lock.close()  # whatever was locked, and however
-            self._metrics.locks(False)
+            self._metrics.set_locked(False)
             log.info("The snapshot's locks were held for %.2f s.", time.monotonic() - began)
         for connection in connections:
             self._idle.put(connection)
@@ -247,4 +247,4 @@ class MySqlSnapshot(SnapshotSession):
         for connection in self._connections:
             connection._force_close()
         self._connections.clear()
-        self._metrics.locks(False)
+        self._metrics.set_locked(False)

@@ -16,7 +16,7 @@ import pytest
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.chunks import KeyRange
-from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids, lacking
+from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids, missing_gtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
 from tests.support.mysql_chunks import Logged, logged, reader_of, rows_of, source_of, whole
 
@@ -201,7 +201,7 @@ _A, _B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "7f22ab58-71ca-11e1-9e33-c80aa9
     ],
 )
 def test_transactions_that_a_server_lacks_have_names(there: str, wanted: str, missing: str) -> None:
-    assert lacking(there, wanted) == missing
+    assert missing_gtids(there, wanted) == missing
 
 
 class _Nothing:

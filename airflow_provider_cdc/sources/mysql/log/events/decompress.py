@@ -17,7 +17,7 @@ _PIECE = 32 << 20
 """So many plain bytes, roughly, are handed on at once, however well they were compressed."""
 
 
-def expand(events: Events) -> Iterator[Events]:
+def decompress(events: Events) -> Iterator[Events]:
     """The events, compressed ones replaced by what they hold. Where there are any, nothing can be kept for later.
 
     Events from inside a transaction's payload have the log position of the payload.
@@ -68,7 +68,7 @@ def _pieces(events: Events, i: int) -> Iterator[Events]:
         yield from _payload(events, i, body)
         return
     plain_kind, plain = (
-        (ev.QUERY, uncompress_query(body)) if kind == ev.MARIADB_QUERY_COMPRESSED else uncompress_rows(kind, body)
+        (ev.QUERY, decompress_query(body)) if kind == ev.MARIADB_QUERY_COMPRESSED else decompress_rows(kind, body)
     )
     table = events.table[i : i + 1].copy()
     table[0, k.EV_START], table[0, k.EV_LENGTH], table[0, k.EV_TYPE] = 0, k.HEADER + len(plain), plain_kind
@@ -79,7 +79,7 @@ def _pieces(events: Events, i: int) -> Iterator[Events]:
 def _payload(events: Events, i: int, body: bytes) -> Iterator[Events]:
     """Events of a compressed transaction, a piece at a time."""
     rest = b""
-    for data in uncompress_payload(body, _PIECE):
+    for data in decompress_payload(body, _PIECE):
         buf = np.frombuffer(rest + data, np.uint8)
         complete = _complete(buf)
         rest = buf[complete:].tobytes()
@@ -111,7 +111,7 @@ def _complete(buf: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> int:
 # -- one event --------------------------------------------------------------------------------------------------------
 
 
-def mariadb_uncompress(data: bytes) -> bytes:
+def mariadb_decompress(data: bytes) -> bytes:
     """MariaDB's form of a zlib stream: a byte with the width of the length, the length, the stream."""
     width = data[0] & 0x07
     if data[0] & 0x70:
@@ -123,7 +123,7 @@ def mariadb_uncompress(data: bytes) -> bytes:
     return plain
 
 
-def uncompress_rows(event_type: int, body: bytes) -> tuple[int, bytes]:
+def decompress_rows(event_type: int, body: bytes) -> tuple[int, bytes]:
     """A compressed row event of MariaDB as the plain one: type and body."""
     plain_type = ev.COMPRESSED_ROWS[event_type]
     c = ByteReader(body)
@@ -132,17 +132,17 @@ def uncompress_rows(event_type: int, body: bytes) -> tuple[int, bytes]:
         c.take(c.uint(2) - 2)
     count = c.lenenc()
     c.take((count + 7) // 8 * (2 if plain_type in (24, 31) else 1))
-    return plain_type, body[: c.pos] + mariadb_uncompress(body[c.pos :])
+    return plain_type, body[: c.pos] + mariadb_decompress(body[c.pos :])
 
 
-def uncompress_query(body: bytes) -> bytes:
+def decompress_query(body: bytes) -> bytes:
     """A compressed QUERY event of MariaDB as the plain one."""
     db_length, status_length = body[8], int.from_bytes(body[11:13], "little")
     start = 13 + status_length + db_length + 1
-    return body[:start] + mariadb_uncompress(body[start:])
+    return body[:start] + mariadb_decompress(body[start:])
 
 
-def uncompress_payload(body: bytes, piece: int) -> Iterator[bytes]:
+def decompress_payload(body: bytes, piece: int) -> Iterator[bytes]:
     """The events inside a TRANSACTION_PAYLOAD event of MySQL, as bytes, about ``piece`` of them at a time."""
     c = ByteReader(body)
     algorithm = 0

@@ -47,7 +47,7 @@ HARMLESS: Final = {
     MARIADB_START_ENCRYPTION: "START_ENCRYPTION",
 }
 """Events that hold no data of tables: INTVAR, RAND and USER_VAR only prepare a statement that follows."""
-FRAMES: Final = frozenset({XID, GTID, ANONYMOUS_GTID, GTID_TAGGED})
+TRANSACTION_EVENTS: Final = frozenset({XID, GTID, ANONYMOUS_GTID, GTID_TAGGED})
 """Events that a transaction begins or ends with; MariaDB's GTID event is read apart from them."""
 IGNORABLE_FLAG: Final = 0x80
 ARTIFICIAL_FLAG: Final = 0x20

@@ -47,7 +47,7 @@ _BYTES = {
 """Most bytes of a character, by which a length in the log counts."""
 
 
-def mapped_structure(
+def schema_of_table_map(
     m: TableMap, table: TableId, known: Iterable[TableSchema], config: MySqlConfig, charsets: Mapping[int, str]
 ) -> TableSchema:
     """What a table map says.

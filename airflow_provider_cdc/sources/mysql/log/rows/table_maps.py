@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.log.rows.layout import UNNAMED, Layout, Mismatch, build_layout
-from airflow_provider_cdc.sources.mysql.log.rows.row_metadata import counting_layout, mapped_structure
+from airflow_provider_cdc.sources.mysql.log.rows.row_metadata import counting_layout, schema_of_table_map
 from airflow_provider_cdc.sources.mysql.log.rows.table_map import TableMap, parse_table_map
 from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
 from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES
@@ -43,36 +43,36 @@ class TableMaps:
         self._mariadb = mariadb
         self.layouts: list[Layout] = []
         self.left_out: list[tuple[TableSchema, str]] = []
-        self._ids = np.full(k.SLOTS, -1, np.int64)
-        self._places = np.zeros((k.SLOTS, 2), np.int64)
-        self._numbers = np.full(k.SLOTS, k.NOT_WANTED, np.int32)
+        self._table_ids = np.full(k.SLOTS, -1, np.int64)
+        self._body_spans = np.zeros((k.SLOTS, 2), np.int64)
+        self._layout_numbers = np.full(k.SLOTS, k.NOT_WANTED, np.int32)
         self._bytes = np.zeros(1 << 16, np.uint8)
-        self._filled = 0
-        self._bodies: dict[int, bytes] = {}
-        self._built: dict[bytes, int] = {}
+        self._bytes_used = 0
+        self._body_of_table: dict[int, bytes] = {}
+        self._layout_of_body: dict[bytes, int] = {}
 
     @property
     def lookup(
         self,
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
         """The maps as the ``route`` kernel looks them up: table ids, where their bytes lie, numbers of their layouts, bytes."""
-        return self._ids, self._places, self._numbers, self._bytes
+        return self._table_ids, self._body_spans, self._layout_numbers, self._bytes
 
     def forget(self) -> None:
         """Structures have changed: look at every map again."""
-        self._ids[:] = -1
+        self._table_ids[:] = -1
         self.layouts.clear()
         self.left_out.clear()
-        self._filled = 0
-        self._bodies.clear()
-        self._built.clear()
+        self._bytes_used = 0
+        self._body_of_table.clear()
+        self._layout_of_body.clear()
 
     def known(self, table_id: int) -> bool:
         """Whether a map of this number was seen; if so, the kernel finds it again."""
-        body = self._bodies.get(table_id)
+        body = self._body_of_table.get(table_id)
         if body is None:
             return False
-        self._remember(table_id, body, self._built[body[8:]])
+        self._remember(table_id, body, self._layout_of_body[body[8:]])
         return True
 
     def learn(self, body: bytes, where: str) -> TableSchema | None:
@@ -83,7 +83,7 @@ class TableMaps:
         :raises SchemaConflict: neither fits, and the map leaves something open
         """
         table_map = parse_table_map(body, mariadb=self._mariadb)
-        number = self._built.get(body[8:])
+        number = self._layout_of_body.get(body[8:])
         if number is None:
             number = k.NOT_WANTED
             table = TableId(namespace=table_map.database, name=table_map.table)
@@ -93,8 +93,8 @@ class TableMaps:
                     return found
                 number = len(self.layouts)
                 self.layouts.append(found)
-            self._built[body[8:]] = number
-        self._bodies[table_map.table_id] = body
+            self._layout_of_body[body[8:]] = number
+        self._body_of_table[table_map.table_id] = body
         self._remember(table_map.table_id, body, number)
         return None
 
@@ -139,7 +139,7 @@ class TableMaps:
                 problem += f"; against the catalog: {e}"
         try:
             known = [other for other in (schema, present) if other is not None]
-            logged = mapped_structure(table_map, table, known, self._config, self._catalog.charsets)
+            logged = schema_of_table_map(table_map, table, known, self._config, self._catalog.charsets)
             self._build(table_map, logged)
             log.warning("The structure of %s at %s is taken from the log itself: %s.", table, where, problem)
             return logged
@@ -168,11 +168,15 @@ class TableMaps:
         return next((why for other, why in self.left_out if other is schema), None)
 
     def _remember(self, table_id: int, body: bytes, number: int) -> None:
-        if self._filled + len(body) > len(self._bytes):
-            grown = np.zeros(max(2 * len(self._bytes), self._filled + len(body)), np.uint8)
-            grown[: self._filled] = self._bytes[: self._filled]
+        if self._bytes_used + len(body) > len(self._bytes):
+            grown = np.zeros(max(2 * len(self._bytes), self._bytes_used + len(body)), np.uint8)
+            grown[: self._bytes_used] = self._bytes[: self._bytes_used]
             self._bytes = grown
         slot = table_id % k.SLOTS
-        self._bytes[self._filled : self._filled + len(body)] = np.frombuffer(body, np.uint8)
-        self._ids[slot], self._places[slot], self._numbers[slot] = table_id, (self._filled, len(body)), number
-        self._filled += len(body)
+        self._bytes[self._bytes_used : self._bytes_used + len(body)] = np.frombuffer(body, np.uint8)
+        self._table_ids[slot], self._body_spans[slot], self._layout_numbers[slot] = (
+            table_id,
+            (self._bytes_used, len(body)),
+            number,
+        )
+        self._bytes_used += len(body)
