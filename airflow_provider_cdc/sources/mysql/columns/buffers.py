@@ -1,7 +1,7 @@
-"""The memory that kernels decode columns into, and the way from there to an Arrow struct.
+"""The column buffers that kernels decode into, and how they become an Arrow struct.
 
-A kernel leaves a column in one of three stores: ``fixed`` (one 64-bit number a row), ``wide`` (two, a 128-bit number) or
-``variable`` (bytes with offsets).
+A column is in one of three stores: ``fixed`` (one 64-bit number per row), ``wide`` (a 128-bit number) or ``variable`` (bytes with
+offsets).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class Scratch:
-    """Memory that kernels decode into, one block after the other; finishers copy out of it what becomes an Arrow array.
+    """Memory that kernels decode into, reused for each block; finishers copy what becomes an Arrow array.
 
-    Using the same pages again and again is what keeps memory flat, and it is faster than asking for new ones.
+    Reusing the same pages keeps memory flat, and is faster than allocating new ones.
     """
 
     def __init__(self) -> None:
         self._memory: dict[str, npt.NDArray[np.generic]] = {}
 
     def take(self, name: str, shape: tuple[int, ...], dtype: type[np.generic]) -> npt.NDArray[Any]:
-        """An array of this shape with anything in it."""
+        """An uninitialised array; ``name`` identifies the memory."""
         size = int(np.prod(shape))
         memory = self._memory.get(name)
         if memory is None or len(memory) < size:
@@ -39,11 +39,11 @@ class Scratch:
 
 
 class Buffers:
-    """Where a kernel puts the columns of one row image, for up to ``rows`` rows.
+    """The buffers of the columns of one row image (before or after), for up to ``rows`` rows.
 
     :param stores: the store of each column
-    :param variable_bytes: room for each variable column; untouched memory costs nothing
-    :param scratch: where the memory comes from, under ``name``; what was decoded there before is gone
+    :param variable_bytes: room for each variable column, bytes; untouched memory costs nothing
+    :param scratch: the memory to use, under ``name``; it overwrites what was decoded there before
     """
 
     def __init__(self, stores: list[int], rows: int, variable_bytes: int, scratch: Scratch, name: str = "") -> None:
@@ -65,15 +65,19 @@ class Buffers:
 
     @property
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
-        """In the order that the kernels take them."""
+        """The arrays in the order of the kernels' parameters."""
         return self.fixed, self.valid, self.wide, self.offsets, self.data, self.filled
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """One column of ``n`` rows as a kernel left it.
+    """The buffers of one column with ``n`` decoded rows.
 
     :param valid: 0 null, 1 a value, 2 a date that the calendar does not have (``0000-00-00``)
+    :param fixed: ``int64[n]``
+    :param wide: ``int64[n, 2]``: low and high half of a 128-bit number
+    :param offsets: ``int32[n + 1]``, into ``data``
+    :param filled: number of bytes used in ``data``
     """
 
     n: int
@@ -85,7 +89,7 @@ class Values:
     filled: int
 
     def texts(self) -> list[bytes | None]:
-        """The values as Python bytes; for types that are read one by one."""
+        """The values as Python bytes, for types that are converted one by one."""
         data, offsets = self.data[: self.filled].tobytes(), self.offsets.tolist()
         present = self.valid.tolist()
         return [data[offsets[i] : offsets[i + 1]] if present[i] else None for i in range(self.n)]
@@ -99,7 +103,8 @@ def finish(
 ) -> pa.StructArray:
     """The struct array of ``n`` decoded rows.
 
-    :param present: per row whether it has this image; ``None`` = all have
+    :param finishers: one per column
+    :param present: per row, whether it has this image; ``None`` = all have it
     """
     children = []
     for c, finisher in enumerate(finishers):

@@ -1,10 +1,13 @@
-"""Reading the numbers of the protocol out of bytes, one after the other."""
+"""A reader of the protocol's integers, from bytes."""
 
 from __future__ import annotations
 
 
 class ByteReader:
-    """Reads the little-endian and length-encoded numbers of the protocol one after the other."""
+    """Reads little-endian and length-encoded integers one after the other.
+
+    All methods raise ``ValueError`` when the bytes end too early.
+    """
 
     __slots__ = ("data", "pos")
 
@@ -24,7 +27,7 @@ class ByteReader:
     def lenenc(self) -> int:
         first = self.uint(1)
         if first in (0xFB, 0xFF):
-            raise ValueError(f"a length begins with {first:#x}, which is none")
+            raise ValueError(f"a length begins with {first:#x}, which is not a length")
         return first if first < 0xFB else self.uint({0xFC: 2, 0xFD: 3, 0xFE: 8}[first])
 
     def rest(self) -> bytes:

@@ -18,12 +18,12 @@ CODECS = {
 
 
 def is_utf8(codec: str) -> bool:
-    """Whether texts need no decoding at all."""
+    """Whether text in this codec is UTF-8 already."""
     return codec in ("utf-8", "ascii")
 
 
 def _latin1_decode(data: Any, errors: str = "strict") -> tuple[str, int]:
-    """MySQL's latin1 is Windows-1252 with the five gaps filled by the control characters of the same number."""
+    """MySQL's latin1 is Windows-1252; its five undefined bytes are the control characters of the same number."""
     data = bytes(data)
     try:
         return data.decode("cp1252"), len(data)

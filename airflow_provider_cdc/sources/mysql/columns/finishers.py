@@ -1,7 +1,6 @@
-"""From a kernel's buffers to Arrow arrays: one finisher per column.
+"""Finishers: each makes the Arrow array of one column from the kernel's buffers, in the column's type in the change log.
 
-A finisher makes the Arrow array of the column's change log type, without a copy where the bytes are the same, and with plain
-Python per value for the few types that deserve no kernel.
+Most work on whole arrays; a few rare types are converted value by value in Python.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def _bitmap(valid: Bytes) -> tuple[pa.Buffer | None, int]:
 
 
 def _owned(values: npt.NDArray[Any], dtype: type[np.generic] | None = None) -> pa.Buffer:
-    """A copy in Arrow's memory, converted on the way where another type is asked for."""
+    """A copy in Arrow's memory, converted to ``dtype`` if one is given."""
     target = np.dtype(dtype) if dtype is not None else values.dtype
     buffer = pa.allocate_buffer(values.size * target.itemsize)
     if values.size:
@@ -53,7 +52,7 @@ def nulls(type_: pa.DataType) -> Finisher:
 
 
 def integers(column: Column) -> Finisher:
-    """Whole numbers of up to 64 bits; as booleans where the column is one."""
+    """Integers of up to 64 bits; booleans if the column has that type."""
     if column.type == "bool":
         return booleans
     widths: dict[str, type[np.generic]] = {"int16": np.int16, "int32": np.int32}
@@ -111,7 +110,7 @@ def bits(column: Column) -> Finisher:
 
 
 def decimals(column: Column, precision: int, scale: int, *, wide: bool) -> Finisher:
-    """``DECIMAL`` of up to 38 digits, in the form that ``decimal.handling.mode`` asks for."""
+    """``DECIMAL`` of up to 38 digits, as ``decimal.handling.mode`` says."""
     exact = pa.decimal128(precision, scale)
     target = arrow_type(column.type)
 
@@ -145,10 +144,9 @@ def _as_doubles(texts: list[str | None]) -> pa.Array:
 
 
 def temporals(column: Column) -> Finisher:
-    """Days or microseconds since the epoch.
+    """Dates in days since the epoch, times in µs.
 
-    A date that the calendar does not have is null, or the epoch in a column that may not be null (Debezium MySQL connector,
-    "Temporal types").
+    A date that the calendar does not have becomes null, or the epoch in a NOT NULL column (Debezium MySQL connector, "Temporal types").
     """
     type_ = arrow_type(column.type)
     narrow = pa.types.is_date32(type_)
@@ -168,7 +166,7 @@ def temporals(column: Column) -> Finisher:
 
 
 def variable(type_: pa.DataType) -> Finisher:
-    """Bytes as they are: UTF-8 texts, binary strings."""
+    """Bytes without conversion: UTF-8 text, binary strings."""
 
     def finisher(v: Values) -> pa.Array:
         bitmap, nulls = _bitmap(v.valid)
@@ -179,7 +177,11 @@ def variable(type_: pa.DataType) -> Finisher:
 
 
 def converted(type_: pa.DataType, convert: Callable[[bytes], object], where: str) -> Finisher:
-    """Converts each value by itself, in plain Python."""
+    """Converts value by value, in plain Python.
+
+    :param where: table and column, for the error
+    :raises UnreadableValue: (the finisher) a value cannot be converted
+    """
 
     def finisher(v: Values) -> pa.Array:
         try:
@@ -196,7 +198,7 @@ def converted(type_: pa.DataType, convert: Callable[[bytes], object], where: str
 
 
 def transcoded(codec: str, where: str) -> Finisher:
-    """Texts in another character set, each distinct value decoded once."""
+    """Text in another character set; each distinct value is decoded once."""
 
     def finisher(v: Values) -> pa.Array:
         raw = variable(pa.binary())(v).dictionary_encode()
@@ -208,7 +210,7 @@ def transcoded(codec: str, where: str) -> Finisher:
 
 
 def _values_of(array: pa.BinaryArray) -> Values:
-    """A binary array without nulls, as a kernel would have left it."""
+    """A binary array without nulls as :class:`Values`."""
     texts = array.to_pylist()
     offsets = np.concatenate([[0], np.cumsum([len(t) for t in texts])]).astype(np.int32)
     data, none = np.frombuffer(b"".join(texts), np.uint8), np.empty(0, np.int64)
@@ -216,15 +218,15 @@ def _values_of(array: pa.BinaryArray) -> Values:
 
 
 def padded(width: int, then: Finisher) -> Finisher:
-    """``BINARY(n)``: the log drops zero bytes at the end."""
+    """``BINARY(n)``: adds the zero bytes at the end, which the log omits."""
 
     def finisher(v: Values) -> pa.Array:
         lengths = np.diff(v.offsets)
         if (lengths[v.valid == 1] == width).all():
             return then(v)
         data = np.zeros((v.n, width), np.uint8)
-        places = np.arange(width)[None, :] < lengths[:, None]
-        data[places] = v.data[: v.filled]
+        logged = np.arange(width)[None, :] < lengths[:, None]
+        data[logged] = v.data[: v.filled]
         kept = np.flatnonzero(v.valid)
         offsets = np.concatenate([[0], np.cumsum(np.where(v.valid == 1, width, 0))]).astype(np.int32)
         flat = np.ascontiguousarray(data[kept]).reshape(-1)
@@ -240,7 +242,7 @@ def binaries(mode: BinaryHandling) -> Finisher:
 
 
 def members(values: tuple[str, ...], where: str) -> Finisher:
-    """``ENUM``: the member with this number; 0 is the empty string that MySQL keeps for a wrong value."""
+    """``ENUM``: the member with this number; 0 is the empty string that MySQL stores for an invalid value."""
     labels = pa.array(["", *values], pa.string())
 
     def finisher(v: Values) -> pa.Array:
@@ -249,7 +251,7 @@ def members(values: tuple[str, ...], where: str) -> Finisher:
                 f"Member number {int(v.fixed.max())} of an ENUM with {len(values)} members.",
                 where=where,
                 safe="Nothing is lost: the batch was not written.",
-                remedy="the table's structure is not the one known here: set snapshot.mode=recovery for one run",
+                remedy="the table's definition is not the one known here: set snapshot.mode=recovery for one run",
             )
         return labels.take(_fixed(pa.int64(), v.fixed, v.valid))
 
@@ -257,7 +259,7 @@ def members(values: tuple[str, ...], where: str) -> Finisher:
 
 
 def member_sets(values: tuple[str, ...]) -> Finisher:
-    """``SET``: the members whose bits are on, in the order of the declaration, with commas."""
+    """``SET``: the members whose bits are set, in the order of the declaration, separated by commas."""
 
     def finisher(v: Values) -> pa.Array:
         masks, inverse = np.unique(v.fixed, return_inverse=True)
@@ -268,7 +270,7 @@ def member_sets(values: tuple[str, ...]) -> Finisher:
 
 
 def vectors(v: Values) -> pa.Array:
-    """``VECTOR``: 32-bit floats side by side."""
+    """``VECTOR``: a list of 32-bit floats."""
     bitmap, nulls = _bitmap(v.valid)
     floats32 = pa.Array.from_buffers(pa.float32(), v.filled // 4, [None, _owned(v.data[: v.filled])])
     offsets = _owned(v.offsets // 4)
@@ -284,7 +286,7 @@ def geometries(v: Values) -> pa.Array:
 
 
 def uncompressed(uncompress: Callable[[bytes], bytes], then: Finisher, where: str) -> Finisher:
-    """Values that the server compressed one by one."""
+    """Decompresses values of MariaDB's ``COMPRESSED`` columns, then applies another finisher."""
     plain = converted(pa.binary(), uncompress, where)
 
     def finisher(v: Values) -> pa.Array:

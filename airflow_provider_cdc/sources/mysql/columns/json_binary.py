@@ -1,4 +1,4 @@
-"""MySQL's binary JSON as the text that the server prints for it.
+"""Converts MySQL's binary JSON to the text that the server prints for it.
 
 Format: "JSON binary value" in MySQL's source documentation (``json_binary.h``): a type byte, then scalars in place, or objects
 and arrays as a table of offsets, small (16 bits) or large (32 bits).
@@ -21,7 +21,9 @@ _T_DECIMAL, _T_DATE, _T_TIME, _T_DATETIME, _T_TIMESTAMP = 246, 10, 11, 12, 7
 
 
 def json_text(data: bytes) -> str:
-    """The document as text; an empty value, which only a lenient server stores, is ``null``.
+    """The document as text. An empty value, which a server without strict mode may store, is ``null``.
+
+    :raises ValueError: a type is not known
 
     >>> json_text(bytes([5, 42, 0]))
     '42'
@@ -74,7 +76,7 @@ def _container(kind: int, data: bytes, at: int) -> str:
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """A number of 7-bit groups, lowest first, and where it ends."""
+    """A number stored in 7-bit groups, lowest first, and the offset after it."""
     length = shift = 0
     while True:
         byte = data[at]
@@ -90,7 +92,7 @@ def _quoted(text: str) -> str:
 
 
 def _double(value: float) -> str:
-    """Shortest text that reads back the same, in MySQL's spelling: ``1.0``, ``1e15``, ``1.5e-7``."""
+    """The shortest text that gives the same number again, as MySQL writes it: ``1.0``, ``1e15``, ``1.5e-7``."""
     mantissa, _, exponent = f"{value!r}".partition("e")
     if exponent:
         mantissa = mantissa.removesuffix(".0")

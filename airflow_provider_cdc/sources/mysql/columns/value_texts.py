@@ -1,4 +1,4 @@
-"""Values that the log holds in a form of their own, as the text that a SELECT gives for them."""
+"""Text of values that the log stores in a special binary form, equal to what a SELECT gives."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def long_decimal_text(data: bytes, precision: int, scale: int) -> str:
 
 
 def uuid_text(data: bytes) -> str:
-    """MariaDB's ``UUID``: versions 1 to 5 are stored with their parts in reverse order, so that they sort by time."""
+    """MariaDB's ``UUID``. Versions 1 to 5 are stored with their parts in reverse order, to sort by time."""
     swapped = bool(data[6] & 0x80) and 0 < data[8] <= 0x5F
     if swapped:
         data = data[12:16] + data[10:12] + data[8:10] + data[6:8] + data[0:6]
@@ -59,7 +59,10 @@ def inet4_text(data: bytes) -> str:
 
 
 def uncompress_column(value: bytes) -> bytes:
-    """A value of a ``COMPRESSED`` column of MariaDB: a byte that says how, the length, a zlib stream; or the bytes themselves."""
+    """Decompress a value of a ``COMPRESSED`` column of MariaDB: a header byte, the length, a zlib stream; or 0 and plain bytes.
+
+    :raises ValueError: the header byte is not known
+    """
     if not value or value[0] == 0:
         return value[1:]
     header = value[0]

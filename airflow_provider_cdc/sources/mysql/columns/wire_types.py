@@ -1,4 +1,4 @@
-"""Types of columns as the protocol and the binary log number them."""
+"""Type codes of columns in the client protocol and in the binary log."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ T_VECTOR, T_JSON, T_NEWDECIMAL, T_ENUM, T_SET, T_BLOB, T_VAR_STRING, T_STRING, T
 TEXTUAL: Final = frozenset(
     {T_VARCHAR, T_VAR_STRING, T_STRING, T_BLOB, T_BLOB_COMPRESSED, T_VARCHAR_COMPRESSED, T_VECTOR}
 )
-"""Types that have a collation, be it only that of bytes. With MariaDB spatial types have one as well."""
+"""Types with a collation number (63 = binary). With MariaDB spatial types have one as well."""

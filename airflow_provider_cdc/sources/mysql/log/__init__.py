@@ -1,4 +1,5 @@
-"""Reading the binary log: connection → events → transactions → blocks of rows, and the places in it.
+"""Reading the binary log: connection → events → transactions → blocks of rows; and positions in the log.
 
-:mod:`.stream` is the door. May import ``schema``, ``columns``, ``kernels`` and the heads below ``checks``; nothing of ``snapshot``.
+Begin with :mod:`.stream`. May import ``schema``, ``columns``, ``kernels`` and ``config``, ``connect``, ``position``, ``metrics``; nothing
+of ``snapshot``.
 """

@@ -1,7 +1,7 @@
-"""The replication connection: asks for the binary log and cuts what comes into events, many at a time.
+"""The replication connection: requests a binlog dump and splits the byte stream into events, many at a time.
 
-PyMySQL connects and authenticates; from then on the socket is read here, in large blocks into one buffer, and cut by a kernel.
-A lost connection always raises. Nothing reconnects by itself, since the caller keeps the position.
+PyMySQL connects and authenticates. From then on this module reads the socket, in large blocks into one buffer, and a kernel finds the
+events. A lost connection always raises: nothing reconnects by itself, since the caller knows the position to go on from.
 """
 
 from __future__ import annotations
@@ -35,24 +35,28 @@ _MAX_EVENTS = 1 << 17
 _COM_REGISTER_SLAVE, _COM_BINLOG_DUMP, _COM_BINLOG_DUMP_GTID = 0x15, 0x12, 0x1E
 _NON_BLOCK, _SEND_ANNOTATE, _THROUGH_GTID = 0x01, 0x02, 0x04
 _LEAST_BEAT_S = 1.0
-"""MySQL counts whole seconds while it passes over what a reader has: with less, it beats once for each transaction."""
+"""Shortest heartbeat period. While MySQL skips transactions that the reader has, it counts in whole seconds: with a shorter period it
+would send a heartbeat for each of them."""
 _QUIET_BEATS = 10
 """After this many missed heartbeats the connection counts as lost."""
 _NO_REPLICA = 0
-"""Server id of a reader that is no replica. A server ends the older of two dumps with the same id, but never one with this id."""
+"""Server id of a reader that does not register as a replica. A server ends the older of two dumps with the same id, except with id 0."""
 
 
 class BinlogConnection:
     """A dump of the binary log from one position on. A context manager.
 
-    Only the stream of a run registers as a replica, with ``database.server.id``: the server ends an older dump of that id. Every
-    other reader only looks, which ends no dump, however many there are.
+    Only the stream of a run registers as a replica, with ``database.server.id``; the server then ends an older dump with that id. All
+    other readers (``unregistered``) use server id 0, which ends no other dump.
 
-    :param follow: wait for new events without end; otherwise the server ends the stream at the end of the log
-    :ivar gtids: the server sends what comes after these: the GTIDs of ``start``, and those of sources that are left out
+    :param follow: wait for new events for ever; otherwise the server ends the stream at the end of the log
     :param unregistered: read the log without registering as a replica; not together with ``follow``
-    :param patience: asked whenever there is nothing: how many seconds to wait before :meth:`events` says so; without it, the
-        server's heartbeats are all there is, which come once a second at most
+    :param patience: gives the seconds to wait for bytes before :meth:`events` yields ``None``; asked before each wait. Without it,
+        only the server's heartbeats interrupt a wait, at most once a second
+    :ivar gtids: the GTIDs that the server was told the reader has: those of ``start``, and those of excluded sources
+    :raises AccessDenied: user, password or privileges are wrong
+    :raises PositionLost: the server does not have the position any more
+    :raises SourceUnavailable: no server answers
     """
 
     def __init__(
@@ -111,7 +115,7 @@ class BinlogConnection:
                 cursor.execute("SET @mariadb_slave_capability = 4")
                 if self.gtids:
                     cursor.execute("SET @slave_connect_state = %s", (self.gtids,))
-                    # a log that begins behind a GTID is found before (failover.py); strict, one right behind it would be refused too
+                    # failover.py has found logs that begin too late; strict mode would also refuse one that begins right after it
                     cursor.execute("SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0")
         sock: socket.socket = self._connection._sock
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -124,7 +128,7 @@ class BinlogConnection:
         self._send(self._dump_request())
 
     def _register(self) -> None:
-        """Join as a replica, so that administrators see who reads (``SHOW REPLICAS``)."""
+        """Register as a replica, so that administrators see this reader in ``SHOW REPLICAS``."""
         host = b"airflow_provider_cdc"
         body = struct.pack("<BIB", _COM_REGISTER_SLAVE, self._replica, len(host)) + host
         self._send(body + struct.pack("<BBHII", 0, 0, 0, 0, 0))
@@ -145,7 +149,7 @@ class BinlogConnection:
         name, pos = (b"", 4) if by_gtid else (self._start.file.encode(), self._start.pos)
         if pos > 0xFFFFFFFF:
             raise UnknownLogEvent(
-                "The position is beyond 4 GB in its file, where the protocol cannot point to without GTIDs.",
+                "The position is beyond 4 GB in its file: without GTIDs, the replication protocol cannot name it.",
                 where=str(self._start),
                 safe="Everything before it is captured.",
                 remedy="switch GTIDs on at the source, or set snapshot.mode=when_needed after the file was purged",
@@ -158,20 +162,20 @@ class BinlogConnection:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def events(self) -> Iterator[Events | None]:
-        """All events up to the end of the log, or without end; while nothing is written, the server's heartbeats.
+        """Sets of events, up to the end of the log or for ever (``follow``), with the server's heartbeats.
 
-        ``None`` stands for a time in which nothing came, as long as the patience was.
+        ``None`` is yielded when nothing came for as long as ``patience`` said.
 
-        The buffer is reused: whoever has taken a set of events is done with it when asking for the next, but for those that
-        :meth:`keep_from` names.
+        The buffer is reused: a set of events is valid until the next one is asked for, except the events that :meth:`keep_from` names.
 
         :raises PositionLost: the server does not have the position any more
         :raises SourceUnavailable: the connection was lost
+        :raises SourceLogDamaged: an event has a wrong length or checksum
         """
-        front = tail = count = 0  # kept events begin at front; what is not cut yet begins at tail
+        front = tail = count = 0  # buffer offsets: kept events begin at front, bytes not split yet at tail
         while True:
             n, tail, why = k.split_packets(self._buf, tail, self._have, self._table[count:], self._checksum)
-            # a format description may change how the events after it end: cut there
+            # a FORMAT_DESCRIPTION says whether the events after it have checksums: end the set with it
             formats = np.flatnonzero(self._table[count : count + n, k.EV_TYPE] == ev.FORMAT_DESCRIPTION)
             if len(formats):
                 if formats[0] + 1 < n:
@@ -204,20 +208,21 @@ class BinlogConnection:
                 self._fail(why, tail)
 
     def keep_from(self, i: int | None) -> None:
-        """Event ``i`` of the set that was taken last and those after it are to come again, at the head of the next set.
+        """Yield event ``i`` of the last set and those after it again, at the head of the next set.
 
-        ``None``: none of them. Of a set that is full none can.
+        ``None`` = none of them. A full set cannot be kept.
         """
         self._keep = i
 
     def event_headers(self) -> Iterator[tuple[int, int]]:
-        """Type and time of the events, as :meth:`raw_events` gives them."""
+        """Type and time (seconds since the epoch) of each event; read like :meth:`raw_events`."""
         for event in self.raw_events():
             yield int(event[4]), int.from_bytes(event[:4].tobytes(), "little")
 
     def raw_events(self) -> Iterator[npt.NDArray[np.uint8]]:
-        """The events, one by one, each from its header on, without a kernel, which takes longer to load than a few events take to
-        read. Nothing else can be read from this connection then.
+        """The events one by one, each as bytes from its header on.
+
+        This uses no kernel: loading one takes longer than reading a few events. Do not call :meth:`events` on the same connection.
 
         :raises PositionLost: the server does not have the position any more
         :raises SourceUnavailable: the connection was lost
@@ -241,16 +246,16 @@ class BinlogConnection:
             at += 4 + length
 
     def _read_format(self, body: bytes, tail: int) -> None:
-        """Whether events end in a checksum from a FORMAT_DESCRIPTION event on."""
+        """Set from a FORMAT_DESCRIPTION event whether the events after it end in a checksum."""
         if len(body) < 5:
             self._fail(k.BAD_LENGTH, tail)
         checksums = body[-1] == 1 if self._checksum else has_checksums(body)
         self._checksum = 4 if checksums else 0
 
     def _fill(self, front: int, tail: int) -> None:
-        """Move everything from ``front`` on to the beginning of the buffer and read more.
+        """Move the bytes from ``front`` on to the beginning of the buffer and receive more.
 
-        :param tail: where the packet begins that is not complete yet
+        :param tail: offset of the packet that is not complete yet
         """
         needed = tail - front + 4
         if self._have - tail >= 4:
@@ -261,21 +266,21 @@ class BinlogConnection:
         self._buf, self._have = buf, rest
         if not self._receive():
             raise self._lost("the server closed it")
-        # as long as the server has more ready, a fuller buffer is worth more than an early one; when it has closed the
-        # connection, the last of what it sent is still to be read
+        # receive while the server has more ready: fuller buffers are faster. If it closes the connection meanwhile, the bytes
+        # received before are still read
         while self._have < len(self._buf) // 2 and self._ready() and self._receive():
             pass
 
     def _ready(self, wait_s: float = 0) -> bool:
-        """Whether bytes can be read without waiting any longer."""
+        """Whether bytes arrive within ``wait_s`` seconds."""
         if isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
             return True
         return bool(self._poll.poll(wait_s * 1000))
 
     def _idle(self, patience_s: float) -> bool:
-        """Whether nothing came within ``patience_s``.
+        """Whether nothing came within ``patience_s`` seconds.
 
-        :raises SourceUnavailable: nothing has come for so long that the server must be gone
+        :raises SourceUnavailable: several heartbeats are missing, so the connection counts as lost
         """
         if self._ready(patience_s):
             return False
@@ -284,7 +289,7 @@ class BinlogConnection:
         return True
 
     def _receive(self) -> int:
-        """Read once; 0 when the server has closed the connection."""
+        """Receive once; returns the number of bytes, 0 when the server has closed the connection."""
         try:
             n = self._sock.recv_into(memoryview(self._buf)[self._have :])  # type: ignore[arg-type]
         except TimeoutError as e:
@@ -296,7 +301,7 @@ class BinlogConnection:
         return int(n)
 
     def _large(self, used: int) -> tuple[Events, int]:
-        """An event of 16 MB or more, from the packets that it was cut into."""
+        """An event of 16 MB or more, which the protocol splits into several packets."""
         parts = []
         length = 0xFFFFFF
         while length == 0xFFFFFF:

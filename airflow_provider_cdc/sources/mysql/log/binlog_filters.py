@@ -16,11 +16,11 @@ _NO_RIGHT: Final = 1227
 
 @dataclass(frozen=True, slots=True)
 class BinlogFilters:
-    """Which databases are logged.
+    """Which databases the server writes to its binary log.
 
-    :param do_db: no other ones are; empty = all but those left out
-    :param ignore_db: those left out
-    :param lower_case: names are compared in lower case
+    :param do_db: ``binlog_do_db``: only these are logged; empty = all except ``ignore_db``
+    :param ignore_db: ``binlog_ignore_db``: these are not logged
+    :param lower_case: the server compares names in lower case (``lower_case_table_names``)
     """
 
     do_db: frozenset[str] = frozenset()
@@ -29,7 +29,7 @@ class BinlogFilters:
 
     @classmethod
     def of(cls, connection: Connection, server: Server) -> Self:
-        """What the server says; an account that may not ask is a finding of its own, and sees no filter here."""
+        """Ask the server. An account without REPLICATION CLIENT gets empty filters: the missing privilege is a finding of its own."""
         try:
             with connection.cursor() as cursor:
                 cursor.execute(show_log_end(server))
@@ -46,13 +46,13 @@ class BinlogFilters:
         return cls(do_db, ignore_db, lower_case)
 
     def excluded_by(self, database: str) -> str | None:
-        """The setting that leaves a database out; ``None`` = it is logged."""
+        """The setting that excludes a database from the log; ``None`` = it is logged."""
         name = database.lower() if self.lower_case else database
         if self.do_db:
             return None if name in self.do_db else "binlog_do_db"
         return "binlog_ignore_db" if name in self.ignore_db else None
 
     def remedy(self, database: str) -> str:
-        """What puts a database into the log that is left out of it."""
+        """What to change so that an excluded database is logged."""
         change = f"add {database} to binlog_do_db" if self.do_db else f"take {database} out of binlog_ignore_db"
         return f"{change} in the server's configuration and restart it"

@@ -1,4 +1,4 @@
-"""From a stretch of events to a block of the log: which rows it has, and which of them are left out."""
+"""From a range of events to a ``LogBlock``: its rows, without those that were rolled back or are excluded by configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_provider_cdc.sources.mysql.log.transaction_ids import transaction_c
 
 
 class BlockBuilder:
-    """Makes blocks of what the kernels have found in a buffer."""
+    """Builds blocks of rows from the transactions in an event buffer."""
 
     def __init__(self, config: MySqlConfig, maps: TableMaps) -> None:
         self._maps, self._scratch = maps, Scratch()
@@ -31,9 +31,9 @@ class BlockBuilder:
         self._sources = None if sources.all or not config.gtid_source_filter_dml_events else sources
 
     def build(self, buffer: EventBuffer, cursor: LogCursor, hi: int, tx_hi: int) -> LogBlock:
-        """The events that were not handed on, up to ``hi``, as a block that stands where the cursor does.
+        """A block of the events from the first undelivered one up to ``hi``. Its position is the cursor's.
 
-        :param tx_hi: the transactions before this number belong to it
+        :param tx_hi: index after the last transaction of the block
         """
         self._exclude_rolled_back(buffer, cursor, hi)
         transactions = buffer.transactions[buffer.first : tx_hi]
@@ -52,7 +52,7 @@ class BlockBuilder:
         return LogBlock(rows, columns.transactions, cursor.position, left_out=left)
 
     def _exclude_rolled_back(self, buffer: EventBuffer, cursor: LogCursor, hi: int) -> None:
-        """Rows of the first transaction that are known to be rolled back; they come when a transaction is read again."""
+        """Exclude rows of the first transaction that a later ROLLBACK TO SAVEPOINT takes back; known when it is read again."""
         for low, high in cursor.rolled_back:
             mine = buffer.rows(buffer.first, hi)
             mine[: buffer.lo] = False
@@ -61,9 +61,9 @@ class BlockBuilder:
             buffer.exclude_rows(events[(numbers >= low) & (numbers < high)])
 
     def _exclude_sources(self, buffer: EventBuffer, ids: pa.StringArray, hi: int) -> None:
-        """Rows of transactions whose source does not count; signals and watermarks are no such rows.
+        """Exclude rows of transactions by ``gtid.source.includes`` or ``excludes``, except those of the signal table.
 
-        :param ids: of the transactions from the first one on that was not handed on
+        :param ids: ids of the transactions of the block
         """
         sources, lo = self._sources, buffer.lo
         if sources is None:
@@ -77,7 +77,7 @@ class BlockBuilder:
 
 
 def statements_of(buffer: EventBuffer) -> tuple[list[str], npt.NDArray[np.int32]]:
-    """Statements of annotations, and for each event the last one before it."""
+    """The statements that the log carries beside rows (``include.query``), and per event the index of the last one before it."""
     events = buffer.events
     kinds = events.table[:, k.EV_TYPE]
     annotations = np.flatnonzero((kinds == ev.MARIADB_ANNOTATE) | (kinds == ev.ROWS_QUERY))
@@ -91,6 +91,6 @@ def statements_of(buffer: EventBuffer) -> tuple[list[str], npt.NDArray[np.int32]
 
 
 def renumbered(rows: list[RowBlock]) -> list[RowBlock]:
-    """Rows of a block of which some are gone, in their order."""
+    """The rows with dense order numbers again, after some blocks were removed."""
     left = np.sort(np.concatenate([r.order for r in rows])) if rows else np.zeros(0, np.int64)
     return [replace(r, order=np.searchsorted(left, r.order)) for r in rows]

@@ -1,4 +1,4 @@
-"""Where the reading of the log stands: behind the last complete transaction, and inside the one that is open."""
+"""The cursor of a binlog stream: the position after the last complete transaction, and the state of the open one."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """A transaction that is being read, where it is more than the kernels know.
+    """State of a transaction that the kernels do not keep.
 
-    :param id: its id, once a part of it was handed on; ``None`` while all of it is in the buffer
-    :param gtid: its GTID event as numbers, once that has left the buffer
-    :param standalone: it consists of one statement (MariaDB says so)
-    :param thread: number of the session, as its BEGIN said
-    :param row_events: row events of it that have left the buffer
-    :param savepoints: name → row events before it
+    :param id: its id, once a part of it was delivered; ``None`` while all of it is in the buffer
+    :param gtid: its GTID event as numbers, once that event has left the buffer
+    :param standalone: it consists of one statement (flag of MariaDB's GTID event)
+    :param thread: session id, from its BEGIN
+    :param row_events: number of its row events that have left the buffer
+    :param savepoints: name → number of its row events before the savepoint
     :param xa: its XA id, if it has one
     """
 
@@ -39,17 +39,17 @@ class OpenTransaction:
 
 
 class LogCursor:
-    """Where one stream stands in the log. The event dispatcher moves it; everything else only reads it.
+    """Position of one stream in the log. The event dispatcher moves it; everything else only reads it.
 
-    :param start: where to begin
-    :param until: where to end; ``None`` = never
-    :ivar position: after the last complete transaction
+    :param start: position to begin at
+    :param until: position to end at; ``None`` = none
+    :ivar position: the position after the last complete transaction
     :ivar file: the log file that is being read
-    :ivar created: when that file was begun, seconds since the epoch
-    :ivar end: log position, 64 bits, after the last event that was used
-    :ivar gtids: the transactions that are executed up to the position
-    :ivar open: the transaction of which a part was handed on
-    :ivar rolled_back: row events of the open transaction that it takes back later, as ranges of their numbers
+    :ivar created: when that file was created, seconds since the epoch; 0 = not known
+    :ivar end: offset (64 bits) in the file after the last event that was used
+    :ivar gtids: the GTIDs executed up to the position
+    :ivar open: state of the transaction of which a part was delivered
+    :ivar rolled_back: ranges of row event numbers in the open transaction that it rolls back later
     """
 
     __slots__ = ("created", "end", "file", "gtids", "open", "position", "rolled_back", "server", "until")
@@ -70,26 +70,29 @@ class LogCursor:
 
     @property
     def reached(self) -> bool:
-        """Whether everything up to ``until`` was read, and no transaction is open."""
+        """Whether the stream has reached ``until`` and no transaction is open."""
         return self.until is not None and self.open.id is None and self.position.reached(self.until)
 
     def is_past(self, pos: int) -> bool:
-        """Whether a position in the present file is at or after ``until``."""
+        """Whether an offset in the current file is at or after ``until``."""
         if self.until is None or not self.until.same_log(self.position):
             return False
         return (file_number(self.file), pos) >= (file_number(self.until.file), self.until.pos)
 
     @property
     def lacks_gtids(self) -> bool:
-        """Whether the server has GTIDs, and none is known yet."""
+        """Whether the server has GTIDs but the cursor knows none yet."""
         return self.server.gtids and not str(self.gtids)
 
     def count_within(self, ends: Int64s) -> int:
-        """How many of the next transactions, which end at these positions, may be committed at once."""
+        """How many of the next transactions are not after ``until`` and may be committed at once.
+
+        :param ends: offsets at which the transactions end, ascending
+        """
         if self.until is None or not len(ends):
             return len(ends)
         if not self.until.same_log(self.position):
-            return 1  # one by one: only their ids can be compared
+            return 1  # positions of another server are compared by GTIDs, transaction by transaction
         if file_number(self.file) != file_number(self.until.file):
             return len(ends) if file_number(self.file) < file_number(self.until.file) else 0
         return int(np.searchsorted(ends, self.until.pos, side="right"))
@@ -97,10 +100,10 @@ class LogCursor:
     # -- transactions -------------------------------------------------------------------------------------------------
 
     def commit(self, end: int, executed: Int64s | None = None) -> None:
-        """Stand behind complete transactions; none is open then.
+        """Move after complete transactions. No transaction is open then.
 
-        :param end: log position after the last of them
-        :param executed: their GTIDs, as the ``read_gtids`` kernel gives them
+        :param end: offset after the last of them
+        :param executed: their GTIDs, as rows of the ``read_gtids`` kernel
         """
         if executed is not None:
             add_gtid_numbers(self.gtids, executed)
@@ -109,13 +112,13 @@ class LogCursor:
         self.open, self.rolled_back = OpenTransaction(), []
 
     def leave_open(self, transaction: OpenTransaction) -> None:
-        """A part of a transaction was handed on; the rest is still to come."""
+        """A part of a transaction was delivered; the rest follows in a later buffer."""
         self.open = transaction
 
     def roll_back(self, since: int, to: int) -> bool:
-        """The open transaction takes row events back that were handed on.
+        """The open transaction rolls back row events that were delivered, numbers ``since`` up to ``to``.
 
-        :return: whether that is news, so that the transaction has to be read again
+        :return: whether this range was not known before, so that the transaction has to be read again without it
         """
         if (since, to) in self.rolled_back:
             return False
@@ -123,59 +126,59 @@ class LogCursor:
         return True
 
     def read_again(self) -> None:
-        """Begin once more behind the last complete transaction; what is known to be void stays known."""
+        """Go back to the last complete transaction; the known rolled-back ranges are kept."""
         self._move_to(self.position)
 
     def prepare(self, xid: str, start: dict[str, Any]) -> None:
-        """An XA transaction is prepared, whose rows begin at ``start``."""
+        """Remember a prepared XA transaction whose rows begin at ``start``."""
         self.position = replace(self.position, prepared={**self.position.prepared, xid: start})
 
     def end_prepared(self, xid: str) -> None:
-        """A prepared XA transaction was committed or rolled back."""
+        """Forget a prepared XA transaction: it was committed or rolled back."""
         rest = {x: start for x, start in self.position.prepared.items() if x != xid}
         self.position = replace(self.position, prepared=rest)
 
     # -- files --------------------------------------------------------------------------------------------------------
 
     def start_after(self, gtids: str) -> None:
-        """The server sends its log from behind these GTIDs on."""
+        """The server sends the transactions after these GTIDs."""
         if gtids != self.position.gtids:
             self.gtids = parse_gtids(gtids)
             self.position = replace(self.position, gtids=gtids)
 
     def begin_file(self, name: str, pos: int) -> None:
-        """The log goes on at this position of a file, a new one or the present one."""
+        """The log continues at offset ``pos`` of a file, the next one or the current one."""
         until = self.until
         if until is not None and until.same_log(self.position) and until.file == self.file != name:
             self.position = replace(self.position, file=self.file, pos=max(until.pos, self.position.pos))
-        # asked by GTID, the server begins at the head of a file; asked by position, it repeats that position
+        # asked by GTID, the server begins at the head of a file; asked by file and offset, it repeats that offset
         self.end = pos
         if name != self.file:
             self.file, self.created = name, 0
 
     def file_created(self, seconds: int) -> None:
-        """The present file was begun then."""
+        """The current file was created at this time, seconds since the epoch."""
         self.created = seconds
 
     def executed_before_file(self, gtids: Gtids) -> None:
-        """These transactions lie before the present file."""
+        """These GTIDs were executed before the current file."""
         self.gtids = gtids
 
     def heartbeat(self, end: int) -> None:
-        """Stand where the server says that its log ends: what lies before may be no transaction, as the head of a new file."""
+        """Move to the end of the log as the server reports it; the bytes before it may be no transaction, as the head of a new file."""
         gtids = str(self.gtids) if self.server.gtids else ""
         position = self._position(end, gtids)
-        # on the way to where a reader by GTIDs stands, what it has is passed over
+        # while the server skips transactions that a reader by GTIDs has, it reports earlier offsets: never move back
         if self.until is None and (not position.same_log(self.position) or position.reached(self.position)):
             self.position = position
 
     def move_to_until(self) -> None:
-        """Stand at ``until``, as what comes next in the log comes after it: its last bytes need not be a transaction's."""
+        """Move to ``until``: what comes next in the log is after it. The bytes before ``until`` may belong to no transaction."""
         assert self.until is not None
         self.position = replace(self.position, file=self.until.file, pos=self.until.pos)
 
     def end_log(self) -> None:
-        """The server has come to the end of its log, which is not before ``until``."""
+        """The server has reached the end of its log, which is at or after ``until``."""
         until = self.until
         if until is not None and until.same_log(self.position) and not self.position.reached(until):
             self.move_to_until()

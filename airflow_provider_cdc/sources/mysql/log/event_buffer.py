@@ -1,4 +1,4 @@
-"""A set of events of the log, and what is known of the transactions in it."""
+"""A set of binlog events, and the transactions in it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Int64s = npt.NDArray[np.int64]
 class EventBuffer:
     """Events as they came from the server, at most a buffer full, and the transactions that the kernels find in them.
 
-    Events and transactions are named by their numbers in the buffer.
+    Methods take and return indices: ``i`` of events, ``tx`` of transactions, both counted from the start of the buffer.
 
-    :param cursor: where the buffer begins; it is not kept
-    :ivar transactions: a row per transaction, ``-1`` for what is not known of it
-    :ivar routed: to which table and which transaction each row event belongs
-    :ivar lo: first event that was not handed on yet
-    :ivar first: the transaction it belongs to
+    :param cursor: the position at which the buffer begins; not kept
+    :ivar transactions: ``int64[transactions, TX_FIELDS]``, ``-1`` for what is not known
+    :ivar routed: table and transaction of each row event
+    :ivar lo: index of the first event that was not delivered yet
+    :ivar first: index of the transaction it belongs to
     """
 
     def __init__(self, events: Events, cursor: LogCursor) -> None:
@@ -43,7 +43,7 @@ class EventBuffer:
         self._uncounted: set[int] = set()
         self._transaction_states: dict[int, OpenTransaction] = {}
         if cursor.open.id is not None:
-            # the transaction that was begun in an earlier buffer is the first one here
+            # the first transaction here began in an earlier buffer
             self._route_state[k.TX] = self._route_state[k.OPEN] = 1
             self._transaction_states[0] = cursor.open
             self.transactions[0, k.TX_THREAD] = cursor.open.thread
@@ -55,22 +55,22 @@ class EventBuffer:
 
     @property
     def at(self) -> int:
-        """The event that is looked at."""
+        """Index of the next event to be handled."""
         return int(self._route_state[k.AT])
 
     def route(self, maps: TableMaps) -> int:
-        """Go on to the next event that the kernel leaves to plain Python; see ``kernels/route.py``."""
+        """Run the kernel up to the next event that needs plain Python; returns why it stopped, see ``kernels/route.py``."""
         return k.route(
             self.events.buf, self.events.table, self._route_state, self.routed.layout_of, self.routed.transaction_of,
             self.transactions, *maps.lookup,
         )  # fmt: skip
 
     def step(self) -> None:
-        """The event that is looked at is done with."""
+        """Go on to the next event."""
         self._route_state[k.AT] += 1
 
     def mark_delivered(self, last: int, done: int) -> None:
-        """The transactions before number ``done`` are handed on; ``last`` is their last event."""
+        """The transactions before index ``done`` were delivered; ``last`` is their last event."""
         self.lo, self.first = last + 1, done
 
     # -- events -------------------------------------------------------------------------------------------------------
@@ -82,31 +82,31 @@ class EventBuffer:
         return int(self.events.table[i, k.EV_FLAGS])
 
     def seconds(self, i: int) -> int:
-        """When an event was written, in seconds since the epoch."""
+        """Time of an event, seconds since the epoch."""
         return int(self.events.table[i, k.EV_TIME])
 
     def ts_us(self, i: int) -> int:
-        """The same in µs, which the log does not have."""
+        """Time of an event in µs since the epoch; the log has whole seconds."""
         return self.seconds(i) * 1_000_000
 
     def end(self, i: int) -> int:
-        """Log position after an event."""
+        """Offset in the log file after an event, 64 bits."""
         return int(self.routed.ends[i])
 
     def start(self, i: int) -> int:
-        """Log position at which an event begins."""
+        """Offset in the log file at which an event begins, 64 bits."""
         return int(self.routed.ends[i] - self.events.table[i, k.EV_SIZE])
 
     def where(self, i: int) -> str:
-        """That position as text, for errors and logs."""
+        """File and offset of an event as text, for errors and logs."""
         return f"{self.routed.file}:{self.start(i)}"
 
     def server_id(self, i: int) -> int:
-        """The server that has written an event at first."""
+        """Id of the server that first wrote an event."""
         return int(self.events.table[i, k.EV_SERVER])
 
     def begin_file(self, i: int, name: str) -> None:
-        """Positions of the events after ``i`` count from the beginning of another file."""
+        """The events after ``i`` are of another file."""
         self.routed.file = name
         self.routed.ends[i + 1 :] = self.events.table[i + 1 :, k.EV_END]
 
@@ -118,7 +118,7 @@ class EventBuffer:
 
     @property
     def tx(self) -> int:
-        """The transaction that was found last, ``-1`` before the first one."""
+        """Index of the last transaction found so far, ``-1`` before the first one."""
         return int(self._route_state[k.TX]) - 1
 
     @property
@@ -127,7 +127,7 @@ class EventBuffer:
         return bool(self._route_state[k.OPEN])
 
     def begin(self, i: int, *, gtid: bool = False) -> None:
-        """A transaction begins with event ``i``, which may be its GTID."""
+        """A transaction begins with event ``i``, which is its GTID event if ``gtid``."""
         self.transactions[self.tx + 1, k.TX_FIRST] = i
         self.routed.transaction_of[i] = self.tx + 1
         self._route_state[k.TX] += 1
@@ -141,31 +141,30 @@ class EventBuffer:
         self._route_state[k.OPEN] = 0
 
     def close_without_rows(self, i: int) -> None:
-        """The open transaction ends with event ``i``, and leaves nothing."""
+        """The open transaction ends with event ``i`` and changes nothing: exclude its rows."""
         self.exclude_rows(np.flatnonzero(self.rows(self.tx, i)))
         self.close(i)
 
     def mark_rolled_back(self) -> None:
-        """The transaction that was found last counts as rolled back."""
+        """Count the last transaction as rolled back."""
         self._rolled_back.add(self.tx)
 
     def mark_uncounted(self) -> None:
-        """Nothing is committed with the transaction that was found last: it is DDL, or only prepared."""
+        """Count the last transaction neither as committed nor as rolled back: it is DDL, or an XA transaction only prepared."""
         self._uncounted.add(self.tx)
 
     def count(self, done: int) -> tuple[int, int]:
-        """How many transactions that are not handed on, before number ``done``, are committed or rolled back, and how many of them
-        rolled back."""
+        """Of the undelivered transactions before index ``done``: how many ended, and how many of these were rolled back."""
         handed = range(self.first, done)
         apart, rolled_back = (sum(t in handed for t in some) for some in (self._uncounted, self._rolled_back))
         return len(handed) - apart, rolled_back
 
     def has_delivered_part(self, tx: int) -> bool:
-        """Whether a part of a transaction was handed on with an earlier buffer."""
+        """Whether a part of a transaction was delivered from an earlier buffer."""
         return self.state_of(tx).id is not None
 
     def continued(self, id_: str) -> OpenTransaction:
-        """The open transaction as the next buffer has to know it: all events of it that are here are handed on.
+        """State of the open transaction for the next buffer, after all its events in this one were delivered.
 
         :param id_: its id
         """
@@ -177,69 +176,69 @@ class EventBuffer:
         return replace(note, id=id_, thread=thread, row_events=self.rows_before(len(self)))
 
     def state_of(self, tx: int) -> OpenTransaction:
-        """What is known of a transaction besides what the kernels know."""
+        """State of a transaction that the kernels do not keep."""
         return self._transaction_states.setdefault(tx, OpenTransaction())
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def rows(self, tx: int, hi: int) -> npt.NDArray[np.bool_]:
-        """Which of the events before ``hi`` are row events of a transaction."""
+        """Mask over the events before ``hi``: true for row events of the transaction."""
         mine: npt.NDArray[np.bool_] = (self.routed.transaction_of[:hi] == tx) & (
             self.routed.layout_of[:hi] != k.NOT_ROWS
         )
         return mine
 
     def rows_before(self, i: int) -> int:
-        """Number of row events of the open transaction before event ``i``, with those that have left the buffer."""
+        """Number of row events of the open transaction before event ``i``, including those of earlier buffers."""
         return self.state_of(self.tx).row_events + int(np.count_nonzero(self.rows(self.tx, i)))
 
     def exclude_rows(self, events: Int64s) -> None:
-        """Mark row events as not wanted."""
+        """Exclude row events: they are not decoded."""
         self.routed.layout_of[events] = k.NOT_WANTED
 
     # -- savepoints, XA -----------------------------------------------------------------------------------------------
 
     def set_savepoint(self, name: str, i: int) -> None:
-        """The open transaction has a savepoint before event ``i``."""
+        """Set a savepoint of the open transaction before event ``i``."""
         self.state_of(self.tx).savepoints[name] = self.rows_before(i)
 
     def name_xa(self, xid: str) -> None:
-        """The open transaction has an XA id."""
+        """Set the XA id of the open transaction."""
         self.state_of(self.tx).xa = xid
 
     def set_thread(self, number: int) -> None:
-        """The open transaction is of this session."""
+        """Set the session id of the open transaction."""
         self.transactions[self.tx, k.TX_THREAD] = number
 
     # -- ids ----------------------------------------------------------------------------------------------------------
 
     def gtid(self, tx: int) -> int:
-        """The GTID event of a transaction, ``-1`` if it is not in the buffer."""
+        """Index of the GTID event of a transaction, ``-1`` if it is not in the buffer."""
         return int(self.transactions[tx, k.TX_GTID])
 
     def executed(self, lo: int, hi: int) -> Int64s:
-        """GTIDs of the transactions ``lo`` to ``hi`` as numbers, also of one that was begun in an earlier buffer."""
+        """GTIDs of the transactions ``lo`` to ``hi`` as numbers, including one that began in an earlier buffer."""
         picked = self.transactions[lo:hi, k.TX_GTID]
         here = gtid_numbers(self.events, picked[picked >= 0])
         begun = self.state_of(lo).gtid
         return here if begun is None else np.concatenate([begun, here])
 
     def mariadb_gtid(self, tx: int) -> MariaDbGtid | None:
-        """What the GTID event of a transaction says; ``None`` where the buffer has none of MariaDB's."""
+        """The parsed GTID event of a transaction of MariaDB; ``None`` if the buffer has none."""
         gtid = self.gtid(tx)
         if gtid < 0 or self.kind(gtid) != ev.MARIADB_GTID:
             return None
         return parse_mariadb_gtid(self.events.body(gtid))
 
     def is_standalone(self, tx: int) -> bool:
-        """Whether a transaction consists of one statement (MariaDB says so)."""
+        """Whether a transaction consists of one statement (flag of MariaDB's GTID event)."""
         if self.gtid(tx) < 0:
             return self.state_of(tx).standalone
         found = self.mariadb_gtid(tx)
         return found is not None and bool(found.flags & MariaDbGtid.STANDALONE)
 
     def source(self, i: int, cursor: LogCursor) -> dict[str, object]:
-        """``source`` of an envelope, of an event that is not a row."""
+        """The ``source`` block of an event that is not a row, such as DDL."""
         gtid = None
         if cursor.server.gtids and self.tx >= 0:
             mine = self.transactions[self.tx : self.tx + 1]
@@ -254,16 +253,16 @@ class EventBuffer:
 
 
 def _ends(events: Events, end: int) -> Int64s:
-    """64-bit log positions after each event: the log has the low 32 bits only, and artificial events have no position.
+    """64-bit offset after each event. Headers have the low 32 bits only, and artificial events have no offset.
 
-    :param end: the position at which the first one begins
+    :param end: the offset at which the first event begins
     """
     table = events.table
     ends = table[:, k.EV_END].copy()
     artificial = (table[:, k.EV_FLAGS] & ev.ARTIFICIAL_FLAG) != 0
     real = np.flatnonzero(~artificial & (ends > 0))
     low = np.concatenate([[end & 0xFFFFFFFF], ends[real]])
-    # a file begins again at a small number after a ROTATE, of which the events after it know
+    # offsets also fall at the head of a new file, which begins with a FORMAT_DESCRIPTION: that is no carry
     carry = np.cumsum((np.diff(low) < 0) & (table[real, k.EV_TYPE] != ev.FORMAT_DESCRIPTION))
     ends[real] += (end & ~0xFFFFFFFF) + (carry << 32)
     return ends

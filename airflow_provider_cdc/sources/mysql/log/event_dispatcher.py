@@ -1,8 +1,7 @@
-"""The event dispatcher: it gives each event of the log to its reader and moves the cursor.
+"""The event dispatcher: hands each binlog event to the code that reads it, and moves the cursor.
 
-The kernels find transactions and tables; an event that they leave to plain Python is looked at here: files and new table maps,
-statements, savepoints, XA. An event that may carry data and is not known is an error; nothing is passed over because it is not
-understood.
+Kernels find the transaction and the table of each row event. All other events are handled here in plain Python: file rotation, new
+table maps, statements, savepoints, XA. An unknown event that may carry data is an error; it is never skipped.
 """
 
 from __future__ import annotations
@@ -44,15 +43,15 @@ from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlEffect, Que
 
 
 class ReadAgain(Exception):
-    """The open transaction has to be read again from its start: rows that were handed on are void."""
+    """The open transaction has to be read again from its start: rows already delivered were rolled back to a savepoint."""
 
 
 class EventDispatcher:
     """Turns events into log items. It owns the cursor: nothing else moves it while the log is read.
 
-    :param tables: structures in force
-    :param prepared_rows: reads the rows of a prepared XA transaction, from where it begins in the log
-    :param single: read one XA transaction that was prepared, as if it had been committed, and no more
+    :param tables: the table schemas in force
+    :param prepared_rows: reads the rows of a prepared XA transaction, given its start in the log
+    :param single: read one prepared XA transaction as if it were committed, then stop
     """
 
     def __init__(
@@ -71,11 +70,11 @@ class EventDispatcher:
         self._metrics, self._prepared_rows, self._single = metrics, prepared_rows, single
 
     def dispatch(self, events: Events) -> Generator[LogItem, None, int | None]:
-        """What the events hold, in their order.
+        """Yield the log items of these events, in log order.
 
-        :return: the event from which on they are to come again, with more; ``None`` = none
-        :raises SourceLogDamaged: an event does not hold what its kind has to
-        :raises ReadAgain: the log has to be read again from the cursor on
+        :return: index of the first event that the next call needs again, as its transaction is not complete; ``None`` = none
+        :raises SourceLogDamaged: an event cannot be parsed
+        :raises ReadAgain: the log has to be read again from the cursor's position
         """
         buffer = EventBuffer(events, self.cursor)
         try:
@@ -108,9 +107,9 @@ class EventDispatcher:
     # -- transactions -------------------------------------------------------------------------------------------------
 
     def _complete(self, buffer: EventBuffer) -> Generator[LogItem, None, bool]:
-        """Hand on the complete transactions up to ``until``: in one block, or one by one if ``until`` is of another server.
+        """Yield the complete transactions up to ``until``: in one block, or one by one if ``until`` is of another server.
 
-        :return: whether ``until`` is reached, so that nothing more is to be handed on
+        :return: whether ``until`` is reached, so that the stream ends
         """
         while not self.cursor.reached and (done := self._count_complete(buffer)) > buffer.first:
             last = int(buffer.transactions[done - 1, k.TX_END])
@@ -126,39 +125,39 @@ class EventDispatcher:
         return self.cursor.reached
 
     def _count_complete(self, buffer: EventBuffer) -> int:
-        """Number of the transactions that may be handed on at once, and of those that were."""
+        """Index after the last transaction that can be delivered in the next block."""
         first, done = buffer.first, buffer.tx + 1 - buffer.open
         if self._single:
             return min(done, first + 1)
         return first + self.cursor.count_within(buffer.routed.ends[buffer.transactions[first:done, k.TX_END]])
 
     def _commit(self, buffer: EventBuffer, last: int, done: int) -> None:
-        """Stand behind the transactions before number ``done``; ``last`` is their last event."""
+        """Move the cursor after the transactions before index ``done``; ``last`` is their last event."""
         gtids = self.cursor.server.gtids
         self.cursor.commit(buffer.end(last), buffer.executed(buffer.first, done) if gtids else None)
         buffer.mark_delivered(last, done)
 
     def _part(self, buffer: EventBuffer) -> LogBlock:
-        """Hand on the buffered part of a transaction that is larger than the buffer."""
+        """The buffered part of a transaction that is larger than the buffer, as an open block."""
         block = self._blocks.build(buffer, self.cursor, len(buffer), buffer.tx + 1)
         self.cursor.leave_open(buffer.continued(block.transactions.id[0].as_py()))
         self._delivered(buffer, len(buffer) - 1)
         return replace(block, open=True)
 
     def _discard(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
-        """The open transaction ends with event ``i``, and leaves nothing."""
+        """The open transaction ends with event ``i`` and changes nothing: take back the part that was delivered."""
         buffer.close_without_rows(i)
         if buffer.has_delivered_part(buffer.tx):
             yield Rollback()
 
     def _stop_at_until(self, buffer: EventBuffer) -> None:
-        """Stand at ``until`` if the next thing in the log comes after it."""
+        """Move the cursor to ``until`` if the next transaction or event begins after it."""
         at = int(buffer.transactions[buffer.first, k.TX_FIRST]) if buffer.first <= buffer.tx else buffer.at
         if 0 <= at < len(buffer) and buffer.is_past(at, self.cursor):
             self.cursor.move_to_until()
 
     def _delivered(self, buffer: EventBuffer, i: int) -> None:
-        """Count event ``i`` as the last one that was used."""
+        """Report event ``i`` as the last one delivered, for the metrics."""
         self._metrics.event_delivered(buffer.server_id(i), self.cursor.file, buffer.start(i))
 
     # -- one event that the kernel leaves to plain Python ------------------------------------------------------------
@@ -176,7 +175,7 @@ class EventDispatcher:
         kind = buffer.kind(i)
         if kind in ev.ROWS:
             if buffer.open and self._maps.known(int.from_bytes(buffer.events.body(i)[:6], "little")):
-                return  # another table map had taken the slot of this table's; now it is back
+                return  # a table map with the same hash slot had replaced this table's map; it is restored now
             self._metrics.malformed()
             raise ev.unknown_event(kind, buffer.where(i), "rows without a table map, or outside of a transaction")
         if kind == ev.QUERY:
@@ -211,7 +210,7 @@ class EventDispatcher:
         buffer.begin_file(i, name)
 
     def _before_file(self, i: int, buffer: EventBuffer) -> None:
-        """Learn the GTIDs before this file, which a reader that began at its head does not know."""
+        """Take the GTIDs executed before this file from its head: a position by file and offset may come without GTIDs."""
         if self.cursor.lacks_gtids and not buffer.flags(i) & ev.ARTIFICIAL_FLAG:
             gtids = MariaDbGtids if self.cursor.server.mariadb else MySqlGtids
             self.cursor.executed_before_file(gtids.decode(buffer.events.body(i)))
@@ -224,7 +223,7 @@ class EventDispatcher:
     # -- statements ---------------------------------------------------------------------------------------------------
 
     def _query(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
-        """A statement: the frame of a transaction, DDL, or something without an effect on tables."""
+        """A QUERY event: BEGIN, COMMIT and the like, DDL, or a statement without an effect on tables."""
         query = self._queries.query(i, buffer)
         closes = self._queries.ends_transaction(query, buffer)
         for statement in self._queries.statements(query):
@@ -246,9 +245,9 @@ class EventDispatcher:
     def _schema_change(
         self, i: int, query: Query, change: DdlEffect, buffer: EventBuffer, *, closes: bool
     ) -> Iterator[LogItem]:
-        """DDL.
+        """Deliver a DDL statement as a schema change, a truncation, or both.
 
-        :param closes: the transaction is this statement: it is handed on as what it is, not as an empty block
+        :param closes: the statement is a transaction of its own, so no block of rows is delivered for it
         """
         cursor = self.cursor
         if (yield from self._complete(buffer)):
@@ -272,7 +271,7 @@ class EventDispatcher:
         self._maps.forget()
 
     def _transaction(self, i: int, statement: ddl.Transaction, buffer: EventBuffer) -> Iterator[LogItem]:
-        """A statement that concerns the transaction and no table."""
+        """BEGIN, COMMIT, ROLLBACK, savepoints and XA statements."""
         match control.apply(statement, i, buffer):
             case control.RolledBack():
                 buffer.mark_rolled_back()
@@ -289,7 +288,7 @@ class EventDispatcher:
     # -- XA -----------------------------------------------------------------------------------------------------------
 
     def _xa_gtid(self, i: int, buffer: EventBuffer) -> None:
-        """A GTID of MariaDB that begins, or ends, a prepared transaction."""
+        """A GTID event of MariaDB that begins or completes a prepared XA transaction."""
         if buffer.open:
             self._metrics.malformed()
             raise ev.unknown_event(
@@ -298,7 +297,7 @@ class EventDispatcher:
         buffer.begin(i, gtid=True)
 
     def _prepare(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
-        """The end of a transaction's rows that are not committed yet; with one phase, they are."""
+        """XA PREPARE: the rows before it wait for XA COMMIT, unless it is ``XA COMMIT … ONE PHASE``."""
         if self._single or control.is_one_phase(i, buffer):
             buffer.close(i)
             return

@@ -1,14 +1,14 @@
-"""Whether a server has what is captured, and from which GTIDs on it is to send its log.
+"""Failover: whether a server has all captured transactions, and the GTIDs to request its log with.
 
-The name of a server may lead to another one tomorrow: a replica that took over, one that is behind, the same one restored from a
-backup. MySQL itself does not mind a reader who has more than it has: it sends what comes next, and what it never had stays in the
-tables for ever. So both are compared whenever a run begins, and whenever somebody asks for a gap.
+A host name may lead to another server at the next run: a replica that took over, one that lags, or the same server restored from a
+backup. MySQL does not refuse a reader that has more transactions than the server: it sends what comes next, and the tables keep
+changes that the server never had. So the captured GTIDs are compared with the server's when a run begins, and by ``airflow cdc gap``.
 
-* MySQL knows sets: what is captured has to be executed, and what was purged has to be captured.
-* MariaDB knows the last transaction of each domain and server. A position names the last one of each domain: that one has to be in
-  the server's log, or where its log begins. The server itself answers whether what comes after it was purged, when it is asked for its log.
+* MySQL has GTID sets: the server must have executed every captured transaction, and every purged transaction must be captured.
+* MariaDB has the last transaction of each domain and server. A position has the last one of each domain: it must be in the server's
+  log, or be the one at which its log begins. Whether transactions after it were purged, the server itself says when its log is requested.
 
-Sources that do not count (``gtid.source.includes``, ``gtid.source.excludes``) are compared with nothing.
+Excluded sources (``gtid.source.includes``, ``gtid.source.excludes``) are not compared.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from airflow_provider_cdc.sources.mysql.log.gtid_sources import GtidSources
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
 PATIENCE_S = 10.0
-"""How long a server may take to have what is captured. It logs a transaction before it counts as executed, with semi-synchronous
-replicas seconds before; and a replica that takes over may still have some to execute."""
+"""How long a server may take to execute captured transactions. A transaction is in the log before it counts as executed, with
+semi-synchronous replicas by seconds; and a replica that takes over may still have some to execute."""
 _PAUSE_S: Final = 0.2
 _ALL: Final = GtidSources()
 
@@ -35,9 +35,10 @@ _ALL: Final = GtidSources()
 def verify_gtids(
     connection: Connection, server: Server, position: MySqlPosition, sources: GtidSources = _ALL, address: str = ""
 ) -> None:
-    """Make sure that a server has the GTIDs of a position, and that what it has more of is not purged.
+    """Make sure that a server has executed the GTIDs of a position, and has purged none that are not captured.
 
-    :raises PositionLost: it does not; the error names the transactions
+    :param address: host of the server, for the error
+    :raises PositionLost: transactions are missing; the error names them
     """
     verify = _verify_mariadb if server.mariadb else _verify_mysql
     until = time.monotonic() + PATIENCE_S
@@ -48,10 +49,10 @@ def verify_gtids(
 
 
 def dump_gtids(connection: Connection, server: Server, position: MySqlPosition, sources: GtidSources) -> str:
-    """What a server is told that the reader has.
+    """The GTIDs to request the log with: the server sends the transactions after them.
 
-    That is what is captured. Of sources that do not count, it is also what the server has purged: it would refuse to send its log
-    otherwise. Nothing that is captured is sent again, whatever counts.
+    These are the captured GTIDs. Of excluded sources those that the server has purged are added, since it would refuse to send its log
+    otherwise.
     """
     if sources.all or not (position.gtids and server.gtids):
         return position.gtids
@@ -64,7 +65,7 @@ def dump_gtids(connection: Connection, server: Server, position: MySqlPosition, 
 
 
 def _mysql_sets(connection: Connection) -> tuple[MySqlGtids, MySqlGtids]:
-    """What is executed, and what of it is not in the log any more."""
+    """``gtid_executed`` and ``gtid_purged``."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged")
         executed, purged = cursor.fetchone() or ("", "")
@@ -72,9 +73,9 @@ def _mysql_sets(connection: Connection) -> tuple[MySqlGtids, MySqlGtids]:
 
 
 def _verify_mysql(connection: Connection, position: MySqlPosition, sources: GtidSources) -> str:
-    """The transactions that the server lacks.
+    """The captured transactions that the server has not executed; empty = none.
 
-    :raises PositionLost: it has purged some that are not captured
+    :raises PositionLost: the server has purged transactions that are not captured
     """
     executed, purged = _mysql_sets(connection)
     captured = MySqlGtids.parse(position.gtids)
@@ -88,7 +89,7 @@ def _verify_mysql(connection: Connection, position: MySqlPosition, sources: Gtid
 
 def _mysql_dump(connection: Connection, server: Server, captured: MySqlGtids, sources: GtidSources) -> MySqlGtids:
     executed, purged = _mysql_sets(connection)
-    # a server refuses those who have more of its own transactions than it has
+    # a server refuses a reader that has more transactions of this server's UUID than the server itself
     unknown = captured.without(executed)
     own = {
         s: i for s, i in unknown.sources.items() if s.partition(":")[0] == server.identity and not sources.includes(s)
@@ -106,8 +107,8 @@ def _mysql_dump(connection: Connection, server: Server, captured: MySqlGtids, so
 
 
 def _mariadb_state(connection: Connection) -> tuple[dict[tuple[int, int], int], MariaDbGtids]:
-    """The last transaction of each domain and server in the log; and of each domain, the last that came by replication or was there
-    when the log began."""
+    """``gtid_binlog_state``: (domain, server) → last sequence number in the log; and ``gtid_slave_pos``: per domain the last
+    transaction that came by replication, or that a backup was restored with."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@GLOBAL.gtid_binlog_state, @@GLOBAL.gtid_slave_pos")
         state, began = cursor.fetchone() or ("", "")
@@ -119,7 +120,7 @@ def _mariadb_state(connection: Connection) -> tuple[dict[tuple[int, int], int], 
 
 
 def _ends(last: dict[tuple[int, int], int]) -> dict[int, tuple[int, int]]:
-    """Server and number of the last transaction of each domain."""
+    """Domain → server and sequence number of its last transaction."""
     ends: dict[int, tuple[int, int]] = {}
     for (domain, server), number in last.items():
         ends[domain] = max(ends.get(domain, (0, 0)), (server, number), key=lambda one: one[1])
@@ -131,7 +132,7 @@ def _held(last: dict[tuple[int, int], int], began: MariaDbGtids, domain: int, se
 
 
 def _verify_mariadb(connection: Connection, position: MySqlPosition, sources: GtidSources) -> str:
-    """The last transactions of domains that are not in the server's log."""
+    """The captured transactions that are not in the server's log; empty = none."""
     last, began = _mariadb_state(connection)
     captured = sources.included(MariaDbGtids.parse(position.gtids))
     assert isinstance(captured, MariaDbGtids)
@@ -152,9 +153,9 @@ def _mariadb_dump(connection: Connection, captured: MariaDbGtids, sources: GtidS
             asked[domain] = before
         elif not _held(last, began, domain, server, number):
             asked.pop(domain)
-            if end is not None and end[1] < number:  # it is behind: all that it has is captured
+            if end is not None and end[1] < number:  # the server lags: all its transactions are captured
                 asked[domain] = end
-    # what counts and is not captured is not passed over: the server says if it has purged it
+    # of included domains ask for everything that is not captured: the server says if it has purged some
     return MariaDbGtids({d: one for d, one in asked.items() if d in captured.domains or not sources.includes(str(d))})
 
 
@@ -171,13 +172,13 @@ def _mariadb_purged(connection: Connection) -> MariaDbGtids:
 def verify_beginnings(
     connection: Connection, position: MySqlPosition, sources: GtidSources, first: Callable[[int, str], MariaDbGtids]
 ) -> None:
-    """Make sure that a MariaDB's log does not begin behind a position, as that of a replica from a backup may.
+    """Make sure that the log of a MariaDB server does not begin after a position, as that of a replica made from a backup may.
 
-    The oldest file says what came before it, but not what was there before the first of all files: asked for what comes next, the
-    server begins at its first transaction then, and says nothing.
+    The head of the oldest log file lists the GTIDs before it, but not those from before the first file of all. The server then sends
+    its log from its first transaction on, without an error.
 
-    :param first: the first transaction of a domain in the log; asked for with the GTIDs of the others, which are passed over
-    :raises PositionLost: it does
+    :param first: finds the first transaction of a domain in the log; takes the domain and the GTIDs of the other domains, to skip them
+    :raises PositionLost: the log begins after the position
     """
     last, _ = _mariadb_state(connection)
     purged = _mariadb_purged(connection)
@@ -189,7 +190,8 @@ def verify_beginnings(
             continue
         others = MariaDbGtids({d: one for d, one in ends.items() if d != domain})
         begins = first(domain, str(others)).domains.get(domain)
-        # right behind it is fine, except for transactions of another server: those would be skipped until one of this server comes
+        # a log that begins right after the position is fine, unless with a transaction of another server: the server would skip
+        # transactions until one of the position's server comes
         if begins and (
             begins[1] > number + 1 or (begins[1] > number and begins[0] != server and (domain, server) in last)
         ):
@@ -218,9 +220,9 @@ def _lacks(missing: str, server: Server, position: MySqlPosition, address: str) 
 
 def _begins_behind(begins: str, captured: str, position: MySqlPosition) -> PositionLost:
     return PositionLost(
-        f"The server's log begins with {begins}, behind {captured}, which is the last that is captured: what lies between is not in it.",
+        f"The server's log begins with {begins}, after {captured}, the last captured transaction: those between are not in it.",
         where=str(position),
-        safe="Everything before the position is captured. What lies between is lost for the log; the tables still have its outcome.",
+        safe="Everything before the position is captured. The transactions between are lost for the log; the tables still have their outcome.",
         remedy="connect to a server that still has it in its log, or set snapshot.mode=when_needed to read all tables again",
     )
 

@@ -1,6 +1,6 @@
-"""Which sources of GTIDs count (Debezium MySQL connector, ``gtid.source.includes`` and ``gtid.source.excludes``).
+"""Filter of GTIDs by source (Debezium MySQL connector, ``gtid.source.includes`` and ``gtid.source.excludes``).
 
-A source is the server that a transaction was committed at first: with MySQL its UUID, with MariaDB the replication domain.
+With MySQL a source is the UUID of the server that first committed the transaction, with MariaDB it is the replication domain.
 
     >>> of_a = GtidSources(includes=("3e11fa47-.*",))
     >>> of_a.includes_transaction("3e11fa47-71ca-11e1-9e33-c80aa9429562:7"), of_a.includes_transaction("7f22ab58-71ca-11e1-9e33-c80aa9429563:7")
@@ -20,7 +20,11 @@ _ID: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):.*|(\d+)
 
 
 class GtidSources:
-    """:param includes: anchored patterns of the sources that count, ``excludes``: of those that do not; one of them at most"""
+    """Which GTID sources are included. At most one of the two lists is set.
+
+    :param includes: anchored patterns of the sources to include; empty = all
+    :param excludes: anchored patterns of the sources to exclude
+    """
 
     def __init__(self, includes: Sequence[str] = (), excludes: Sequence[str] = ()) -> None:
         self._includes = [re.compile(p, re.IGNORECASE) for p in includes]
@@ -33,11 +37,14 @@ class GtidSources:
 
     @property
     def all(self) -> bool:
-        """Whether every source counts."""
+        """Whether every source is included."""
         return not (self._includes or self._excludes)
 
     def includes(self, source: str) -> bool:
-        """:param source: UUID, with or without a tag; or number of a domain"""
+        """Whether a source is included.
+
+        :param source: UUID, with or without a tag; or number of a domain
+        """
         if source not in self._known:
             name = source.partition(":")[0]
             included = not self._includes or any(p.fullmatch(name) for p in self._includes)
@@ -45,16 +52,19 @@ class GtidSources:
         return self._known[source]
 
     def includes_transaction(self, id_: str) -> bool:
-        """Whether the source of a transaction counts. One without a GTID has no source, and counts."""
+        """Whether the source of a transaction is included; a transaction without a GTID always is.
+
+        :param id_: id of the transaction, as in ``transaction.id``
+        """
         found = _ID.fullmatch(id_)
         return found is None or self.includes(found[1] or found[2])
 
     def included(self, gtids: Gtids) -> Gtids:
-        """Those of the sources that count."""
+        """The GTIDs of included sources."""
         return self._select(gtids, included=True)
 
     def excluded(self, gtids: Gtids) -> Gtids:
-        """Those of all other sources."""
+        """The GTIDs of excluded sources."""
         return self._select(gtids, included=False)
 
     def _select(self, gtids: Gtids, *, included: bool) -> Gtids:

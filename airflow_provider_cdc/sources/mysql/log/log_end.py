@@ -1,4 +1,4 @@
-"""Where the server writes next: the end of its log."""
+"""The end of the binary log: the position at which the server writes next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
 
 def log_end(connection: Connection, server: Server) -> MySqlPosition:
-    """Where the server writes next."""
+    """The position at which the server writes next.
+
+    :raises SourceUnavailable: the server has no binary log
+    """
     with connection.cursor() as cursor:
         cursor.execute(show_log_end(server))
         rows = cursor.fetchall()
@@ -21,14 +24,15 @@ def log_end(connection: Connection, server: Server) -> MySqlPosition:
 
 
 def show_log_end(server: Server) -> str:
-    """The statement that asks where the server writes next."""
+    """The statement that shows the end of the log; its name differs between versions."""
     return "SHOW BINARY LOG STATUS" if not server.mariadb and server.number >= (8, 2, 0) else "SHOW MASTER STATUS"
 
 
 def end_of(rows: Sequence[Sequence[object]], server: Server, gtids: str = "") -> MySqlPosition:
-    """What :func:`show_log_end` has answered.
+    """The position in the result of :func:`show_log_end`.
 
-    :param gtids: with MariaDB, which does not give them there
+    :param gtids: ``gtid_binlog_pos`` of MariaDB, whose result has no GTIDs
+    :raises SourceUnavailable: the server has no binary log
     """
     if not rows:
         raise SourceUnavailable(

@@ -1,7 +1,7 @@
-"""Finding the position that a person names: a file and an offset in it, or a set of GTIDs.
+"""The ``set-binlog-position`` signal: turns a file and an offset, or a GTID set, into a position.
 
-``set-binlog-position`` (Debezium MySQL connector, "Set binlog position"). A file and an offset become a whole position: the
-file is read up to there, for the GTIDs before it, and to see that it lies between two transactions.
+See "Set binlog position" in the Debezium MySQL connector's document. With a file and an offset the file is read up to that offset,
+to collect the GTIDs before it and to make sure that it lies between two transactions.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _FORMS: Final = (
 _FILE = re.compile(r"[A-Za-z0-9_.-]+\.\d{6,}")
 _MARIADB_SET = re.compile(r"\d+-\d+-\d+(,\d+-\d+-\d+)*")
 _TRANSACTION: Final = {ev.GTID, ev.ANONYMOUS_GTID, ev.GTID_TAGGED, ev.MARIADB_GTID}
-"""Events that a transaction begins with."""
+"""Events that begin a transaction."""
 _HEAD: Final = {ev.FORMAT_DESCRIPTION, ev.PREVIOUS_GTIDS, ev.MARIADB_GTID_LIST, ev.MARIADB_START_ENCRYPTION}
 
 
 def position_of(
     data: Mapping[str, Any], config: MySqlConfig, server: Server, connection: Connection
 ) -> MySqlPosition | None:
-    """The position that a signal's data names; ``None`` where they have none of its forms.
+    """The position that the data of a signal name; ``None`` if they have neither ``gtid_set`` nor ``binlog_filename``.
 
-    :raises ConfigError: there is no such position
+    :raises ConfigError: the server has no such position, or the data are malformed
     """
     names = set(data)
     if "gtid_set" in names:
@@ -77,11 +77,11 @@ def _by_gtids(text: Any, server: Server, connection: Connection) -> MySqlPositio
     if not server.gtids:
         raise ConfigError(
             "The server has no GTIDs (gtid_mode is not ON).",
-            remedy="name the place by binlog_filename and binlog_position",
+            remedy="name the position by binlog_filename and binlog_position",
         )
     text = re.sub(r"\s", "", text)
     gtids = _mariadb_set(text, connection) if server.mariadb else _mysql_set(text, connection)
-    # without a file and a server: only its GTIDs are compared
+    # without a file and a server the position is compared by its GTIDs only
     return MySqlPosition("", 4, gtids)
 
 
@@ -101,7 +101,7 @@ def _mysql_set(text: str, connection: Connection) -> str:
     if unknown:
         raise _wrong(f"the server has not executed {unknown}")
     if purged:
-        raise _wrong(f"the server has purged {purged}, which the set leaves to be read")
+        raise _wrong(f"the server has purged {purged}, which the set does not contain")
     return str(gtids)
 
 
@@ -115,7 +115,7 @@ def _mariadb_set(text: str, connection: Connection) -> str:
         cursor.execute("SELECT @@GLOBAL.gtid_binlog_pos")
         present = MariaDbGtids.parse(str((cursor.fetchone() or ("",))[0]))
     if not present.covers(gtids):
-        raise _wrong(f"the server has come to {present} only")
+        raise _wrong(f"the server's log ends at {present}")
     return str(gtids)
 
 
@@ -135,7 +135,12 @@ def _by_file(file: str, pos: int, config: MySqlConfig, server: Server, connectio
 
 @dataclass(slots=True)
 class _Search:
-    """Reads a file from its head to a position in it."""
+    """Reads a log file from its head up to an offset.
+
+    :ivar transaction_start: offset at which the last transaction begins that was read
+    :ivar end: offset after the last event that was read
+    :ivar head_starts: offsets of the events at the head of the file, before the first transaction
+    """
 
     config: MySqlConfig
     server: Server
@@ -144,17 +149,17 @@ class _Search:
     gtids: Gtids = field(init=False)
     created: int = 0
     transaction_start: int = 4
-    """Where the last transaction begins that was seen."""
     end: int = 4
-    """Where the last event ends that was seen."""
     head_starts: set[int] = field(default_factory=set)
-    """Where the events begin that are at the head of the file, before all transactions."""
 
     def __post_init__(self) -> None:
         self.gtids = MariaDbGtids() if self.server.mariadb else MySqlGtids()
 
     def position(self) -> MySqlPosition:
-        """:raises ConfigError: it is inside a transaction"""
+        """The whole position, with GTIDs.
+
+        :raises ConfigError: the offset is inside a transaction
+        """
         head = MySqlPosition(self.file, 4, server=self.server.identity)
         with BinlogConnection(self.config, self.server, head, unregistered=True) as connection:
             for events in connection.events():
@@ -170,7 +175,7 @@ class _Search:
         return MySqlPosition(self.file, self.pos, gtids, self.created, self.server.identity)
 
     def _read(self, events: Events) -> bool:
-        """Whether the position is reached."""
+        """Read a set of events; returns whether the offset is reached."""
         begins: list[int] = []
         for i, row in enumerate(events.table):
             kind, size, flags = int(row[k.EV_TYPE]), int(row[k.EV_SIZE]), int(row[k.EV_FLAGS])
@@ -203,7 +208,7 @@ class _Search:
         return False
 
     def _full_position(self, end: int) -> int:
-        """All 64 bits of a position of which the log has the low 32."""
+        """The 64-bit offset; an event's header has the low 32 bits only."""
         high = self.end & ~0xFFFFFFFF
         return high + end + (1 << 32 if high + end < self.end else 0)
 
@@ -218,5 +223,5 @@ class _Search:
 
 
 def refused(e: PositionLost) -> ConfigError:
-    """The error for a named position from which the log cannot be read."""
+    """The error for a position named by a signal that the server cannot send the log from."""
     return _wrong(f"{e.what} ({e.where})" if e.where else e.what)

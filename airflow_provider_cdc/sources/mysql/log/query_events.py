@@ -1,4 +1,4 @@
-"""Statements in the log: which of them end their transaction, what DDL changes, and changes that were logged as statements."""
+"""QUERY events: statements in the log. Finds those that end their transaction, DDL, and DML logged as statements (an error)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class QueryEvents:
         return parse_query(buffer.events.body(i), self._codec)
 
     def statements(self, query: Query) -> Iterator[ddl.Statement]:
-        """What it says, one after the other."""
+        """The statements of its text, one by one."""
         options = ddl.sql_mode_options(query.sql_mode)
         yield from ddl.read(query.sql, **options, version=self._server.version_number)
 
     def ends_transaction(self, query: Query, buffer: EventBuffer) -> bool:
-        """Whether a statement ends the transaction that its GTID began; rows follow one that does not."""
+        """Whether a statement ends the transaction that its GTID event began; if not, rows follow."""
         if not buffer.open:
             return False
         if self._server.mariadb:
@@ -44,9 +44,9 @@ class QueryEvents:
         return not begun and not query.sql.rstrip().upper().endswith("START TRANSACTION")
 
     def change(self, statement: ddl.Statement, query: Query, i: int, buffer: EventBuffer) -> DdlEffect | None:
-        """What a statement does to captured tables; ``None`` when it does not concern any.
+        """The effect of a statement on captured tables; ``None`` when it concerns none.
 
-        :raises PrerequisiteError: rows were changed by a statement that is not logged as rows
+        :raises PrerequisiteError: DML was logged as a statement instead of rows
         """
         if isinstance(statement, ddl.Dml):
             self._refuse_rows(query, statement.kind, buffer.where(i))
@@ -59,12 +59,12 @@ class QueryEvents:
         return self._applier.read(statement, query, buffer.where(i))
 
     def _codec(self, collation: int) -> str:
-        """Python codec of a collation number's character set; of a set without one the ASCII part is read."""
+        """Python codec of a collation number's character set; ``ascii`` for a character set that Python does not have."""
         charset = self._charsets.get(collation, "utf8mb4")
         return "utf-8" if charset == "binary" else CODECS.get(charset, "ascii")
 
     def _is_half_done(self, buffer: EventBuffer) -> bool:
-        """Whether an ALTER TABLE only begins here, or is taken back (MariaDB's ``binlog_alter_two_phase``)."""
+        """Whether this is START ALTER or ROLLBACK ALTER (MariaDB's ``binlog_alter_two_phase``), which change no table."""
         if not self._server.mariadb or not buffer.open:
             return False
         gtid = buffer.mariadb_gtid(buffer.tx)
@@ -98,9 +98,9 @@ def parse_query(body: bytes, codec: Callable[[int], str]) -> Query:
 
 
 def _session(status: bytes) -> tuple[int, int | None]:
-    """The session's ``sql_mode`` and the number of its ``character_set_client``, out of the status variables.
+    """The session's ``sql_mode`` and the number of its ``character_set_client``, from the status variables of the event.
 
-    They are written in a fixed order; what may come before these two is known, and nothing after them is of interest.
+    The server writes the variables in a fixed order, so reading stops after these two.
     """
     c, sql_mode = ByteReader(status), 0
     while c.more:

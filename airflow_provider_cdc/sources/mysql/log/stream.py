@@ -1,6 +1,6 @@
-"""Reading the binary log: from a connection to log items.
+"""The stream of the binary log: from a replication connection to log items.
 
-Row events go through the kernels, a buffer full at a time; everything else goes the plain way (:mod:`.event_dispatcher`).
+Kernels read row events, a buffer full at a time; :mod:`.event_dispatcher` reads all other events in plain Python.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCat
 
 
 class BinlogStream:
-    """One pass over the log. Use :meth:`items` once.
+    """Reads the log once, from ``start`` on. Iterate :meth:`items` once.
 
-    :param until: where to end; ``None`` = never
-    :param patience: see :meth:`airflow_provider_cdc.core.spi.source.Source.stream`
-    :param metrics: what it does is added to them
-    :param single: read one XA transaction that was prepared, as if it had been committed, and no more
+    :param until: position at which to end; ``None`` = go on until the caller stops
+    :param patience: seconds to wait for events before a heartbeat is given, asked before each wait; see
+        :meth:`airflow_provider_cdc.core.spi.source.Source.stream`
+    :param metrics: the counters to add to
+    :param single: read one prepared XA transaction as if it were committed, then stop
     """
 
     def __init__(
@@ -65,11 +66,17 @@ class BinlogStream:
 
     @property
     def position(self) -> MySqlPosition:
-        """After the last complete transaction."""
+        """The position after the last complete transaction."""
         return self._cursor.position
 
     def items(self) -> Iterator[LogItem]:
-        """See :meth:`airflow_provider_cdc.core.spi.source.Source.stream`."""
+        """The log items, in log order; see :meth:`airflow_provider_cdc.core.spi.source.Source.stream`.
+
+        :raises PositionLost: the server does not have the position any more
+        :raises SourceUnavailable: the connection was lost
+        :raises SourceLogDamaged: an event cannot be read
+        :raises UnknownLogEvent: an event that may carry data is not known
+        """
         while True:
             try:
                 yield from self._pass()
@@ -79,7 +86,7 @@ class BinlogStream:
                 self._cursor.read_again()
 
     def _pass(self) -> Iterator[LogItem]:
-        """Read from the present position to the end."""
+        """Read from the cursor's position to the end of the stream."""
         cursor, follow = self._cursor, self._cursor.until is None and not self._single
         patience = self._patience if follow else None
         with BinlogConnection(
@@ -119,7 +126,10 @@ class BinlogStream:
             ) from e
 
     def _prepared_rows(self, begin: dict[str, Any]) -> Iterator[LogBlock]:
-        """The rows of a prepared XA transaction, from where it stands in the log."""
+        """The rows of a prepared XA transaction.
+
+        :param begin: file and offset at which the transaction begins, as ``MySqlPosition.prepared`` has it
+        """
         start = MySqlPosition(str(begin["file"]), int(str(begin["pos"])), server=self._server.identity)
         stream = BinlogStream(self._config, self._server, start, None, self._tables, self._catalog, single=True)
         for item in stream.items():

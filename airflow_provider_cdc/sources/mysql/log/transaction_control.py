@@ -1,9 +1,9 @@
-"""What begins, ends and takes back transactions by a statement: BEGIN, COMMIT, savepoints, XA.
+"""Transaction control statements: BEGIN, COMMIT, ROLLBACK, savepoints, XA.
 
-The buffer learns where transactions begin and end. What concerns rows that were handed on, or that lie elsewhere in the log, is
-returned: the event dispatcher does it.
+:func:`apply` marks in the buffer where transactions begin and end. It returns an outcome where rows that were delivered, or that lie
+elsewhere in the log, are concerned; the event dispatcher acts on it.
 
-Rows of a transaction that XA has prepared wait in the log: they are passed over, and read when it is committed.
+The rows of a prepared XA transaction are skipped at first, and read from the log when the transaction is committed.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class RolledBack:
 class RolledBackTo:
     """The open transaction is rolled back to a savepoint.
 
-    :param since: number of its first row event that is void
-    :param to: number of its first one after them
+    :param since: number of its first row event that is rolled back
+    :param to: number after the last one that is rolled back
     """
 
     since: int
@@ -40,7 +40,7 @@ class RolledBackTo:
 
 @dataclass(frozen=True, slots=True)
 class EndPrepared:
-    """An XA transaction that was prepared is committed or rolled back."""
+    """A prepared XA transaction is committed or rolled back."""
 
     xid: str
     commit: bool
@@ -48,16 +48,16 @@ class EndPrepared:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """The end of a transaction that did not begin."""
+    """A COMMIT or ROLLBACK without a BEGIN."""
 
 
 Outcome = RolledBack | RolledBackTo | EndPrepared | Malformed
 
 
 def apply(statement: ddl.Transaction, i: int, buffer: EventBuffer) -> Outcome | None:
-    """Apply a statement that concerns the transaction and no table, the event ``i``.
+    """Apply a transaction control statement, the event ``i``, to the buffer.
 
-    :return: what is left to do
+    :return: what the dispatcher has to do; ``None`` = nothing
     """
     name = statement.name or ""
     match statement.kind:
@@ -81,9 +81,9 @@ def apply(statement: ddl.Transaction, i: int, buffer: EventBuffer) -> Outcome | 
 
 
 def exclude_rolled_back(back: RolledBackTo, i: int, buffer: EventBuffer) -> bool:
-    """Leave out what the open transaction takes back before event ``i``.
+    """Exclude the rows before event ``i`` that a ROLLBACK TO SAVEPOINT takes back.
 
-    :return: whether all of it is in the buffer; if not, the rest of it was handed on
+    :return: whether all of them are still in the buffer; if not, some were delivered already
     """
     gone = buffer.state_of(buffer.tx).row_events
     buffer.exclude_rows(np.flatnonzero(buffer.rows(buffer.tx, i))[max(back.since - gone, 0) :])
@@ -101,21 +101,21 @@ def xid_of(i: int, buffer: EventBuffer) -> str:
 
 
 def start_of_open(buffer: EventBuffer, cursor: LogCursor) -> dict[str, Any]:
-    """Where the rows of the open transaction begin, as a position keeps it."""
+    """File, offset and server at which the open transaction begins, as ``MySqlPosition.prepared`` keeps it."""
     first = int(buffer.transactions[buffer.tx, k.TX_FIRST])
     pos = buffer.start(first) if first >= 0 else cursor.position.pos
     return {"file": cursor.file, "pos": pos, "server": cursor.server.identity}
 
 
 def start_of_prepared(end: EndPrepared, i: int, buffer: EventBuffer, cursor: LogCursor) -> dict[str, Any] | None:
-    """Where the rows begin that are to be read at the end of a prepared transaction; ``None`` = there are none.
+    """Where to read the rows of a prepared transaction that ends; ``None`` if it is rolled back.
 
-    :raises UnknownLogEvent: it is committed, and its rows are unknown
+    :raises UnknownLogEvent: it is committed, but was prepared before capture began or on another server
     """
     start = cursor.position.prepared.get(end.xid)
     elsewhere = start is not None and start["server"] != cursor.server.identity
     if end.commit and (start is None or elsewhere):
-        when = "in the log of another server" if elsewhere else "before the place where capture began"
+        when = "in the log of another server" if elsewhere else "before the position where capture began"
         why = f"XA transaction {end.xid} was prepared {when}, so that its rows are unknown"
         raise ev.unknown_event(ev.QUERY, buffer.where(i), why)
     return start if end.commit else None

@@ -1,4 +1,4 @@
-"""Ids, times and sessions of the transactions in a set of events: GTIDs as numbers, as texts and as sets."""
+"""Transaction ids, commit times and session ids of a set of events; GTIDs as numbers, as text and as sets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class TransactionColumns:
-    """Transactions of a block: their documented ids, and the session numbers of those that say so."""
+    """The transactions of a block.
+
+    :param transactions: id (GTID, or file and offset) and commit time of each
+    :param threads: session id (``source.thread``) of each, ``-1`` = not logged
+    """
 
     transactions: Transactions
     threads: Int64s
@@ -28,10 +32,11 @@ class TransactionColumns:
 def transaction_columns(
     events: Events, transactions: Int64s, ends: Int64s, file: str, carried: str | None, mariadb: bool
 ) -> TransactionColumns:
-    """Ids, times and sessions of transactions.
+    """Ids, commit times and session ids of transactions.
 
-    :param transactions: rows of the ``route`` kernel's table, those of the block
-    :param carried: id of the first one, if it began in an earlier block
+    :param transactions: the block's rows of the ``route`` kernel's table of transactions
+    :param ends: per event, log position after it
+    :param carried: id of the first transaction, if it began in an earlier block
     """
     picked = transactions[:, k.TX_GTID]
     numbers = gtid_numbers(events, picked)
@@ -61,10 +66,10 @@ def _ids(numbers: Int64s, ends: Int64s, first: Int64s, events: Events, file: str
 
 
 def gtid_numbers(events: Events, picked: Int64s) -> Int64s:
-    """GTID events as numbers, see ``kernels/tagged.py``.
+    """GTID events as rows of numbers, ``int64[transactions, GTID_FIELDS]``; see ``kernels/tagged.py``.
 
-    :param picked: numbers of the events, ``-1`` for a transaction without one
-    :raises ValueError: one does not hold what it has to
+    :param picked: index of the GTID event per transaction, ``-1`` for a transaction without one
+    :raises ValueError: a tagged GTID has an unknown form
     """
     numbers = np.zeros((len(picked), k.GTID_FIELDS), np.int64)
     k.read_gtids(events.buf, events.table, picked, numbers)
@@ -74,7 +79,7 @@ def gtid_numbers(events: Events, picked: Int64s) -> Int64s:
 
 
 def source_of(high: int, low: int, *tag: int) -> str:
-    """A UUID from its two halves, as signed numbers, and a tag from its four parts, if there is one."""
+    """The source id ``uuid`` or ``uuid:tag`` from the UUID's two halves (signed numbers) and the four parts of the tag."""
     mask = (1 << 64) - 1
     source = str(uuid.UUID(int=((high & mask) << 64) | (low & mask)))
     text = np.array(tag, "<i8").tobytes().rstrip(b"\0").decode("ascii")
@@ -82,7 +87,7 @@ def source_of(high: int, low: int, *tag: int) -> str:
 
 
 def add_gtid_numbers(gtids: Gtids, numbers: Int64s) -> None:
-    """Add transactions, as the ``read_gtids`` kernel gives them, to a set."""
+    """Add transactions to a GTID set; ``numbers`` are rows of the ``read_gtids`` kernel."""
     numbers = numbers[numbers[:, k.GTID_NUMBER] >= 0]
     if isinstance(gtids, MariaDbGtids):
         for domain in np.unique(numbers[:, 0]):
@@ -90,7 +95,7 @@ def add_gtid_numbers(gtids: Gtids, numbers: Int64s) -> None:
             gtids.domains[int(domain)] = int(last[1]), int(last[2])
     else:
         sources = np.delete(numbers, k.GTID_NUMBER, axis=1)
-        if not sources[:, 2:].any():  # tags are rare, and the rest takes its time with every column
+        if not sources[:, 2:].any():  # tags are rare, and np.unique below gets slower with each column
             sources = sources[:, :2]
         for source in np.unique(sources, axis=0):
             mine = (sources == source).all(axis=1)

@@ -1,4 +1,5 @@
 """Reading tables: consistent snapshots, and chunks of incremental snapshots with their watermarks.
 
-May import ``log`` (its end, its filters), ``schema``, ``columns``, ``kernels`` and the heads below ``checks``.
+May import ``log.log_end`` and ``log.binlog_filters``, ``schema``, ``columns``, ``kernels`` and ``config``, ``connect``, ``position``,
+``metrics``.
 """

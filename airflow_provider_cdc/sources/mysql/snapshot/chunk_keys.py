@@ -1,8 +1,7 @@
-"""Keys as positions in the order of a table: out of a row, into JSON, into SQL.
+"""Keys that bound the chunks of a table: extracted from a row, stored as JSON, written into SQL.
 
-A table is cut where one key ends and the next begins, so a key has to come back to the database as the very value that it was
-there: a text in the bytes of its own character set, a float with all of its bits, an ENUM as the number that it is ordered by.
-Comparisons are left to the database, which knows the column's collation; none is made here.
+A key must return to the database as exactly the value that it had there: text in the bytes of its own character set, a float with all
+its bits, an ENUM as the number that it is ordered by. All comparisons are made by the database, which knows the column's collation.
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ _KINDS: Final = {
     **dict.fromkeys(["date", "time", "datetime", "timestamp", "uuid", "inet4", "inet6"], PLAIN),
 }
 _EXACT: Final = "utf8mb4"
-"""Character set whose texts come as the bytes that the table has."""
+"""The character set whose text the connection returns with the same bytes as in the table."""
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _PLAIN = re.compile(r"[0-9A-Fa-f:.\- ]*")
 
 
 class OrderChanged(Exception):
-    """A key was taken under another order of rows than the table has now."""
+    """A key was stored when the table's rows had another order than now."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """One of the columns that rows are ordered by.
+    """A column that rows are ordered by.
 
-    :param kind: how its values travel
-    :param collation: of a text
-    :param members: of an ENUM or SET
-    :param bits: the members are bits of a SET's number
-    :param by_image: whether the row image has the exact value
-    :param number: number of the column in the row image
+    :param kind: how its values are stored in a key: :data:`INT`, :data:`TEXT` and so on
+    :param collation: of a text column
+    :param members: of an ENUM or SET column
+    :param bits: it is a SET, whose members are bits of a number
+    :param by_image: the row image has the exact value; otherwise :attr:`expression` has to be selected
+    :param number: index of the column in the row image
     """
 
     name: str
@@ -66,7 +65,11 @@ class KeyColumn:
 
     @classmethod
     def of(cls, schema: TableSchema, name: str, charset: str, collation: str) -> KeyColumn | None:
-        """``None`` where rows cannot be put in order by such a column."""
+        """The key column of a table's column; ``None`` if its type gives no order.
+
+        :param charset: of a text column, else empty
+        :param collation: of a text column, else empty
+        """
         column, number = schema.column(name), schema.names.index(name)
         type_ = ColumnType.of(column)
         kind = _KINDS.get(type_.base)
@@ -86,7 +89,7 @@ class KeyColumn:
 
     @property
     def expression(self) -> str:
-        """What has to be selected besides the column itself, where the row image does not have the exact value."""
+        """The SQL expression that gives the exact value, where the row image does not have it."""
         name = quoted_name(self.name)
         if self.kind == BYTES:
             return name
@@ -98,7 +101,7 @@ class KeyColumn:
         return f"CAST({name}{'+0' if self.kind == INT else ''} AS CHAR)"
 
     def value(self, found: pa.Scalar) -> Any:
-        """JSON of a value of the row image, or of :attr:`expression`."""
+        """A value of the row image, or of :attr:`expression`, in its JSON form."""
         if not found.is_valid:
             return None
         if self.kind in (TEXT, BYTES):
@@ -123,16 +126,16 @@ class KeyColumn:
         return {"hex": raw.hex(), "collation": self.collation}
 
     def _members(self, number: int) -> str:
-        """Tells whether the members up to this one are still the same."""
+        """Checksum of the members up to this number: changes when the order of the values before it does."""
         before = self.members[: number.bit_length() if self.bits else number]
         return f"{zlib.crc32(repr(before).encode()):08x}"
 
     # -- into SQL --------------------------------------------------------------------------------------------------------
 
     def literal(self, value: Any) -> str:
-        """A value of a key, as the database takes it.
+        """A value of a key as an SQL literal.
 
-        :raises OrderChanged: it was taken when the column had another type, collation or list of members
+        :raises OrderChanged: it was stored when the column had another type, collation or list of members
         """
         match self.kind, value:
             case "int", int():
@@ -156,7 +159,7 @@ class KeyColumn:
 
     @property
     def _compared(self) -> str:
-        """The column, as it is compared with a literal."""
+        """The left side of a comparison with a literal."""
         name = quoted_name(self.name)
         # servers compare a SET and a number as doubles, which hold no more than 53 of its 64 members
         return f"CAST({name} AS UNSIGNED)" if self.bits else name
@@ -167,13 +170,13 @@ class KeyColumn:
         return f"{self._compared} = {self.literal(value)}"
 
     def after(self, value: Any) -> str:
-        """Rows behind a value; NULL comes before all others."""
+        """Condition for rows after a value; NULL comes before all others."""
         if value is None:
             return f"{quoted_name(self.name)} IS NOT NULL"
         return f"{self._compared} > {self.literal(value)}"
 
     def upto(self, value: Any, *, inclusive: bool) -> str | None:
-        """Rows before a value, or at it; ``None`` = there can be none."""
+        """Condition for rows before a value, or equal to it; ``None`` = no row can meet it."""
         name = quoted_name(self.name)
         if value is None:
             return f"{name} IS NULL" if inclusive else None
@@ -182,7 +185,7 @@ class KeyColumn:
 
 
 def behind(columns: Sequence[KeyColumn], key: Key) -> str:
-    """Rows behind a key, as a union of ranges of the index."""
+    """Condition for rows after a key, as a union of index ranges."""
     same: list[str] = []
     ranges = []
     for column, value in zip(columns, key, strict=True):
@@ -192,7 +195,7 @@ def behind(columns: Sequence[KeyColumn], key: Key) -> str:
 
 
 def upto(columns: Sequence[KeyColumn], key: Key) -> str:
-    """Rows before a key, and the one that has it."""
+    """Condition for rows before a key and the row with this key, as a union of index ranges."""
     same: list[str] = []
     ranges = []
     for i, (column, value) in enumerate(zip(columns, key, strict=True)):
@@ -204,7 +207,10 @@ def upto(columns: Sequence[KeyColumn], key: Key) -> str:
 
 
 class KeyExtractor:
-    """Extracts keys from rows that were selected with :attr:`extras` behind their own columns."""
+    """Extracts keys from row images.
+
+    :ivar extras: expressions to select after the table's columns
+    """
 
     def __init__(self, schema: TableSchema, columns: Sequence[KeyColumn]) -> None:
         self.columns = columns
@@ -213,7 +219,7 @@ class KeyExtractor:
         self._numbers = [c.number if c.by_image else next(numbers) for c in columns]
 
     def last(self, images: Sequence[pa.StructArray]) -> Key | None:
-        """The key of the last row, if there is one."""
+        """The key of the last row; ``None`` without a row."""
         if not images:
             return None
         pairs = zip(self.columns, self._numbers, strict=True)

@@ -1,7 +1,7 @@
-"""Chunks of tables beside the stream, for incremental snapshots; see :mod:`airflow_provider_cdc.core.spi.chunks`.
+"""The chunk reader: reads chunks of tables for incremental snapshots; see :mod:`airflow_provider_cdc.core.spi.chunks`.
 
-Each chunk is read in a transaction of its own, which first takes the table's metadata lock: from there on the structure cannot
-change, so comparing it with the one that the rows are to be read under is enough.
+Each chunk is read in a transaction of its own, which first takes the table's metadata lock. From then on the table definition cannot
+change, so it is compared once with the schema that the rows are decoded with.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from airflow_provider_cdc.sources.mysql.snapshot.statement_stopper import Statem
 from airflow_provider_cdc.sources.mysql.snapshot.watermarks import Marks, Watermarks, watermarks_for
 
 _GONE: Final = {1051, 1146, 1412, 1684}
-"""Errors of a table that is not there, or not as it was when the transaction began."""
+"""Errors for a table that does not exist, or whose definition was changed since the transaction began."""
 _MODES_OFF: Final = {"NO_ZERO_DATE", "NO_ZERO_IN_DATE", "TRADITIONAL", "PAD_CHAR_TO_FULL_LENGTH"}
 _MODES_ON: Final = {"ALLOW_INVALID_DATES", "STRICT_ALL_TABLES"}
 _REMEDY: Final = "correct the condition, or the surrogate key, and send the signal again"
@@ -54,7 +54,11 @@ Fingerprint = Rows
 
 
 def open_chunk_reader(config: MySqlConfig, server: Server, signals: TableId | None) -> ChunkReader:
-    """See :meth:`airflow_provider_cdc.core.spi.source.Source.chunks`."""
+    """Open a chunk reader on a connection of its own.
+
+    :param signals: the signal table, if watermarks are written to it; ``None`` = watermarks are read from the log's position
+    :raises PrerequisiteError: the server cannot give watermarks of this kind
+    """
     connection = connect(config, **SEVERAL)
     try:
         with translated(config):
@@ -68,7 +72,7 @@ def open_chunk_reader(config: MySqlConfig, server: Server, signals: TableId | No
 
 
 def _settle(connection: Connection) -> None:
-    """Settings of the session: whatever a table may hold can be compared with, and what is written is not bent."""
+    """Set the ``sql_mode`` of the session: any date that a table may hold can be compared, and rows written are never altered."""
     modes = {m for m in str(scalar(connection, "SELECT @@SESSION.sql_mode")).split(",") if m}
     with connection.cursor() as cursor:
         cursor.execute("SET SESSION sql_mode = %s", (",".join(sorted(modes - _MODES_OFF | _MODES_ON)),))
@@ -76,9 +80,11 @@ def _settle(connection: Connection) -> None:
 
 @dataclass(slots=True)
 class _KnownTable:
-    """A table as it was when its structure was read.
+    """A table as it was when its schema was read from the catalog.
 
-    :param ordered: what was made for reading it, by the columns of its order
+    :param fingerprint: names, types and collations of its columns, compared before each chunk is read
+    :param transactional: of the engine InnoDB
+    :param ordered: columns of an order → how to read the table in this order
     """
 
     schema: TableSchema
@@ -91,7 +97,8 @@ class _KnownTable:
 class _OrderedRead:
     """How to read a table in one order.
 
-    :ivar fits: number of rows to ask for, since more took too many bytes; ``None`` = as many as the chunk wants
+    :param selected: the select list: the table's columns, then the key expressions of the extractor
+    :ivar fits: number of rows to ask for, since more took too many bytes; ``None`` = the size of the chunk
     """
 
     columns: list[KeyColumn]
@@ -101,7 +108,11 @@ class _OrderedRead:
     fits: int | None = None
 
     def took(self, rows: int, size: int, max_bytes: int, limit: int, *, more: bool) -> None:
-        """Learn from the size of some rows how many to ask for, so that the server sends no rows that are thrown away."""
+        """Adapt :attr:`fits` to the size of the rows that were read, so that the server sends no rows that are discarded.
+
+        :param size: bytes of the ``rows`` rows
+        :param more: the query had more rows, which were discarded
+        """
         if more:
             self.fits = max(rows * max_bytes // max(size, 1), 1)
         elif self.fits is not None and size < max_bytes // 2:
@@ -153,10 +164,12 @@ class MySqlChunkReader(ChunkReader):
 
     @contextlib.contextmanager
     def _locked(self, table: TableId, questions: list[str]) -> Iterator[list[Rows]]:
-        """A transaction in which the structure of a table stays as it is; whoever asks for it ends it. Gives answers to what is
-        asked before it and in it, see :class:`~airflow_provider_cdc.sources.mysql.snapshot.watermarks.Watermarks`.
+        """Begin a transaction that holds the table's metadata lock; the caller commits it.
 
-        :raises StructureChanged: the table is not there, or was changed since the transaction began
+        Yields the results of the watermark statements before it and of ``questions``, see
+        :class:`~airflow_provider_cdc.sources.mysql.snapshot.watermarks.Watermarks`.
+
+        :raises StructureChanged: the table does not exist, or was changed since the transaction began
         """
         lock = f"SELECT 1 FROM {quoted(table)} LIMIT 0"
         try:
@@ -177,10 +190,13 @@ class MySqlChunkReader(ChunkReader):
         return question.format(*(self._connection.escape(part) for part in (table.namespace, table.name)))
 
     def _known(self, rows: KeyRange) -> _KnownTable:
-        """The table, if it is what the rows are to be read under."""
+        """The table, if its definition matches the schema that the rows are to be decoded with.
+
+        :raises StructureChanged: it does not
+        """
         known = self._tables.get(rows.table.id) or self._look_at(rows.table.id)
         if known is None or known.schema.columns != rows.table.columns:
-            raise StructureChanged(f"{rows.table.id} has another structure")
+            raise StructureChanged(f"{rows.table.id} has another definition")
         return known
 
     def _confirm(self, known: _KnownTable, fingerprint: Fingerprint) -> None:
@@ -218,9 +234,9 @@ class MySqlChunkReader(ChunkReader):
     def _several(
         self, how: _OrderedRead, rows: KeyRange, limit: int, left: int, max_bytes: int
     ) -> tuple[list[pa.StructArray], bool]:
-        """The first rows of a range, and whether there are no more.
+        """Read the first rows of a range by several queries; also returns whether the range is exhausted.
 
-        :param limit: rows of one query
+        :param limit: rows per query
         :param left: rows in all
         """
         images: list[pa.StructArray] = []
@@ -262,7 +278,7 @@ class MySqlChunkReader(ChunkReader):
         return how
 
     def _statement(self, rows: KeyRange, how: _OrderedRead, direction: str, limit: int) -> str:
-        """A union of ranges of the index, so that a chunk costs the same wherever it lies."""
+        """The SELECT of a chunk. Its condition is a union of index ranges, so a chunk costs the same anywhere in the table."""
         parts = []
         try:
             if rows.after is not None:
@@ -271,7 +287,7 @@ class MySqlChunkReader(ChunkReader):
                 parts.append(f"({upto(how.columns, rows.upto)})")
         except (OrderChanged, ValueError) as e:  # zip: the key has another number of columns
             raise QueryRefused(
-                f"The order of the rows of {rows.table.id} was changed while they were read ({e}): which are left cannot be told.",
+                f"The order of the rows of {rows.table.id} was changed while they were read ({e}): it is not known which are left to read.",
                 where=f"{rows.table.id}, order by {', '.join(rows.order)}, after {rows.after}",
                 safe="What was read is captured, and the stream goes on.",
                 remedy="send the signal again, so that the table is read from its first row",
@@ -291,7 +307,7 @@ class MySqlChunkReader(ChunkReader):
     def _fetch(
         self, how: _OrderedRead, rows: KeyRange, direction: str, limit: int, max_bytes: int = CHUNK_BYTES
     ) -> tuple[list[pa.StructArray], bool]:
-        """The first rows, as many as are asked for or take so many bytes, and whether the query has more."""
+        """The first rows of a range, up to ``limit`` rows or ``max_bytes`` bytes, and whether the query had more."""
         sql = self._statement(rows, how, direction, limit)
         where = f"{rows.table.id}: {rows.condition}" if rows.condition else str(rows.table.id)
         with refusing(self._config, where, _REMEDY):
@@ -336,7 +352,7 @@ class MySqlChunkReader(ChunkReader):
 
     @contextlib.contextmanager
     def _working(self, where: str) -> Iterator[None]:
-        """Errors in our words; after :meth:`close`, whatever goes wrong means that."""
+        """Translate errors of the driver. After :meth:`close` every error becomes :class:`SourceUnavailable`."""
         try:
             with translated(self._config, where):
                 yield
@@ -349,7 +365,7 @@ class MySqlChunkReader(ChunkReader):
         self._closed = True
         sock = self._connection._sock
         if sock is not None:
-            # a thread that waits for an answer does not notice that its socket was closed, but that it was shut down
+            # shutdown wakes up a thread that waits in recv; close alone does not
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
         self._connection._force_close()

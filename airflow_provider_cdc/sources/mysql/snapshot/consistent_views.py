@@ -1,8 +1,8 @@
-"""Consistent views at one known position of the log, without a lock that keeps writers out.
+"""Opens consistent views (read views of several connections) at one known log position, without a lock that blocks writers.
 
-* MariaDB: a consistent view knows its exact position: views are opened until all of them have the same.
-* MySQL: a view does not know its position. A moment without writes helps: what is in the log by then is visible,
-  and when the log has not grown until the views are open, they hold just that.
+* MariaDB reports the exact log position of a view (``binlog_snapshot_position``): views are opened until all have the same one.
+* MySQL does not report it. So the views are opened between two looks at the end of the log: if the log has not grown in between, they
+  are at this position.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 log = logging.getLogger(__name__)
 
 SETTLE_S: Final = 0.02
-"""MySQL writes a transaction to the log before it becomes visible, microseconds as a rule."""
+"""Wait before the views are opened: MySQL writes a transaction to the log shortly before it becomes visible, usually microseconds."""
 _TRIES: Final = 50
-"""How often several views are opened with MariaDB before one has to do."""
+"""How often views are opened with MariaDB before one connection has to read all tables."""
 OPEN: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 
 
 def open_view(connection: Connection) -> None:
-    """Begin a transaction that sees what is committed now."""
+    """Begin a transaction that sees the rows committed by now."""
     with connection.cursor() as cursor:
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         cursor.execute(OPEN)
 
 
 def open_at_one_position(connections: list[Connection], server: Server) -> MySqlPosition:
-    """MariaDB: open views at one position of the log; if that is not possible for all, only the first one.
+    """MariaDB: open views at one log position; if that is not possible for all connections, only for the first one.
 
-    :param connections: those without a view are closed and taken out
+    :param connections: those left without a view are closed and removed from the list
     :return: the position
     """
     for _ in range(_TRIES):
@@ -48,7 +48,8 @@ def open_at_one_position(connections: list[Connection], server: Server) -> MySql
             break
     else:
         log.info(
-            "Writers leave no moment for %s views of one place: one connection reads all tables.", len(connections)
+            "Under these writes %s views cannot be opened at one log position: one connection reads all tables.",
+            len(connections),
         )
         for connection in connections[1:]:
             connection.close()
@@ -61,12 +62,12 @@ def open_at_one_position(connections: list[Connection], server: Server) -> MySql
 
 
 def open_at_rest(connections: list[Connection], end: Callable[[], MySqlPosition], patience_s: float) -> MySqlPosition:
-    """MySQL: open views while nothing is written.
+    """MySQL: open views while nothing is written to the log.
 
-    :param end: gives where the server writes next
-    :param patience_s: how long to wait for such a moment
+    :param end: returns the end of the log
+    :param patience_s: how long to wait for a moment without writes, seconds
     :return: the position
-    :raises SourceUnavailable: there was none
+    :raises SourceUnavailable: there was no such moment
     """
     until = time.monotonic() + patience_s
     while True:
@@ -79,8 +80,8 @@ def open_at_rest(connections: list[Connection], end: Callable[[], MySqlPosition]
                 return before
         if time.monotonic() >= until:
             raise SourceUnavailable(
-                f"The place of the snapshot in the log cannot be told: writers left no moment of rest within {patience_s:.0f} s, and "
-                "without a lock nothing else tells it.",
+                f"The log position of the snapshot cannot be determined: there was no moment without writes within {patience_s:.0f} s, "
+                "which is needed without a lock.",
                 where="snapshot.locking.mode",
                 safe="Nothing was read; the offset is untouched.",
                 remedy="set snapshot.locking.mode=minimal, which locks for a moment; or run the snapshot at a quieter time (or raise "

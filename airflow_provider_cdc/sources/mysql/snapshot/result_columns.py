@@ -1,4 +1,4 @@
-"""How the server defines the columns of a result: whether its values come in the form that is expected."""
+"""Column definitions of a result set: whether a query returns its values in the types that the reader expects."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ COM_STMT_PREPARE, COM_STMT_CLOSE = 0x16, 0x19
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """What the server says of a column of a result.
+    """A column definition packet.
 
-    :param charset: number of a collation; 63 for bytes and numbers
+    :param charset: collation number; 63 for bytes and numbers
+    :param length: greatest length of a value, bytes
+    :param type: see ``columns/wire_types.py``
     """
 
     name: str
@@ -36,7 +38,7 @@ class ResultColumn:
         return cls(parts[4].decode("utf-8", "replace"), *struct.unpack_from("<HIBHB", c.rest()))
 
     def like(self, other: ResultColumn) -> bool:
-        """Whether values of the two come in the same form."""
+        """Whether the values of both columns are encoded the same way."""
         return self._form() == other._form()
 
     def _form(self) -> tuple[object, ...]:
@@ -65,7 +67,7 @@ _TYPE_NAMES: Final = {
 
 
 class UnexpectedColumn(Exception):
-    """A column of a result is not defined as it was expected."""
+    """A column of a result set has another type than expected."""
 
     def __init__(self, found: ResultColumn, expected: ResultColumn) -> None:
         self.found, self.expected = found, expected
@@ -73,7 +75,7 @@ class UnexpectedColumn(Exception):
 
 
 def result_columns(connection: Connection, sql: str) -> list[ResultColumn]:
-    """How the columns of a query are defined; it is prepared and not run."""
+    """The column definitions of a query. The query is prepared, not executed."""
     c: Any = connection
     c._execute_command(COM_STMT_PREPARE, sql)
     statement, ncols, nparams = struct.unpack_from("<IHH", c._read_packet()._data, 1)

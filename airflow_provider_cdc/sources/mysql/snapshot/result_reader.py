@@ -1,7 +1,7 @@
-"""Whole result sets as columns: the binary protocol of prepared statements, read in blocks and cut by a kernel.
+"""Reads result sets as Arrow columns, by the binary protocol of prepared statements; a kernel decodes the rows.
 
-The binary protocol gives numbers and dates as they are, so that a FLOAT of a snapshot has the same bits as one of the log; the
-text protocol rounds it. PyMySQL has no prepared statements: the three packets that are needed are made here.
+The binary protocol does not round: a FLOAT of a snapshot has the same bits as in the log. The text protocol rounds it. PyMySQL has no
+prepared statements, so the three commands that are needed are sent here.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from airflow_provider_cdc.sources.mysql.snapshot.result_columns import (
 
 _COM_STMT_EXECUTE = 0x17
 INTERRUPTED: Final = 1317
-"""Error of a statement that was ended."""
+"""Error code of a statement that KILL QUERY ended (``ER_QUERY_INTERRUPTED``)."""
 BUFFER: Final = 4 << 20
 BLOCK_ROWS: Final = 32_768
 
 
 class ResultReader:
-    """Reads one table's rows from a result set.
+    """Reads one table's rows from result sets.
 
-    :param schema: the columns, which the query must select in this order
-    :param extras: number of further columns behind them, which are read as bytes
+    :param schema: the columns; queries must select them in this order
+    :param extras: number of further columns after them, which are read as bytes
     """
 
     def __init__(self, schema: TableSchema, config: MySqlConfig, *, extras: int = 0) -> None:
@@ -71,9 +71,9 @@ class ResultReader:
     def read(
         self, connection: Connection, sql: str, like: Sequence[ResultColumn] | None = None
     ) -> Iterator[pa.StructArray]:
-        """Struct arrays of up to :data:`BLOCK_ROWS` rows.
+        """Execute a query; yields struct arrays of up to :data:`BLOCK_ROWS` rows.
 
-        :param like: how the columns have to be defined
+        :param like: the expected column definitions; ``None`` = not compared
         :raises SourceUnavailable: the connection was lost
         :raises UnexpectedColumn: a column is not defined as expected; the connection must be closed
         """
@@ -88,10 +88,11 @@ class ResultReader:
     def first(
         self, connection: Connection, sql: str, max_bytes: int, stop: Callable[[], bool]
     ) -> tuple[list[pa.StructArray], bool]:
-        """The first rows of a result set, up to that with which they take so many bytes, and whether there are more. Those are
-        never in memory together.
+        """Execute a query; returns its first rows, about ``max_bytes`` of them, and whether there were more.
 
-        :param stop: called when there are more; it has the server end the statement, or gives ``False``
+        The remaining rows are discarded as they come, never held in memory.
+
+        :param stop: called when there are more rows; ends the statement on the server, or returns ``False`` if it could not
         :raises SourceUnavailable: the connection was lost
         """
         statement, packets = self._execute(connection, sql), _Packets(connection._sock)
@@ -149,7 +150,7 @@ class ResultReader:
         return finish(buffers, self._finishers, 1, None, self.type)
 
     def _execute(self, connection: Connection, sql: str) -> int:
-        """Prepare and execute; the answer is left in the socket."""
+        """Prepare and execute a statement; its result is left in the socket. Returns the statement's id."""
         c: Any = connection
         c._execute_command(COM_STMT_PREPARE, sql)
         head = c._read_packet()._data
@@ -168,9 +169,9 @@ class ResultReader:
 
 
 class _Packets:
-    """What the server sends, in a buffer: bytes ``used`` to ``have`` are waiting.
+    """The packets that the server sends, in a buffer; the bytes ``used`` to ``have`` are not processed yet.
 
-    :ivar ended: the answer is read to its end
+    :ivar ended: the result set was read to its end
     """
 
     def __init__(self, sock: Any) -> None:
@@ -180,14 +181,14 @@ class _Packets:
         self.used = self.have = 0
 
     def fill(self) -> None:
-        """Have at least the next packet, and what else is there."""
+        """Receive at least the next packet, and further bytes that have arrived."""
         self._need(4)
         self._need(4 + self._length())
         if self.have < len(self.buf):
             self._poll()
 
     def skip(self) -> bytes:
-        """Go past one packet that is not a row; gives what is in it."""
+        """The payload of the next packet, one that is not a row."""
         self._need(4)
         length = self._length()
         self._need(4 + length)
@@ -197,7 +198,7 @@ class _Packets:
         return self.buf[self.used - length : self.used].tobytes()
 
     def take_large(self) -> npt.NDArray[np.uint8]:
-        """The payload of a row that was cut into several packets."""
+        """The payload of a row that spans several packets."""
         parts = []
         length = 0xFFFFFF
         while length == 0xFFFFFF:
@@ -209,9 +210,9 @@ class _Packets:
         return np.concatenate(parts)
 
     def pass_over(self, *, stopped: bool) -> None:
-        """Let go of all rows that are still to come, however large they are.
+        """Discard all remaining rows, of any size.
 
-        :param stopped: the statement was ended, so that the answer may end with that as an error
+        :param stopped: the statement was killed, so the result may end with the error :data:`INTERRUPTED`
         """
         goes_on = False
         while not self.ended:
@@ -240,7 +241,7 @@ class _Packets:
         self.used += count
 
     def fail(self) -> None:
-        """An error packet, or something that should not be there."""
+        """Raise the error of an error packet, or :class:`SourceUnavailable` for an unexpected packet."""
         self.ended = self.buf[self.used + 4] == 0xFF
         packet = self.buf[self.used + 4 : min(self.used + 4 + self._length(), self.have)].tobytes()
         if packet[:1] == b"\xff":
@@ -263,7 +264,7 @@ class _Packets:
                 raise _lost("the server closed it")
 
     def _poll(self) -> None:
-        """Take what has come already, so that a block has many rows."""
+        """Receive the bytes that have arrived already, so that blocks have many rows."""
         while self.have < len(self.buf) // 2 and select.select([self._sock], [], [], 0)[0] and self._receive():
             pass
 
@@ -288,7 +289,7 @@ _Read = tuple[int, int, int, Finisher]
 
 
 def _column(column: Column, where: str, config: MySqlConfig) -> _Read:
-    """How the binary protocol gives a column."""
+    """How the kernel reads a column of the binary protocol: kind, two parameters, finisher."""
     t = ColumnType.of(column)
     if t.base in INTEGERS:
         width = {3: 4}.get(INTEGERS[t.base], INTEGERS[t.base])

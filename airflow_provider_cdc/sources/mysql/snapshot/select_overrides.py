@@ -1,4 +1,4 @@
-"""SELECTs of the configuration with which a snapshot reads tables (``snapshot.select.statement.overrides``)."""
+"""SELECT statements that replace the snapshot's own for some tables (``snapshot.select.statement.overrides``)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 
 
 def statements(config: MySqlConfig) -> dict[TableId, str]:
-    """Table → its SELECT. Names are compared with regard to upper and lower case."""
+    """Table → its SELECT. Names are case-sensitive."""
     named = ((name_parts(name), sql) for name, sql in config.snapshot_select_statement_overrides.items())
     return {TableId(namespace=database, name=table): sql for (database, table), sql in named}
 
 
 def override_findings(config: MySqlConfig, existing: Callable[[list[TableId]], Container[TableId]]) -> list[Finding]:
-    """Statements of tables that do not exist: those of the tables that are meant would be read whole.
+    """Findings for overrides that name a table that does not exist: the table that is meant would be read without its SELECT.
 
-    :param existing: which of some tables there are
+    :param existing: returns those of the given tables that exist
     """
     tables = list(statements(config))
     there = existing(tables) if tables else ()

@@ -1,4 +1,4 @@
-"""The signal table: rows written as watermarks."""
+"""Writing watermarks to the signal table."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ORDER BY ordinal_position LIMIT 3"""
 
 
 class SignalTable:
-    """Writes to the first three columns of the table: id, type, data; their names are free."""
+    """Inserts and deletes rows of the signal table. Its first three columns are id, type and data, whatever their names."""
 
     def __init__(self, connection: Connection, config: MySqlConfig, table: TableId) -> None:
-        """:raises QueryRefused: it does not exist, or has fewer columns"""
+        """:raises QueryRefused: the table does not exist, or has fewer than three columns"""
         self._connection, self._config, self.id = connection, config, table
         self._names = column_names(connection, table)
         account = f"'{config.database_user}'@'%'"
@@ -34,12 +34,18 @@ class SignalTable:
             )
 
     def write(self, id_: str, type_: str, data: str | None) -> None:
-        """Insert a row and commit it."""
+        """Insert a row and commit.
+
+        :raises QueryRefused: the server refuses the statement
+        """
         names = ", ".join(map(quoted_name, self._names))
         self._run(f"INSERT INTO {quoted(self.id)} ({names}) VALUES (%s, %s, %s)", id_, type_, data)
 
     def remove(self, id_: str) -> None:
-        """Delete the row with this id and commit that."""
+        """Delete the row with this id and commit.
+
+        :raises QueryRefused: the server refuses the statement
+        """
         self._run(f"DELETE FROM {quoted(self.id)} WHERE {quoted_name(self._names[0])} = %s", id_)
 
     def _run(self, sql: str, *arguments: str | None) -> None:
@@ -48,14 +54,17 @@ class SignalTable:
 
 
 def column_names(connection: Connection, table: TableId) -> list[str]:
-    """Names of the first three columns; empty where there is no such table."""
+    """Names of the first three columns; empty if the table does not exist."""
     with connection.cursor() as cursor:
         cursor.execute(_COLUMNS, (table.namespace, table.name))
         return [str(row[0]) for row in cursor.fetchall()]
 
 
 def signal_table_sql(table: TableId, account: str) -> str:
-    """Statements that make a signal table and let an account, as ``GRANT`` takes it, write to it."""
+    """The statements that create a signal table and grant an account the rights to write to it.
+
+    :param account: as ``GRANT`` takes it: ``'cdc'@'%'``
+    """
     return (
         f"CREATE TABLE {quoted(table)} (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT NULL) ENGINE=InnoDB; "
         f"GRANT SELECT, INSERT, DELETE ON {quoted(table)} TO {account}"

@@ -1,8 +1,8 @@
-"""A consistent view of tables: one position, several connections that see the same rows.
+"""A consistent snapshot of tables: several connections that see the same rows, at one log position.
 
-The global read lock is held while the readers' transactions are opened and the position and structures are read, and is given
-back before the first row is (Debezium MySQL connector, "Initial snapshots that use a global read lock"). Where the server does
-not allow it, the tables themselves are locked instead, just as long.
+The global read lock is held while the readers' transactions are opened and the position and the table definitions are read. It is
+released before the first row is read (Debezium MySQL connector, "Initial snapshots that use a global read lock"). Where the server
+does not allow this lock, the tables themselves are locked for the same time.
 """
 
 from __future__ import annotations
@@ -42,13 +42,19 @@ log = logging.getLogger(__name__)
 
 CHUNK_ROWS = 250_000
 _IDLE_S = 86_400
-"""A reader may have to wait long for its next chunk, and one that was closed has lost the view that all of them share."""
+"""``wait_timeout`` of the readers: one may wait long for its next chunk, and a closed connection has lost the shared view."""
 _NO_LOCK_RIGHTS = {1044, 1045, 1142, 1227}
 _LOCK_TIMEOUT = {1205, 1969, 3024}
 
 
 class MySqlSnapshot(SnapshotSession):
-    """See :class:`airflow_provider_cdc.core.spi.source.SnapshotSession`."""
+    """A :class:`~airflow_provider_cdc.core.spi.source.SnapshotSession`: opened when it is made, to be closed by :meth:`close`.
+
+    :param readers: number of connections that read tables in parallel
+    :param created_of: returns when a log file was created, seconds since the epoch
+    :param selects: SELECTs of an ad hoc snapshot, which take precedence over those of the configuration
+    :raises SourceUnavailable: a lock, or a moment without writes, was not to be had in time
+    """
 
     position: MySqlPosition
 
@@ -101,14 +107,14 @@ class MySqlSnapshot(SnapshotSession):
         }  # fmt: skip
         self._rows = catalog.rows(self.schemas)
         if mode is LockingMode.CUSTOM:
-            lock.close()  # whatever was locked, and however
+            lock.close()  # releases whatever the custom statements have locked
             self._metrics.set_locked(False)
             log.info("The snapshot's locks were held for %.2f s.", time.monotonic() - began)
         for connection in connections:
             self._idle.put(connection)
 
     def _view(self, connections: list[Connection], lock: Connection, server: Server, *, locked: bool) -> MySqlPosition:
-        """Open the readers' views, all at one position of the log.
+        """Open the readers' views, all at one log position.
 
         :param locked: the tables are locked against writes
         """
@@ -130,7 +136,7 @@ class MySqlSnapshot(SnapshotSession):
         return connection
 
     def _lock(self, connection: Connection, tables: list[TableId]) -> None:
-        """The global read lock, or read locks on the tables where the account, or a hosted server, does not allow it."""
+        """Take the global read lock; if the account or a hosted server does not allow it, read locks on the tables."""
         seconds = max(round(self._config.snapshot_lock_timeout_ms / 1000), 1)
         with connection.cursor() as cursor:
             cursor.execute(f"SET SESSION lock_wait_timeout = {seconds}")
@@ -150,9 +156,9 @@ class MySqlSnapshot(SnapshotSession):
                     raise
 
     def _lock_otherwise(self, connection: Connection, tables: list[TableId]) -> bool:
-        """Run what the user's own lock gives for each table.
+        """Run the lock statements of ``snapshot.locking.mode=custom``.
 
-        :return: there was a statement for each
+        :return: whether there was a statement for each table
         """
         timeout_s = self._config.snapshot_lock_timeout_ms / 1000
         statements = lock_statements(self._config, timeout_s, tables).values()
@@ -221,7 +227,7 @@ class MySqlSnapshot(SnapshotSession):
             self._idle.put(connection)
 
     def _selected(self, connection: Connection, schema: TableSchema, columns: str, select: str) -> Iterator[RowBlock]:
-        """The rows that a person's statement gives, under the table's structure."""
+        """The rows that an override SELECT gives, decoded with the table's schema."""
         which = f"{LIST}.{schema.id}" if schema.id in self._configured else "the SELECT"
         again = "run the capture again" if schema.id in self._configured else "send the signal again"
         remedy = f"correct {which}, which has to give the table's own columns as they are; then {again}"

@@ -1,4 +1,4 @@
-"""SQL that users write and that becomes part of a statement: conditions, SELECTs."""
+"""Checks of SQL fragments that users write and that become part of a statement: conditions, SELECTs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from airflow_provider_cdc.sources.relational.tokens import BAD
 def checked_fragment(
     connection: Connection, config: MySqlConfig, sql: str, *, within: str, where: str, remedy: str
 ) -> str:
-    """Check that a fragment is complete in itself, and return it without a semicolon at its end. A fragment that closes a parenthesis
-    which it did not open would change the statement around it.
+    """Check that a fragment is complete in itself; returns it without its final semicolon.
 
-    It is read as this server reads it, with the executable comments of its version. The server itself prepares it inside the shortest
-    possible statement.
+    A fragment that closes a parenthesis that it did not open would change the statement around it. It is tokenized as this server does,
+    including executable comments of its version. Then the server prepares a statement that contains the fragment.
 
-    :param within: that statement, with ``{}`` for the fragment
-    :raises QueryRefused: it is not complete, or the server does not understand it
+    :param within: the statement to prepare, with ``{}`` for the fragment
+    :param where: the table and the fragment, for the error
+    :raises QueryRefused: the fragment is not complete, or the server does not accept it
     """
     tokens, end = tokenize(sql, 0, _modes(connection))
     depth, wrong = 0, ""

@@ -1,4 +1,4 @@
-"""Ends a statement whose rows are not needed any more; its connection and its transaction go on."""
+"""KILL QUERY for a statement whose remaining rows are not needed; its connection and transaction go on."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ log = logging.getLogger(__name__)
 
 
 class StatementStopper:
-    """Ends statements of one connection, over another one.
+    """Kills running statements of one connection, over another connection.
 
-    :param connection: whose statements they are
+    :param connection: the connection that runs the statements
     """
 
     def __init__(self, config: MySqlConfig, connection: Connection) -> None:
         self._config, self._connection = config, connection
 
     def stop(self, sql: str) -> bool:
-        """Have the server end the running statement. ``False``: it could not; all rows will come.
+        """Kill the running statement; ``False`` if that was not possible, so that all rows will be sent.
 
-        It is ended only if the answering server runs this very statement under the connection's id: behind a proxy, another server
-        may answer.
+        It is killed only if the server's process list has this very statement under the connection's id: behind a proxy, the second
+        connection may reach another server.
         """
         number = self._connection.thread_id()
         try:
@@ -40,7 +40,7 @@ class StatementStopper:
                     return False
                 cursor.execute(f"KILL QUERY {number}")
         except (CdcError, pymysql.err.Error, ValueError) as e:
-            log.debug("A statement cannot be ended, its rows are passed over: %s", e)
+            log.debug("A statement cannot be killed, its remaining rows are discarded: %s", e)
             return False
         return True
 

@@ -1,8 +1,8 @@
-"""The watermarks of a chunk: what is known of the log before and after its rows are read, in three ways.
+"""The watermarks of a chunk: log positions before and after its rows are read. There are three kinds.
 
-* Written watermarks: rows of the signal table. Transactions have to become visible in the order of the log.
-* Read ones, MariaDB: a consistent view knows its exact position, without any lock.
-* Read ones, MySQL: a transaction whose GTID is executed is visible; one that is visible is in the log.
+* Written watermarks: rows in the signal table. Transactions must become visible in the order in which they are logged.
+* Read-only, MariaDB: the server reports the exact log position of a consistent view.
+* Read-only, MySQL: a transaction in ``gtid_executed`` is visible, and a visible transaction is in the log.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ Rows = tuple[tuple[Any, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The positions that belong to a chunk.
+    """The log positions of a chunk.
 
-    :param position: one that the rows can be said to come from
-    :param ts_us: when they were read
-    :param low, high: see :class:`airflow_provider_cdc.core.spi.chunks.ChunkRows`
+    :param position: the position for the ``source`` block of its rows
+    :param ts_us: when the rows were read, µs since the epoch
+    :param low: low watermark; ``None`` if watermarks are written to the signal table
+    :param high: high watermark; ``None`` in the same case
     """
 
     position: MySqlPosition
@@ -42,13 +43,14 @@ class Marks:
 
 
 class Watermarks(abc.ABC):
-    """What has to be asked around the reading of a chunk.
+    """The statements that determine the watermarks of a chunk.
 
     :ivar before: statements before the transaction in which the chunk is read
-    :ivar begin: the statement that begins it
+    :ivar begin: the statement that begins this transaction
     :ivar inside: statements in it, before the rows are read
     :ivar after: statements after it
-    :ivar log_end: statements that ask where the log ends
+    :ivar isolation: isolation level of the session
+    :ivar log_end: statements that ask for the end of the log
     """
 
     before: tuple[str, ...] = ()
@@ -58,30 +60,34 @@ class Watermarks(abc.ABC):
     isolation = "READ COMMITTED"
 
     def __init__(self, connection: Connection, server: Server) -> None:
-        """:raises PrerequisiteError: the server cannot give them; the error says how it would"""
+        """:raises PrerequisiteError: the server cannot give watermarks of this kind; the error says what to change"""
         self._server = server
-        # MariaDB does not give the GTIDs with the position; they may be some that come later
+        # MariaDB gives the GTIDs separately; they may include transactions after the position
         self.log_end = (show_log_end(server), *([_GTIDS] if server.mariadb else []))
         self.verify(connection)
 
     @abc.abstractmethod
     def marks(self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool) -> Marks:
-        """
-        :param found: answers to :attr:`before`, ``begin``, a lock, :attr:`inside` and others
-        :param after: answers to :attr:`after`
-        :param transactional: the table's rows come from a view of committed ones
+        """The watermarks, from the results of the statements.
+
+        :param found: results of :attr:`before`, :attr:`begin`, the metadata lock, :attr:`inside` and others, in this order
+        :param after: results of :attr:`after`
+        :param transactional: the table's engine is transactional, so its rows come from a consistent view
         """
 
     def end(self, found: Sequence[Rows]) -> MySqlPosition:
-        """:param found: answers to :attr:`log_end`"""
+        """The end of the log, from the results of :attr:`log_end`."""
         return end_of(found[0], self._server, str(found[1][0][0] or "") if self._server.mariadb else "")
 
     def verify(self, connection: Connection) -> None:  # noqa: B027 MariaDB's need nothing
-        """:raises PrerequisiteError: the watermarks would not say what a chunk holds"""
+        """Check the server's settings.
+
+        :raises PrerequisiteError: with them, a watermark does not say which changes a chunk contains
+        """
 
 
 class WrittenWatermarks(Watermarks):
-    """Rows of the signal table."""
+    """Watermarks written as rows of the signal table."""
 
     def __init__(self, connection: Connection, server: Server) -> None:
         self.before = (_NOW, show_log_end(server))
@@ -101,7 +107,7 @@ class WrittenWatermarks(Watermarks):
 
 
 class ViewWatermarks(Watermarks):
-    """MariaDB: the position of a consistent view."""
+    """Read-only watermarks of MariaDB: the position of a consistent view."""
 
     before = (_NOW, _GTIDS)
     begin = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
@@ -112,17 +118,17 @@ class ViewWatermarks(Watermarks):
     def marks(self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool) -> Marks:
         status = {str(name).lower(): str(value) for name, value in found[4]}
         position = MySqlPosition(status["binlog_snapshot_file"], int(status["binlog_snapshot_position"]))
-        # the GTIDs count where the stream still stands in another server's log: the view has at least those that were there
-        # before it, and none that were not there afterwards
+        # GTIDs are compared if the stream's position is of another server: the view has at least the GTIDs executed before it was
+        # opened, and none that were not executed afterwards
         low = replace(position, gtids=str(found[1][0][0] or ""), server=self._server.identity)
         high = replace(low, gtids=str(after[1][0][0] or ""))
-        if not transactional:  # rows are read as they are, not as they were when the view was opened
+        if not transactional:  # such a table has no views: its rows are those of the moment of reading
             high = end_of(after[0], self._server, high.gtids)
         return Marks(high, int(found[0][0][0]), low, high)
 
 
 class GtidWatermarks(Watermarks):
-    """MySQL: GTIDs before, the end of the log after."""
+    """Read-only watermarks of MySQL: executed GTIDs before, the end of the log after."""
 
     before = (_NOW, "SELECT @@GLOBAL.gtid_executed")
 
@@ -131,7 +137,7 @@ class GtidWatermarks(Watermarks):
         super().__init__(connection, server)
 
     def marks(self, found: Sequence[Rows], after: Sequence[Rows], *, transactional: bool) -> Marks:
-        # of no file and no server: only the GTIDs of a position can be compared with it
+        # without a file and a server, positions are compared with it by their GTIDs only
         low = MySqlPosition("", 0, str(found[1][0][0] or "").replace("\n", ""))
         high = end_of(after[0], self._server)
         return Marks(high, int(found[0][0][0]), low, high)
@@ -141,7 +147,10 @@ class GtidWatermarks(Watermarks):
 
 
 def _verify_gtids(connection: Connection) -> None:
-    """:raises PrerequisiteError: GTIDs do not say what is visible"""
+    """Check the server's settings.
+
+    :raises PrerequisiteError: ``gtid_executed`` does not say which transactions are visible
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             "SHOW GLOBAL VARIABLES WHERE variable_name IN ('gtid_mode', 'replica_parallel_workers', "
@@ -170,9 +179,10 @@ def _verify_gtids(connection: Connection) -> None:
 
 
 def watermarks_for(connection: Connection, server: Server, *, written: bool) -> Watermarks:
-    """The watermarks that this server can give.
+    """The kind of watermarks to use; also sets the session's isolation level.
 
-    :raises PrerequisiteError: it can give none; the error says how it would
+    :param written: watermarks are written to the signal table
+    :raises PrerequisiteError: the server cannot give them; the error says what to change
     """
     marks: Watermarks
     if written:

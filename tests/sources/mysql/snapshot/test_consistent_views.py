@@ -119,7 +119,7 @@ def test_where_mysql_has_no_moment_of_rest_the_snapshot_says_what_to_do(
     if db.server.kind == "mariadb":
         pytest.skip("a view of MariaDB knows its place")
     monkeypatch.setattr(consistent_views, "SETTLE_S", 0.5)  # writers may have to wait for this machine
-    with Writer(db), pytest.raises(SourceUnavailable, match="no moment of rest within") as raised:
+    with Writer(db), pytest.raises(SourceUnavailable, match="no moment without writes within") as raised:
         connector.capture()
     assert "snapshot.locking.mode=minimal" in str(raised.value)
     assert connector.store.load("test").offset is None

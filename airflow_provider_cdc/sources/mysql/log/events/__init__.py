@@ -1,4 +1,4 @@
-"""Events of the log: their types, what is read out of them in plain Python, and compressed ones as what they hold.
+"""Binlog events: their types, parsing of those that are not rows, and decompression.
 
 The lowest part of ``log``. May import ``columns`` and ``kernels``.
 """

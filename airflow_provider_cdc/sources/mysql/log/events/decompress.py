@@ -1,4 +1,4 @@
-"""Compressed events as the events they hold: MySQL's compressed transactions, MariaDB's compressed rows and statements."""
+"""Decompression of events: MySQL's compressed transactions, MariaDB's compressed rows and statements."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
 
 _COMPRESSED = np.array([ev.TRANSACTION_PAYLOAD, ev.MARIADB_QUERY_COMPRESSED, *ev.COMPRESSED_ROWS])
 _PIECE = 32 << 20
-"""So many plain bytes, roughly, are handed on at once, however well they were compressed."""
+"""About how many decompressed bytes are given at once, so that memory does not grow with the compression ratio."""
 
 
 def decompress(events: Events) -> Iterator[Events]:
-    """The events, compressed ones replaced by what they hold. Where there are any, nothing can be kept for later.
+    """The events, with compressed ones replaced by the events inside them.
 
-    Events from inside a transaction's payload have the log position of the payload.
+    If there are any, the sets given are ``full``: none of their events can be kept for the next set. Events from inside a
+    TRANSACTION_PAYLOAD have the log position of the payload.
 
-    :raises ValueError: a compressed event is not what it should be
+    :raises ValueError: a compressed event cannot be read
+    :raises zlib.error: the same, of MariaDB
     """
     compressed = np.isin(events.table[:, k.EV_TYPE], _COMPRESSED)
     if not compressed.any():
@@ -62,7 +64,7 @@ def _together(parts: list[Events]) -> Events:
 
 
 def _pieces(events: Events, i: int) -> Iterator[Events]:
-    """What one compressed event holds."""
+    """The events inside one compressed event."""
     kind, body = int(events.table[i, k.EV_TYPE]), events.body(i)
     if kind == ev.TRANSACTION_PAYLOAD:
         yield from _payload(events, i, body)
@@ -72,12 +74,12 @@ def _pieces(events: Events, i: int) -> Iterator[Events]:
     )
     table = events.table[i : i + 1].copy()
     table[0, k.EV_START], table[0, k.EV_LENGTH], table[0, k.EV_TYPE] = 0, k.HEADER + len(plain), plain_kind
-    # EV_SIZE stays that of the log, from which the event's position is computed
+    # EV_SIZE stays the size in the log: the event's position is computed from it
     yield Events(np.frombuffer(bytes(k.HEADER) + plain, np.uint8), table)
 
 
 def _payload(events: Events, i: int, body: bytes) -> Iterator[Events]:
-    """Events of a compressed transaction, a piece at a time."""
+    """The events of a compressed transaction, ``_PIECE`` bytes at a time."""
     rest = b""
     for data in decompress_payload(body, _PIECE):
         buf = np.frombuffer(rest + data, np.uint8)
@@ -98,7 +100,7 @@ def _payload(events: Events, i: int, body: bytes) -> Iterator[Events]:
 
 
 def _complete(buf: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> int:
-    """Where the last complete event ends."""
+    """Offset after the last complete event."""
     p = 0
     while len(buf) - p >= k.HEADER:
         size = int.from_bytes(buf[p + 9 : p + 13].tobytes(), "little")
@@ -112,7 +114,10 @@ def _complete(buf: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> int:
 
 
 def mariadb_decompress(data: bytes) -> bytes:
-    """MariaDB's form of a zlib stream: a byte with the width of the length, the length, the stream."""
+    """Decompress MariaDB's form of a zlib stream: a byte with the width of the length, the length, the stream.
+
+    :raises ValueError: the algorithm is unknown, or the length is wrong
+    """
     width = data[0] & 0x07
     if data[0] & 0x70:
         raise ValueError(f"compression algorithm {(data[0] & 0x70) >> 4} is not known")
@@ -124,7 +129,7 @@ def mariadb_decompress(data: bytes) -> bytes:
 
 
 def decompress_rows(event_type: int, body: bytes) -> tuple[int, bytes]:
-    """A compressed row event of MariaDB as the plain one: type and body."""
+    """Type and body of the plain row event inside a compressed one of MariaDB."""
     plain_type = ev.COMPRESSED_ROWS[event_type]
     c = ByteReader(body)
     c.take(8)
@@ -136,7 +141,7 @@ def decompress_rows(event_type: int, body: bytes) -> tuple[int, bytes]:
 
 
 def decompress_query(body: bytes) -> bytes:
-    """A compressed QUERY event of MariaDB as the plain one."""
+    """Body of the plain QUERY event inside a compressed one of MariaDB."""
     db_length, status_length = body[8], int.from_bytes(body[11:13], "little")
     start = 13 + status_length + db_length + 1
     return body[:start] + mariadb_decompress(body[start:])

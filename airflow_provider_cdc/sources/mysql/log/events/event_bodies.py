@@ -1,7 +1,7 @@
-"""What is read out of events other than rows, in plain Python: the next file, GTIDs of MariaDB, XA ids.
+"""Parsing of events that are not rows: ROTATE, FORMAT_DESCRIPTION, MariaDB's GTID, XA_PREPARE.
 
 Formats are those of "Binary Log Event" in the MySQL internals documentation and of "Replication Protocol" in MariaDB's. A body
-here is an event without its 19-byte header and without its checksum.
+is an event without its 19-byte header and without its checksum.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from airflow_provider_cdc.sources.mysql.columns.byte_reader import ByteReader
 
 
 def parse_rotate(body: bytes) -> tuple[str, int]:
-    """Next file and the position in it."""
+    """Name of the next log file and the offset in it, from a ROTATE event."""
     return body[8:].decode(), int.from_bytes(body[:8], "little")
 
 
 def has_checksums(body: bytes) -> bool:
-    """Whether, by a FORMAT_DESCRIPTION event (with its own checksum still on), events end in a CRC-32."""
+    """Whether events end in a CRC-32.
+
+    :param body: of a FORMAT_DESCRIPTION event, with its own checksum
+    """
     return body[-5] == 1
 
 
@@ -26,7 +29,7 @@ def has_checksums(body: bytes) -> bool:
 class MariaDbGtid:
     """A GTID event of MariaDB.
 
-    :param extra: the second byte of flags, 0 where the event has none
+    :param extra: the second byte of flags, 0 if the event has none
     """
 
     domain: int

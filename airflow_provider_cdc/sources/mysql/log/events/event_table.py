@@ -1,4 +1,4 @@
-"""A set of events in a buffer, with a table of where each lies and what its header says."""
+"""A set of events in a buffer, with a table of their offsets and header fields."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from airflow_provider_cdc.sources.mysql import kernels as k
 
 @dataclass(slots=True)
 class Events:
-    """Events in a buffer; valid until more is asked for.
+    """Events in a buffer; valid until the next set is asked for.
 
     :param table: ``int64[events, EV_FIELDS]``, see ``kernels/split.py``
-    :param full: there is no room to keep any of them
+    :param full: none of them can be kept for the next set, as the buffer has no room
     """
 
     buf: npt.NDArray[np.uint8]

@@ -1,4 +1,4 @@
-"""Events of the binary log: their codes and flags, and which of them hold no data."""
+"""Types and flags of binlog events, and which of them hold no data."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ HARMLESS: Final = {
 }
 """Events that hold no data of tables: INTVAR, RAND and USER_VAR only prepare a statement that follows."""
 TRANSACTION_EVENTS: Final = frozenset({XID, GTID, ANONYMOUS_GTID, GTID_TAGGED})
-"""Events that a transaction begins or ends with; MariaDB's GTID event is read apart from them."""
+"""Events that begin or end a transaction; MariaDB's GTID event is handled separately."""
 IGNORABLE_FLAG: Final = 0x80
 ARTIFICIAL_FLAG: Final = 0x20
 
@@ -62,7 +62,7 @@ NAMES: Final = {
 
 
 def unknown_event(event_type: int, where: str, why: str = "it is not known to this release") -> UnknownLogEvent:
-    """An event that may carry data and cannot be read."""
+    """The error for an event that may carry data and cannot be read."""
     return UnknownLogEvent(
         f"The binary log holds an event of type {event_type} ({NAMES.get(event_type, 'no name')}): {why}.",
         where=where,

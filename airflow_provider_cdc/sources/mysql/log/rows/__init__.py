@@ -1,4 +1,4 @@
-"""Rows of the log: which table an event belongs to, how its rows lie in the bytes, and decoding them.
+"""Row events: table maps, the byte layout of a table's rows, and decoding.
 
-May import ``log.events``, ``schema``, ``columns`` and ``kernels``; nothing of the rest of ``log``, but ids of transactions.
+May import ``log.events``, ``log.transaction_ids``, ``schema``, ``columns`` and ``kernels``; nothing else of ``log``.
 """

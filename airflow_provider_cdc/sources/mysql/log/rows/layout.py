@@ -1,4 +1,4 @@
-"""How the rows of one table lie in the log: from a table map and the table's schema to what the row kernel needs."""
+"""The byte layout of a table's rows in the log: from a table map and the table's schema to the row kernel's input."""
 
 from __future__ import annotations
 
@@ -57,15 +57,17 @@ _LOBS = {w.T_BLOB, w.T_BLOB_COMPRESSED}
 
 
 class Mismatch(Exception):
-    """A table map and a schema do not fit; the text says where."""
+    """A table map and a table schema do not match; the text says where."""
 
 
 @dataclass(slots=True)
 class Layout:
-    """One table, as its rows lie in the log now.
+    """How the row kernel reads the rows of one table under one table map.
 
-    :param columns: ``int64[columns, 4]`` for the row kernel
-    :param minimum: bytes that a row image takes at the least
+    :param columns: ``int64[columns, 4]``: kind, two parameters and buffer number per column, see ``kernels/rows.py``
+    :param stores: kind of buffer per column (``STORE_FIXED``, ``STORE_VARIABLE``, ``STORE_WIDE``)
+    :param finishers: per column, makes the Arrow array of its buffers
+    :param minimum: least number of bytes of a row image
     """
 
     schema: TableSchema
@@ -76,7 +78,11 @@ class Layout:
     minimum: int
 
     def buffers(self, rows: int, variable_bytes: int, scratch: Scratch, name: str) -> Buffers:
-        """Buffers for a row image of this table."""
+        """Buffers for ``rows`` row images of this table.
+
+        :param variable_bytes: room for the columns of variable length
+        :param name: ``before`` or ``after``, names the memory in ``scratch``
+        """
         return Buffers(self.stores, rows, variable_bytes, scratch, name)
 
     @property
@@ -86,10 +92,10 @@ class Layout:
 
 
 def build_layout(table_map: TableMap, schema: TableSchema, config: MySqlConfig, charsets: Mapping[int, str]) -> Layout:
-    """Put a table map and the schema in force together.
+    """Make the layout of a table map and the schema in force.
 
     :param charsets: collation number → character set, as the server has them
-    :raises Mismatch: they contradict each other: the schema is not the one under which the rows were written
+    :raises Mismatch: they contradict each other: the rows were written under another schema
     """
     if table_map.names is None:
         raise Mismatch(UNNAMED)
@@ -98,7 +104,7 @@ def build_layout(table_map: TableMap, schema: TableSchema, config: MySqlConfig, 
     nullable = [c.nullable for c in schema.columns]
     if table_map.nullable != nullable:
         differ = [n for n, a, z in zip(schema.names, table_map.nullable, nullable, strict=True) if a != z]
-        raise Mismatch(f"the log and the known structure disagree on whether {', '.join(differ)} may be null")
+        raise Mismatch(f"the log and the known schema disagree on whether {', '.join(differ)} may be null")
     rows, stores, finishers, minimum = [], [], [], (len(schema.columns) + 7) // 8
     slots = [0, 0, 0]
     collations = collations_of(table_map)
@@ -121,7 +127,7 @@ _Read = tuple[int, int, int, Finisher, int]  # kind, a, b, finisher, least numbe
 
 
 def collations_of(m: TableMap) -> dict[int, int]:
-    """Column → number of its collation, for columns that have one."""
+    """Column index → collation number, for columns that have one."""
     texts = [i for i, t in enumerate(m.types) if t in w.TEXTUAL or (m.mariadb and t == w.T_GEOMETRY)]
     members = [i for i, t in enumerate(m.types) if t in (w.T_ENUM, w.T_SET)]
     found = {i: m.collations.of(n) for n, i in enumerate(texts)}
@@ -171,7 +177,10 @@ _COMPRESSED = (w.T_BLOB_COMPRESSED, w.T_VARCHAR_COMPRESSED)
 
 
 def _verify(m: TableMap, i: int, column: Column, declared: ColumnType) -> None:
-    """The column's type in the log must be one that its declared type is written with."""
+    """Check that the column's type in the log is one that the server writes its declared type with.
+
+    :raises Mismatch: it is not
+    """
     wire = m.types[i]
     if declared.base in INTEGERS:
         fits = _INTEGER_WIDTHS.get(wire) == INTEGERS[declared.base]
@@ -194,7 +203,10 @@ def _verify(m: TableMap, i: int, column: Column, declared: ColumnType) -> None:
 
 
 def _verify_bytes(column: Column, declared: ColumnType, charset: str | None) -> None:
-    """What the log has as bytes is no text, and the other way round."""
+    """Check that a binary column is not declared as text, nor a text column as binary.
+
+    :raises Mismatch: it is
+    """
     if charset is not None and (
         (declared.base in TEXTS and charset == "binary") or (declared.base in BLOBS and charset != "binary")
     ):
@@ -213,14 +225,14 @@ def _decimal(precision: int, scale: int, column: Column) -> _Read:
 
 
 def _length_width(wire: int, meta: int) -> int:
-    """Bytes of the length that precedes a variable value."""
+    """Width in bytes of the length before a value of variable length."""
     if wire in (w.T_BLOB, w.T_JSON, w.T_GEOMETRY, w.T_VECTOR, w.T_BLOB_COMPRESSED):
         return meta
     return 2 if string_length(wire, meta) > 255 else 1
 
 
 def string_length(wire: int, meta: int) -> int:
-    """Most bytes of a value of a column of characters, other than the large ones."""
+    """Greatest number of bytes of a value of a CHAR, VARCHAR, BINARY or VARBINARY column."""
     if wire != w.T_STRING:
         return meta
     high, low = meta >> 8, meta & 0xFF
@@ -229,7 +241,10 @@ def string_length(wire: int, meta: int) -> int:
 
 
 def _codec(collation: int, declared: ColumnType, where: str, charsets: Mapping[int, str]) -> str:
-    """Python's codec for a column's texts."""
+    """Python codec of a column's text.
+
+    :raises UnreadableValue: Python has no codec for the character set
+    """
     charset = charsets.get(collation, declared.charset or "binary")
     if charset not in CODECS:
         raise UnreadableValue(
@@ -241,9 +256,9 @@ def _codec(collation: int, declared: ColumnType, where: str, charsets: Mapping[i
 
 
 def _members(m: TableMap, i: int, declared: ColumnType, codec: str) -> tuple[str, ...]:
-    """Members of an ENUM or SET: those in the log, which are the ones the rows were written with.
+    """Members of an ENUM or SET: those of the log if it has them, since the rows were written with them.
 
-    Bytes (``CHARACTER SET binary``) are shown as the UTF-8 that they were written in, as the catalog does.
+    Members in ``CHARACTER SET binary`` are read as UTF-8, as the catalog shows them.
     """
     if i not in m.values:
         return declared.values

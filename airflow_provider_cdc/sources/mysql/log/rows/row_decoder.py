@@ -1,4 +1,4 @@
-"""From routed events to blocks of rows: decode each table's rows at once, then put what belongs to a row beside it, as arrays."""
+"""From routed events to blocks of rows: the kernel decodes the rows of one table at a time; the ``source`` fields are added as arrays."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from airflow_provider_cdc.sources.mysql.log.transaction_ids import TransactionCo
 BLOCK_ROWS = 65_536
 _FIXED_BYTES = 16 << 20
 _VARIABLE_BYTES = 128 << 20
-"""Room for the fixed and for the variable columns of a row image; only what is used of it is ever touched."""
+"""Bytes reserved for the columns of fixed and of variable length of a row image; the system only provides pages that are used."""
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 Queries = tuple[list[str], Int32s]
-"""Statements of annotations, and per event the one that precedes it (-1 = none)."""
+"""Statements that the log carries beside rows, and per event the index of the one before it (-1 = none)."""
 
 
 @dataclass(slots=True)
 class RoutedEvents:
-    """Events with what the ``route`` kernel found out.
+    """Events with the output of the ``route`` kernel.
 
-    :param layout_of: per event, number of its layout, ``NOT_WANTED`` or ``NOT_ROWS``
+    :param layout_of: per event, index of its layout, ``NOT_WANTED`` or ``NOT_ROWS``
     :param transaction_of: per event, index of its transaction
-    :param ends: per event, 64-bit log position after it
+    :param ends: per event, 64-bit offset after it
+    :param file: the log file of the events
     """
 
     events: Events
@@ -54,10 +55,13 @@ def decode(
     queries: Queries | None,
     scratch: Scratch,
 ) -> list[RowBlock]:
-    """Rows of the events ``lo`` to ``hi``.
+    """Decode the rows of the events ``lo`` to ``hi``: one or more blocks per table.
 
     :param first: index of the block's first transaction among those of ``routed``
-    :param queries: with ``include.query``
+    :param columns: ids and times of the block's transactions
+    :param queries: statements of the rows, with ``include.query``
+    :raises PrerequisiteError: a row was logged without all its columns
+    :raises SourceLogDamaged: a value goes past the end of its event
     """
     wanted = np.flatnonzero(routed.layout_of[lo:hi] >= 0) + lo
     found: list[tuple[RowBlock, Int32s, Int32s]] = []
@@ -82,7 +86,7 @@ def _rows_of(
     queries: Queries | None,
     scratch: Scratch,
 ) -> Iterator[tuple[RowBlock, Int32s, Int32s]]:
-    """Blocks of one table, each with the event of every row and the row's number in its event."""
+    """Blocks of one table; for each row of a block also the index of its event, and its number in the event."""
     table = routed.events.table
     types = table[picked, k.EV_TYPE]
     both = bool(((types != 23) & (types != 30)).any())
@@ -91,7 +95,7 @@ def _rows_of(
     most_rows = min(BLOCK_ROWS, max(_FIXED_BYTES // (8 * len(layout.stores)), 1024))
     at = 0
     while at < len(picked):
-        # as many events as the reserved room is certain to hold
+        # as many events as the reserved memory is certain to hold
         fits = at + max(int(np.searchsorted(np.cumsum(lengths[at:]), limit, side="right")), 1)
         part = picked[at:fits]
         room = int(lengths[at:fits].sum())
@@ -147,7 +151,7 @@ def _source(
     columns: TransactionColumns,
     queries: Queries | None,
 ) -> dict[str, pa.Array]:
-    """The source's own fields of the ``source`` block (Debezium MySQL connector, "source" fields)."""
+    """Fields of the ``source`` block that only this source has (Debezium MySQL connector, "source" fields)."""
     table, n = routed.events.table, len(event_of)
     assert block.transaction is not None
     owner = block.transaction

@@ -1,8 +1,8 @@
-"""A table's structure from the row metadata in the log, for when neither DDL nor the catalog has it any more.
+"""A table's schema from the row metadata in the log, for when neither DDL nor the catalog gives the one in force.
 
-The log has the names of a row's columns, their types, signs, character sets and members, and the primary key (``binlog_row_metadata=FULL``).
-It has neither defaults nor display widths, which are taken from known structures with the same columns, nor
-MariaDB's types that are stored as another one: what such a column is, is not guessed.
+With ``binlog_row_metadata=FULL`` the log has the columns' names, types, signs, character sets and members, and the primary key. It has
+neither defaults nor display widths: these are taken from other known schemas of the table with the same columns. Nor does it
+distinguish MariaDB's types that are stored as another type (UUID as BINARY): if no known schema says which it is, that is an error.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _BYTES = {
     "latin7": 1, "cp1250": 1, "cp1251": 1, "cp1256": 1, "cp1257": 1, "cp850": 1, "cp852": 1, "cp866": 1, "koi8r": 1, "koi8u": 1,
     "greek": 1, "hebrew": 1, "tis620": 1, "hp8": 1, "macroman": 1, "macce": 1,
 }  # fmt: skip
-"""Most bytes of a character, by which a length in the log counts."""
+"""Greatest number of bytes of a character: the log gives lengths in bytes."""
 
 
 def schema_of_table_map(
     m: TableMap, table: TableId, known: Iterable[TableSchema], config: MySqlConfig, charsets: Mapping[int, str]
 ) -> TableSchema:
-    """What a table map says.
+    """The schema that a table map describes.
 
-    :param known: structures of this table at other moments, the likeliest first
+    :param known: schemas of this table at other positions, the likeliest first
     :param charsets: collation number → character set
-    :raises Mismatch: it leaves open what a column is
+    :raises Mismatch: the type of a column is ambiguous or missing
     """
     if m.names is None or (m.unsigned is None and any(t in _INTEGERS for t in m.types)):
         raise Mismatch(UNNAMED)
@@ -71,9 +71,9 @@ def schema_of_table_map(
 
 
 def counting_layout(m: TableMap, table: TableId, config: MySqlConfig) -> Layout:
-    """How rows can be told apart and counted, whatever is in them: each value is a null.
+    """A layout to count rows whose values cannot be decoded: every value becomes a null.
 
-    :raises Mismatch: not even that
+    :raises Mismatch: a column's length in bytes is not known
     """
     named = replace(
         m, names=m.names or [f"column{i}" for i in range(len(m.types))], unsigned=m.unsigned or [False] * len(m.types)
@@ -89,7 +89,7 @@ def counting_layout(m: TableMap, table: TableId, config: MySqlConfig) -> Layout:
 
 
 def _signs(m: TableMap) -> Iterator[TableMap]:
-    """MySQL counts YEAR among the columns that have a sign or not, from some 8.0 on: both readings."""
+    """The table map in both readings of its signs: newer versions of MySQL 8.0 log a sign for YEAR columns, older ones do not."""
     yield m
     if m.unsigned_with_years is not None and m.unsigned_with_years != m.unsigned:
         yield replace(m, unsigned=m.unsigned_with_years)
@@ -98,7 +98,7 @@ def _signs(m: TableMap) -> Iterator[TableMap]:
 def _column(
     m: TableMap, i: int, table: TableId, known: list[TableSchema], config: MySqlConfig, charsets: Mapping[int, str]
 ) -> tuple[Column, bool]:
-    """A column, and whether it was known."""
+    """Column ``i``, and whether a known schema has it."""
     assert m.names is not None
     name, types = m.names[i], _types(m, i, charsets)
     same = (c for schema in known for c in schema.columns if c.name == name)
@@ -111,7 +111,7 @@ def _column(
 
 
 def _types(m: TableMap, i: int, charsets: Mapping[int, str]) -> list[ColumnType]:
-    """What column ``i`` may be declared as."""
+    """The types that column ``i`` may be declared with."""
     wire, meta = m.types[i], m.meta[i]
     if wire in _INTEGERS:
         return [ColumnType(_INTEGERS[wire], unsigned=bool(m.unsigned and m.unsigned[i]))]
@@ -126,7 +126,7 @@ def _types(m: TableMap, i: int, charsets: Mapping[int, str]) -> list[ColumnType]
     charset = charsets.get(collations_of(m).get(i, 0))
     assert m.names is not None
     if charset is None:
-        raise Mismatch(f"the log does not tell the character set of column {m.names[i]}")
+        raise Mismatch(f"the log does not have the character set of column {m.names[i]}")
     if wire in (w.T_ENUM, w.T_SET):
         base, codec = "enum" if wire == w.T_ENUM else "set", "utf-8"
         values = tuple(value.decode(codec) for value in m.values.get(i, ()))
@@ -156,7 +156,7 @@ def _strings(m: TableMap, i: int, charset: str) -> list[ColumnType]:
 
 
 def _alike(known: ColumnType, logged: ColumnType) -> bool:
-    """Whether a declared type fits what the log says of it; the log does not say everything."""
+    """Whether a declared type agrees with the log, which does not have all its properties."""
     if known.base in SPATIAL and logged.base in SPATIAL:
         return True
     if known.base == "json" and logged.base == "longtext":  # as MariaDB stores it
@@ -185,7 +185,7 @@ def _name(charset: str | None) -> str | None:
 
 
 def _key(m: TableMap, columns: tuple[Column, ...], known: list[TableSchema]) -> tuple[str, ...]:
-    """The primary key in the log, or else the row key of a structure that may still have it: the log does not have unique keys."""
+    """The primary key of the log; without one, the key of a known schema whose columns still fit, since unique keys are not logged."""
     assert m.names is not None
     if m.primary_key is not None:
         return tuple(m.names[i] for i in m.primary_key)

@@ -1,4 +1,4 @@
-"""What a TABLE_MAP event says of its table: columns, their types, and the optional metadata (``binlog_row_metadata``)."""
+"""Parsing of TABLE_MAP events: a table's columns, their types, and the optional metadata (``binlog_row_metadata``)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ _TWO_META = {
 
 @dataclass(slots=True)
 class Collations:
-    """Collation numbers as stored: of all columns of a kind in order, or a default and what differs from it.
+    """Collation numbers of the columns of one kind (character columns, or ENUM and SET columns).
 
-    The keys of ``numbers`` count columns of the kind.
+    :param default: collation of the columns that ``numbers`` does not have
+    :param numbers: index among the columns of the kind → collation
     """
 
     default: int = 0
@@ -48,15 +49,18 @@ class Collations:
 
 @dataclass(slots=True)
 class TableMap:
-    """What the log says of a table from this position on.
+    """A TABLE_MAP event: what the log says of a table for the row events after it.
 
-    :param mariadb: written by MariaDB, whose metadata counts other columns than MySQL's
-    :param types: column types, with ENUM and SET in place of the STRING that carries them
-    :param meta: type parameters as stored
-    :param names: ``None`` where the server's ``binlog_row_metadata`` was not FULL when the row was written
-    :param unsigned: per column, ``None`` where it is not known
-    :param collations: of the columns of characters, and apart from them of the ENUM and SET columns
-    :param values: members per ENUM or SET column
+    :param mariadb: written by MariaDB, whose metadata cover other columns than MySQL's
+    :param types: wire type per column (``columns/wire_types.py``), with ENUM and SET in place of the STRING that carries them
+    :param meta: type parameters per column, as stored
+    :param names: column names; ``None`` if ``binlog_row_metadata`` was not FULL when the rows were written
+    :param unsigned: per column; ``None`` if not known
+    :param unsigned_with_years: ``unsigned`` if the server counts YEAR among the numeric columns; ``None`` if there is no such doubt
+    :param collations: of the character columns
+    :param member_collations: of the ENUM and SET columns
+    :param values: index of an ENUM or SET column → its members
+    :param primary_key: indices of the key columns; ``None`` if not logged
     """
 
     mariadb: bool
@@ -76,10 +80,10 @@ class TableMap:
 
 
 def parse_table_map(body: bytes, *, mariadb: bool) -> TableMap:
-    """Read a TABLE_MAP event.
+    """Parse a TABLE_MAP event.
 
-    :param mariadb: MariaDB says whether a YEAR is unsigned, MySQL counts it among the types that have no sign
-    :raises ValueError: the event is shorter than it says
+    :param mariadb: written by MariaDB, which logs a sign for YEAR columns; MySQL does so in some versions only
+    :raises ValueError: the event is truncated
     """
     c = ByteReader(body)
     table_id = c.uint(6)
@@ -105,7 +109,7 @@ def parse_table_map(body: bytes, *, mariadb: bool) -> TableMap:
 
 
 def _column_meta(column_type: int, c: ByteReader) -> int:
-    """Type parameters. For strings and decimals the first byte is the high one."""
+    """Type parameters of a column. For strings and decimals the first byte is the high one."""
     if column_type in _ONE_META:
         return c.uint(1)
     if column_type in (w.T_STRING, w.T_ENUM, w.T_SET, w.T_NEWDECIMAL):
@@ -114,7 +118,7 @@ def _column_meta(column_type: int, c: ByteReader) -> int:
 
 
 def _signs(types: list[int], bits: bytes, counted: set[int]) -> list[bool]:
-    """Whether each column is unsigned, from one bit per column of the types that are counted."""
+    """Whether each column is unsigned, from the bit field, which has one bit per column of the ``counted`` types."""
     unsigned = [False] * len(types)
     for n, i in enumerate(i for i, t in enumerate(types) if t in counted):
         unsigned[i] = n >> 3 < len(bits) and bool(bits[n >> 3] & (0x80 >> (n & 7)))
@@ -122,7 +126,7 @@ def _signs(types: list[int], bits: bytes, counted: set[int]) -> list[bool]:
 
 
 def _optional(found: TableMap, kind: int, value: bytes, signed: set[int]) -> None:
-    """One field of the optional metadata."""
+    """Parse one field of the optional metadata."""
     c = ByteReader(value)
     match kind:  # geometry types, visibility and vector dimensions are not needed to read rows
         case 1:

@@ -1,4 +1,4 @@
-"""Which table a row event belongs to, and how its rows are read: the table maps of the log, known by their bytes."""
+"""The table maps seen in the log: which table a row event belongs to, and the layout of its rows."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ log = logging.getLogger(__name__)
 class TableMaps:
     """The table maps seen so far, as the ``route`` kernel looks them up.
 
-    A map that is new, or not the same as before, is put together with the table's schema. If the two do not fit, the
-    catalog is asked; if that does not fit either, the map itself gives the structure; and if that leaves something open, reading
-    stops: rows are never decoded under a guess.
+    A new or changed table map is compared with the table's schema in force. If they do not match, the schema of the catalog is tried,
+    then the schema that the map itself describes. If that is ambiguous, reading stops: rows are never decoded under a guess.
 
+    :ivar layouts: layouts by number, as the kernel gives it
+    :ivar left_out: schemas whose rows are counted but not captured, each with the reason
     """
 
     def __init__(
@@ -55,11 +56,11 @@ class TableMaps:
     def lookup(
         self,
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-        """The maps as the ``route`` kernel looks them up: table ids, where their bytes lie, numbers of their layouts, bytes."""
+        """The ``map_…`` arguments of the ``route`` kernel: table ids, offset and length of the maps' bytes, layout numbers, bytes."""
         return self._table_ids, self._body_spans, self._layout_numbers, self._bytes
 
     def forget(self) -> None:
-        """Structures have changed: look at every map again."""
+        """Forget all maps, as table schemas have changed: each map is learned again at its next occurrence."""
         self._table_ids[:] = -1
         self.layouts.clear()
         self.left_out.clear()
@@ -68,7 +69,7 @@ class TableMaps:
         self._layout_of_body.clear()
 
     def known(self, table_id: int) -> bool:
-        """Whether a map of this number was seen; if so, the kernel finds it again."""
+        """Whether a map with this table id was seen; if so, it is put back where the kernel finds it."""
         body = self._body_of_table.get(table_id)
         if body is None:
             return False
@@ -76,11 +77,12 @@ class TableMaps:
         return True
 
     def learn(self, body: bytes, where: str) -> TableSchema | None:
-        """Take in a new table map.
+        """Add a new table map.
 
-        :return: the table's structure as the catalog or the map has it, if the known one did not fit; the caller has it applied
-            and calls again
-        :raises SchemaConflict: neither fits, and the map leaves something open
+        :param where: position of the event, for errors
+        :return: the table's schema from the catalog or the map, if the known one does not match; the caller applies it as a schema
+            change and calls again. Otherwise ``None``
+        :raises SchemaConflict: no schema matches the map
         """
         table_map = parse_table_map(body, mariadb=self._mariadb)
         number = self._layout_of_body.get(body[8:])
@@ -106,12 +108,12 @@ class TableMaps:
         if self._tables.read_again(table):
             try:
                 layout = counting_layout(table_map, table, self._config)
-                self.left_out.append((layout.schema, f"their structure is not known: {problem}"))
+                self.left_out.append((layout.schema, f"their schema is not known: {problem}"))
                 return layout
             except Mismatch as e:
                 problem += f"; to count them: {e}"
         raise SchemaConflict(
-            f"Rows of {table} were written under a structure that is not known: {problem}.",
+            f"Rows of {table} were written under a table definition that is not known: {problem}.",
             where=where,
             safe="Everything before this transaction is captured; no row was decoded under a guess.",
             remedy="set binlog_row_metadata=FULL if the server does not have it, then read the table again: "
@@ -119,11 +121,11 @@ class TableMaps:
         )
 
     def _fitting(self, table_map: TableMap, table: TableId, where: str) -> Layout | TableSchema | str:
-        """The layout of the rows; or the structure that has to be applied first; or the reason why there is neither."""
+        """The layout of the rows; or the schema to apply first; or the reason why no schema matches."""
         if table_map.names is None:
             return UNNAMED
         schema = self._tables.get(table)
-        problem = "its structure is not known"
+        problem = "its schema is not known"
         if schema is not None:
             try:
                 layout = self._build(table_map, schema)
@@ -141,13 +143,13 @@ class TableMaps:
             known = [other for other in (schema, present) if other is not None]
             logged = schema_of_table_map(table_map, table, known, self._config, self._catalog.charsets)
             self._build(table_map, logged)
-            log.warning("The structure of %s at %s is taken from the log itself: %s.", table, where, problem)
+            log.warning("The schema of %s at %s is taken from the log itself: %s.", table, where, problem)
             return logged
         except Mismatch as e:
             return f"{problem}; by itself: {e}"
 
     def _build(self, table_map: TableMap, schema: TableSchema) -> Layout:
-        """MySQL counts YEAR among the columns that have a sign or not from some 8.0 on: whichever fits the structure."""
+        """The layout in either reading of the signs: newer versions of MySQL 8.0 log a sign for YEAR columns, older ones do not."""
         try:
             return build_layout(table_map, schema, self._config, self._catalog.charsets)
         except Mismatch:
@@ -157,14 +159,14 @@ class TableMaps:
             return build_layout(counted, schema, self._config, self._catalog.charsets)
 
     def _with_logged_key(self, table_map: TableMap, schema: TableSchema) -> TableSchema | None:
-        """The schema with the primary key of the log, if that is another one."""
+        """The schema with the primary key of the log, if it differs; otherwise ``None``."""
         if table_map.primary_key is None:
             return None
         key = tuple(schema.names[i] for i in table_map.primary_key)
         return None if key == schema.key else schema.model_copy(update={"key": key})
 
     def why_left_out(self, schema: TableSchema) -> str | None:
-        """Why rows under a structure are counted only; ``None`` when they are captured."""
+        """Why rows under a schema are only counted; ``None`` when they are captured."""
         return next((why for other, why in self.left_out if other is schema), None)
 
     def _remember(self, table_id: int, body: bytes, number: int) -> None:
