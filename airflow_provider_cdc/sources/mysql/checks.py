@@ -22,9 +22,9 @@ _REPLICATION_SLAVE = {"REPLICATION SLAVE", "REPLICATION REPLICA"}
 
 
 def check(connection: Connection, server: Server, config: MySqlConfig, signals: TableId | None = None) -> list[Finding]:
-    """Everything that is not as capture needs it; see "Setting up" of the Debezium MySQL connector document.
+    """All findings about the server and the account; see "Setting up" in the Debezium MySQL connector's document.
 
-    :param signals: the signal table
+    :param signals: the signal table, if there is one
     """
     found = [
         *_encryption(connection, config),
@@ -39,12 +39,12 @@ def check(connection: Connection, server: Server, config: MySqlConfig, signals: 
 
 
 def _encryption(connection: Connection, config: MySqlConfig) -> list[Finding]:
-    """``preferred`` goes on in plain text where there is no TLS."""
+    """A finding if ``database.ssl.mode=preferred`` has fallen back to plain text."""
     if config.database_ssl_mode is not SslMode.PREFERRED or encryption(connection):
         return []
     return [
         Finding(
-            "The connection is not encrypted: database.ssl.mode is preferred, and the server offers no TLS, or somebody in between takes it off.",
+            "The connection is not encrypted: database.ssl.mode is preferred, and the server offers no TLS, or a proxy in between removes it.",
             "switch TLS on at the server (ssl_cert, ssl_key) and set database.ssl.mode=required, or verify_identity; or "
             "database.ssl.mode=disabled, if plain text is meant",
             fatal=False,
@@ -110,7 +110,7 @@ def _settings(server: Server, config: MySqlConfig) -> list[Finding]:
 
 
 def _replica(connection: Connection, server: Server) -> list[Finding]:
-    """A replica that does not log what it receives has an empty log, or one with its own changes only."""
+    """A finding if the server is a replica that does not log the changes that it receives."""
     v = server.variables
     if v.get("log_replica_updates", v.get("log_slave_updates", "ON")).upper() in ("ON", "1"):
         return []
@@ -121,7 +121,7 @@ def _replica(connection: Connection, server: Server) -> list[Finding]:
     if not scalar(connection, question):
         return []
     name = "log_slave_updates" if server.mariadb else "log_replica_updates"
-    # MariaDB only tells whether it has ever been a replica
+    # MariaDB only shows whether it has ever been a replica
     return [
         Finding(
             f"The server is a replica, or has been one, and {name} is OFF: what it receives is not in its log.",
@@ -132,7 +132,7 @@ def _replica(connection: Connection, server: Server) -> list[Finding]:
 
 
 def _logged(connection: Connection, server: Server, config: MySqlConfig, signals: TableId | None) -> list[Finding]:
-    """Captured tables whose changes are never logged: their stream would be empty without an error."""
+    """Findings for databases with captured tables that the server does not log: they would never have a change."""
     logged, filters = BinlogFilters.of(connection, server), Filters(config)
     if not logged.do_db and not logged.ignore_db:
         return []
@@ -151,7 +151,7 @@ def _logged(connection: Connection, server: Server, config: MySqlConfig, signals
 
 
 def retention_seconds(v: Mapping[str, str]) -> float | None:
-    """How long the server keeps its log; ``None`` = without limit, or not known.
+    """How long the server keeps its log, seconds; ``None`` = without limit, or not known.
 
     :param v: the server's variables
     """
@@ -160,8 +160,8 @@ def retention_seconds(v: Mapping[str, str]) -> float | None:
 
 
 def _privileges(connection: Connection, config: MySqlConfig) -> list[Finding]:
-    """Missing privileges by name. RELOAD may be missing where LOCK TABLES is there: tables are locked one by one then. What a lock
-    of the user's own needs is not known."""
+    """Findings for missing privileges. LOCK TABLES can replace RELOAD: the tables are locked one by one then. With
+    ``snapshot.locking.mode=custom`` it is not known which privileges the statements need."""
     with connection.cursor() as cursor:
         cursor.execute("SHOW GRANTS")
         grants = [str(row[0]) for row in cursor.fetchall()]
@@ -185,13 +185,13 @@ def _privileges(connection: Connection, config: MySqlConfig) -> list[Finding]:
 
 
 def account(connection: Connection) -> str:
-    """The account that the server counts this connection's user as, as ``GRANT`` takes it: ``'cdc'@'%'``."""
+    """The account that the server uses for this connection, as ``GRANT`` takes it: ``'cdc'@'%'``."""
     user, _, host = str(scalar(connection, "SELECT CURRENT_USER()")).rpartition("@")
     return f"'{user}'@'{host}'"
 
 
 def _granted(grants: list[str]) -> tuple[set[str], set[str]]:
-    """Privileges on everything, and on parts."""
+    """Privileges on ``*.*``, and privileges on databases or tables."""
     everywhere: set[str] = set()
     somewhere: set[str] = set()
     for grant in grants:

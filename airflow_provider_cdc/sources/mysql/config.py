@@ -98,12 +98,12 @@ class MySqlConfig(RelationalConfig):
     include_query: bool = Field(
         False,
         alias="include.query",
-        description="Events tell the statement that made them, where the server logs it (binlog_rows_query_log_events, binlog_annotate_row_events).",
+        description="Events have the statement that caused them, if the server logs it (binlog_rows_query_log_events, binlog_annotate_row_events).",
     )
     include_schema_comments: bool = Field(
         False,
         alias="include.schema.comments",
-        description="Schema changes tell the comments of tables and columns.",
+        description="Schema changes have the comments of tables and columns.",
     )
     binlog_net_write_timeout: int = Field(
         0,
@@ -121,16 +121,16 @@ class MySqlConfig(RelationalConfig):
     gtid_source_includes: Patterns = Field(
         (),
         alias="gtid.source.includes",
-        description="Sources of GTIDs that count: with MySQL UUIDs of servers, with MariaDB numbers of domains. Only their GTIDs are used "
+        description="GTID sources to include: with MySQL UUIDs of servers, with MariaDB numbers of domains. Only their GTIDs are used "
         "to find the position, as after a switch to another server.",
     )
     gtid_source_excludes: Patterns = Field(
-        (), alias="gtid.source.excludes", description="Sources of GTIDs that do not count; all others do."
+        (), alias="gtid.source.excludes", description="GTID sources to exclude; all others are included."
     )
     gtid_source_filter_dml_events: bool = Field(
         True,
         alias="gtid.source.filter.dml.events",
-        description="Rows of transactions of sources that do not count are left out.",
+        description="Rows of transactions of excluded GTID sources are left out.",
     )
 
     FORM: ClassVar[ConnectionForm] = ConnectionForm(

@@ -1,4 +1,4 @@
-"""Connections by PyMySQL, and errors of the server in the words of this project."""
+"""Connections by PyMySQL, and translation of its errors into those of this project."""
 
 from __future__ import annotations
 
@@ -24,57 +24,61 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig, SslMode
 from airflow_provider_cdc.sources.mysql.dump_errors import dump_error
 
 ENCRYPTED: Final = frozenset({SslMode.REQUIRED, SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY})
-"""Modes in which no connection may be in plain text."""
+"""Modes of ``database.ssl.mode`` in which every connection must be encrypted."""
 _DENIED = {1044, 1045, 1142, 1143, 1227, 1370, 1698, 3118, 3159}
 _DUMP_ENDED = 1236
 _SAME_REPLICA = 4052
 _SAME_REPLICA_TEXT = "with the same server_"
-"""MySQL has one number for everything that ends a dump: only its text distinguishes this one; the others are in ``dump_errors``."""
+"""MySQL has one error code for everything that ends a binlog dump. Only the text distinguishes this case; ``dump_errors`` has the others."""
 SEVERAL = {"client_flag": CLIENT.MULTI_STATEMENTS}
-"""Options of a connection for :func:`batch`."""
+"""Connection options that :func:`batch` needs: several statements in one request."""
 _PASSING = {1040, 1053, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1226, 1317, 1927, 1969, 3024, 4031}
-"""Errors of the server that say nothing about the statement: it is shutting down, is too busy, was asked to stop."""
+"""Errors that are not about the statement: the server is shutting down or too busy, or the statement was killed."""
 _BUSY = {1205, 1213, 1317, 1969, 3024}
-"""Those of them that leave the connection usable: a lock was not granted, or the statement was killed."""
+"""Those of ``_PASSING`` after which the connection is usable: a lock was not granted, or the statement was killed."""
 _UNKNOWN_DATABASE = 1049
 _SETTINGS = (
     "SET time_zone = '+00:00'"
-    # PyMySQL believes a greeting that knows nothing of the server's setting: nothing that is written would be committed
+    # PyMySQL trusts the greeting, which does not show the server's setting: writes would not be committed
     ", autocommit = 1"
-    # these leave rows out without a word, or refuse them in the middle of a table
+    # limits that omit rows without an error, or end a SELECT in the middle of a table
     ", sql_select_limit = 18446744073709551615"
     ", sql_big_selects = 1"  # in place of max_join_size
     ", sql_auto_is_null = 0"  # IS NULL would find the row that was inserted last
-    # texts with the same first max_sort_length bytes come in any order: chunks are cut between them
+    # texts with the same first max_sort_length bytes are sorted as equal, but chunks need a total order
     ", max_sort_length = 8388608"
-    # COMMIT would begin a transaction whose view is older than what is asked of it, or end the connection
+    # otherwise COMMIT begins a transaction at once, whose view would be too old, or closes the connection
     ", completion_type = 'NO_CHAIN'"
     # signals are deleted by their id, whether it has an index or not
     ", sql_safe_updates = 0"
     ", sql_quote_show_create = 1"
-    # one adds blanks to a CHAR, the other makes '' NULL in our own statements; the rest is how people write theirs
+    # the first mode pads CHAR values with blanks, the second makes '' NULL in our statements; users' SQL may rely on the others
     ", sql_mode = REPLACE(REPLACE(@@sql_mode, 'PAD_CHAR_TO_FULL_LENGTH', ''), 'EMPTY_STRING_IS_NULL', '')"
-    # a table takes as long as it takes, and a view stays open while its reader has nothing to do
+    # reading a table may take long, and a view stays open while its reader waits
     "/*!80000 , max_execution_time = 0 */"
     "/*M!100500 , max_statement_time = 0, idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0 */"
-    # such an engine is behind the table
+    # the data in a secondary engine lag behind the table
     "/*!80013 , use_secondary_engine = OFF */"
-    # a primary key that the server has made is a column of the log
+    # a generated invisible primary key is a column in the log
     "/*!80030 , show_gipk_in_create_table_and_information_schema = ON */"
-    # the rows of now, whatever the server has as the time of all queries
+    # read current rows of system-versioned tables, whatever the server's default time is
     "/*M!100500 , system_versioning_asof = DEFAULT */"
-    # without room for 15 of the longest texts that there may be MariaDB sorts no LONGTEXT; what is not needed is not touched
+    # MariaDB sorts LONGTEXT only if the buffer holds 15 values of max_sort_length; unused memory is not touched
     "/*M!100500 , sort_buffer_size = 134217728 */"
 )
-"""What a session takes over from the server's global settings and ``init_connect``, and what would change what a SELECT gives.
+"""Session settings that decide what a SELECT returns; the server's global settings or ``init_connect`` may have set them otherwise.
 
-Isolation is set where a view is opened, the character set by PyMySQL.
+The isolation level is set when a view is opened, the character set by PyMySQL.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What a server says of itself."""
+    """A server's version, identity and variables.
+
+    :param identity: ``server_uuid``; with MariaDB ``id-<server_id>``
+    :param variables: the global variables that capture depends on, names in lower case
+    """
 
     version: str
     mariadb: bool
@@ -100,11 +104,12 @@ class Server:
 
 
 def connect(config: MySqlConfig, *, initial: bool = True, **options: Any) -> Connection:
-    """A connection with UTC as its time zone, that reads texts as utf8mb4, and whole tables whatever the server's limits are.
+    """Open a connection with the time zone UTC, the character set utf8mb4, and without limits on the size of results.
 
     :param initial: run ``database.initial.statements``
+    :param options: further arguments of ``pymysql.connect``
     :raises AccessDenied: user or password is wrong
-    :raises PrerequisiteError: it is not encrypted, or the server is not verified, as ``database.ssl.mode`` says
+    :raises PrerequisiteError: the connection is not encrypted, or the server not verified, as ``database.ssl.mode`` demands
     :raises SourceUnavailable: no server answers
     """
     seconds = config.connect_timeout_ms / 1000
@@ -133,7 +138,7 @@ def connect(config: MySqlConfig, *, initial: bool = True, **options: Any) -> Con
 
 
 def _open(config: MySqlConfig, settings: dict[str, Any]) -> Connection:
-    """With TLS as ``database.ssl.mode`` says; ``preferred`` goes on without it where the server has none."""
+    """Connect with or without TLS as ``database.ssl.mode`` says; ``preferred`` falls back to plain text."""
     if config.database_ssl_mode is SslMode.DISABLED:
         return pymysql.connect(**settings, ssl_disabled=True)
     try:
@@ -145,10 +150,10 @@ def _open(config: MySqlConfig, settings: dict[str, Any]) -> Connection:
 
 
 def encryption(connection: Connection) -> str:
-    """Protocol and cipher of a connection; empty if it is not encrypted, all the way to the server.
+    """Protocol and cipher of a connection; empty if it is not encrypted on the whole way to the server.
 
-    What our end says goes as far as the first one who answers, what the server says begins at the last one: whoever takes TLS off in
-    between is found by one of them.
+    Both ends are asked: the client sees TLS up to a proxy, the server sees TLS from the proxy on. A proxy that removes TLS on one side
+    is found by the other end.
     """
     with connection.cursor() as cursor:
         cursor.execute("SHOW SESSION STATUS WHERE variable_name IN ('Ssl_cipher', 'Ssl_version')")
@@ -172,13 +177,13 @@ def _tls(config: MySqlConfig) -> ssl.SSLContext:
 
 
 def _statements(text: str) -> list[str]:
-    """``database.initial.statements``: separated by ``;``, a doubled one is a literal semicolon."""
+    """The single statements of ``database.initial.statements``: separated by ``;``, where ``;;`` is a literal semicolon."""
     return [s.replace("\0", ";").strip() for s in text.replace(";;", "\0").split(";") if s.strip()]
 
 
 @contextlib.contextmanager
 def translated(config: MySqlConfig, where: str | None = None) -> Iterator[None]:
-    """PyMySQL's errors as ours; the password never appears in them."""
+    """Raise PyMySQL's errors as errors of this project. They never contain the password."""
     try:
         yield
     except pymysql.err.Error as e:
@@ -188,7 +193,7 @@ def translated(config: MySqlConfig, where: str | None = None) -> Iterator[None]:
 
 
 def translate(e: pymysql.err.Error, config: MySqlConfig, where: str | None) -> CdcError:
-    """What an error of the server, or of the connection to it, means for capture."""
+    """The error of this project for an error of the server or of the connection."""
     code = e.args[0] if e.args and isinstance(e.args[0], int) else 0
     message = str(e.args[1]) if len(e.args) > 1 else str(e)
     if code in _DENIED:
@@ -211,7 +216,7 @@ def translate(e: pymysql.err.Error, config: MySqlConfig, where: str | None) -> C
         return PrerequisiteError(f"The database does not exist: {message}", remedy="correct database.include.list")
     if code in _BUSY:
         return SourceBusy(
-            f"The database answers, but has given up a statement: {message} (error {code})",
+            f"The database answers, but has ended a statement: {message} (error {code})",
             where=where or f"{config.database_hostname}:{config.database_port}",
             safe="What was not committed is captured again by the next run.",
             remedy="SHOW FULL PROCESSLIST tells who holds a lock (LOCK TABLES, ALTER TABLE, an open transaction); a retry goes on "
@@ -222,10 +227,9 @@ def translate(e: pymysql.err.Error, config: MySqlConfig, where: str | None) -> C
 
 @contextlib.contextmanager
 def refusing(config: MySqlConfig, where: str, remedy: str) -> Iterator[None]:
-    """Like :func:`translated`, for a statement that people have written, or that writes: what the server objects to in it is
-    for them to mend.
+    """Like :func:`translated`, for SQL that users write, or that writes to the database: an error of the statement itself is theirs to mend.
 
-    :raises QueryRefused: with the server's words
+    :raises QueryRefused: the server refuses the statement; with its message
     """
     try:
         with translated(config, where):
@@ -252,10 +256,10 @@ def _error(e: BaseException | None) -> tuple[int, str]:
 def _not_encrypted(config: MySqlConfig) -> PrerequisiteError:
     return PrerequisiteError(
         f"The connection to the database would not be encrypted, which database.ssl.mode={config.database_ssl_mode.value} asks for: the "
-        "server offers no TLS, or somebody between here and there takes it off.",
+        "server offers no TLS, or a proxy in between removes it.",
         where=f"{config.database_hostname}:{config.database_port}",
         safe="Nothing was read; the offset is untouched.",
-        remedy="switch TLS on at the server (ssl_cert, ssl_key), and look at what lies between; database.ssl.mode=verify_identity with "
+        remedy="switch TLS on at the server (ssl_cert, ssl_key), and check proxies in between; database.ssl.mode=verify_identity with "
         "database.ssl.ca makes sure that it is this server",
     )
 
@@ -312,9 +316,9 @@ def server_of(connection: Connection) -> Server:
 
 
 def batch(connection: Connection, statements: Sequence[str]) -> list[tuple[tuple[Any, ...], ...]]:
-    """The rows that each of some statements gives, in one round trip; an error ends them.
+    """Run several statements in one round trip; returns the rows of each. The first error ends them.
 
-    The connection has to be one that takes several statements at once (:data:`SEVERAL`).
+    :param connection: opened with the options :data:`SEVERAL`
     """
     with connection.cursor() as cursor:
         cursor.execute("; ".join(statements))

@@ -1,7 +1,7 @@
-"""The documented converters of columns (Debezium MySQL connector, "Custom converters").
+"""The documented custom converters (Debezium MySQL connector, "Custom converters").
 
-``TinyIntOneToBooleanConverter`` makes ``TINYINT(1)`` columns booleans. Of what ``JdbcSinkDataTypesConverter`` does, only the character
-set of texts is left to do: a column has the same type in snapshots and in the stream anyway, ``BOOLEAN`` is INT16, ``REAL`` FLOAT64.
+``TinyIntOneToBooleanConverter`` makes ``TINYINT(1)`` columns booleans. ``JdbcSinkDataTypesConverter`` only adds the character set of
+text columns here: columns have the same type in snapshots and in the stream anyway, ``BOOLEAN`` is INT16 and ``REAL`` FLOAT64.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ CONVERTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "treat.real.as.double": "bool",
     },
 }  # fmt: skip
-"""Class → its properties → what they hold."""
+"""Java class → its properties → type of their values."""
 CHARSET: Final = "__debezium.source.column.character_set"
 
 
 def converted(column: Column, where: str, converters: Sequence[Mapping[str, str]]) -> Column:
-    """What the converters make of a column.
+    """A column after the converters were applied.
 
-    :param where: its whole name, ``database.table.column``
+    :param where: its full name, ``database.table.column``
+    :param converters: the configured converters, as ``MySqlConfig.converters`` has them
     """
     for converter in converters:
         if converter["type"] == JDBC_SINK:

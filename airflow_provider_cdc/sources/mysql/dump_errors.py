@@ -1,8 +1,8 @@
-"""Why a server has ended the reading of its log.
+"""Classifies the errors with which a server ends a binlog dump.
 
-Servers have one number for all of it (1236, ``ER_MASTER_FATAL_ERROR_READING_BINLOG``), so that only the text distinguishes a position that is
-lost from a log that is damaged, an event that is larger than the server sends, or a server without memory. It matters: of a lost
-position tables are read again (``position.lost.mode``), which of all others would mend nothing, in each run anew.
+Servers have one error code for all of them (1236, ``ER_MASTER_FATAL_ERROR_READING_BINLOG``). Only the text distinguishes a lost position
+from a damaged log, an event that is too large, or a server without memory. The difference matters: after a lost position the tables may
+be read again (``position.lost.mode``), which would mend none of the other errors, but would be repeated in each run.
 
 The texts are those of MySQL 8.0 to 9.7 (``sql/rpl_binlog_sender.cc``, ``sql/binlog.cc``) and MariaDB 10.5 to 11.8 (``sql/sql_repl.cc``).
 """
@@ -26,7 +26,7 @@ _LARGEST: Final = 1 << 30
 
 
 class Meaning(NamedTuple):
-    """An error without the server's words and the position."""
+    """A class of errors; :meth:`error` adds the server's message and the position."""
 
     kind: Callable[..., CdcError]
     what: str
@@ -47,7 +47,7 @@ _LOST = Meaning(
 )
 _BEHIND = Meaning(
     PositionLost,
-    "The server's log does not go as far as what is captured, or is another one",
+    "The server's log ends before the captured position, or is another log",
     safe="Everything before the position is captured, also what the server does not have any more. Nothing was read from this log.",
     remedy="find out whether the server was set back, restored, lost the end of its log in a crash (sync_binlog=1 prevents that), or is a "
     "replica that is behind; if another server has the transactions, connect to that one, else set snapshot.mode=when_needed, which "
@@ -64,7 +64,7 @@ _TOO_LARGE = Meaning(
 _CLOSED = Meaning(
     PrerequisiteError,
     "The server writes no binary log at present",
-    safe="Everything before the position is captured. What is changed while the server writes no log is in none.",
+    safe="Everything before the position is captured. Changes made while the server writes no log are in no log.",
     remedy="switch the log on (log_bin), or look at the server's error log for why it has closed it (a full disk, with "
     "binlog_error_action=IGNORE_ERROR), and restart the server; then read the tables again with snapshot.mode=always for one run",
 )
@@ -108,7 +108,7 @@ def _texts(*texts: str) -> re.Pattern[str]:
     return re.compile("|".join(texts), re.IGNORECASE)
 
 
-# the first that fits counts
+# the first match counts
 _MEANINGS: Final[tuple[tuple[re.Pattern[str], Meaning], ...]] = (
     (
         _texts(
@@ -147,17 +147,17 @@ _MEANINGS: Final[tuple[tuple[re.Pattern[str], Meaning], ...]] = (
 
 
 def position_lost(message: str, where: str) -> CdcError:
-    """The log does not reach back to a position."""
+    """The error for a position that is not in the log any more."""
     return _LOST.error(message, where)
 
 
 def dump_error(message: str, where: str) -> CdcError:
-    """What a text of the server means for capture.
+    """The error for the server's message at the end of a dump.
 
     >>> type(dump_error("log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source", "binlog.000003:4")).__name__
     'PrerequisiteError'
     """
-    why = message.partition("; the first event ")[0]  # what follows are positions in the log
+    why = message.partition("; the first event ")[0]  # log positions follow
     for texts, meaning in _MEANINGS:
         if texts.search(why):
             return meaning.error(message, where)

@@ -1,4 +1,4 @@
-"""Sets of global transaction ids, in MySQL's and in MariaDB's form.
+"""GTID sets of MySQL, and GTID positions of MariaDB.
 
 >>> MySqlGtids.parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7").covers(
 ...     MySqlGtids.parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:2-3"))
@@ -18,14 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 _TAGGED: Final = 1
-"""Form of a set with tags, in the highest and in the lowest byte of its first number; the number of sources is between them."""
+"""Format of a binary GTID set with tags: in the highest and in the lowest byte of its first number; the bytes between count the sources."""
 
 
 @dataclass(slots=True)
 class MySqlGtids:
-    """UUID of the source server → sorted, disjoint intervals of transaction numbers, both ends included.
+    """A GTID set of MySQL.
 
-    A tagged id (``uuid:tag:n``, MySQL 8.3) is kept under ``uuid:tag``.
+    :ivar sources: UUID of the source server, or ``uuid:tag`` (MySQL 8.3) → sorted, disjoint intervals of transaction numbers, both ends
+        included
     """
 
     sources: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
@@ -46,9 +47,9 @@ class MySqlGtids:
 
     @classmethod
     def decode(cls, body: bytes) -> MySqlGtids:
-        """What the event at the head of a log file says of all files before it.
+        """Read a PREVIOUS_GTIDS event: the GTIDs in all log files before its own.
 
-        :raises ValueError: it has a form that is not known
+        :raises ValueError: its format is not known
         """
         (count,), at, gtids = struct.unpack_from("<Q", body), 8, cls()
         form, tagged = count >> 56, count >> 56 == _TAGGED
@@ -91,7 +92,7 @@ class MySqlGtids:
             self.add(source, low, high)
 
     def covers(self, other: MySqlGtids) -> bool:
-        """Whether every id of ``other`` is here."""
+        """Whether every GTID of ``other`` is in this set."""
         return all(
             any(a <= low and high <= b for a, b in self.sources.get(source, ()))
             for source, intervals in other.sources.items()
@@ -99,7 +100,7 @@ class MySqlGtids:
         )
 
     def without(self, other: MySqlGtids) -> MySqlGtids:
-        """The ids that ``other`` does not have."""
+        """The GTIDs that are not in ``other``."""
         left = MySqlGtids()
         for source, intervals in self.sources.items():
             for low, high in intervals:
@@ -120,9 +121,9 @@ class MySqlGtids:
         return any(":" in source for source in self.sources)
 
     def encode(self) -> bytes:
-        """The set as ``COM_BINLOG_DUMP_GTID`` takes it: intervals with their ends left out.
+        """The binary form for ``COM_BINLOG_DUMP_GTID``, in which the end of an interval is not included.
 
-        Servers before 8.3 know the form without tags only, newer ones both: that one is taken where it does.
+        The format with tags is used only if there are tags: servers before 8.3 do not know it.
         """
         tagged, count = self.tagged, len(self.sources)
         out = [struct.pack("<Q", _TAGGED << 56 | count << 8 | _TAGGED if tagged else count)]
@@ -144,7 +145,10 @@ class MySqlGtids:
 
 @dataclass(slots=True)
 class MariaDbGtids:
-    """Domain → (server, sequence number) of its last transaction."""
+    """A GTID position of MariaDB.
+
+    :ivar domains: replication domain → server id and sequence number of its last transaction
+    """
 
     domains: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -158,18 +162,18 @@ class MariaDbGtids:
 
     @classmethod
     def decode(cls, body: bytes) -> MariaDbGtids:
-        """What the event at the head of a log file says of all files before it."""
+        """Read a GTID_LIST event: the last GTIDs in all log files before its own."""
         count = struct.unpack_from("<I", body)[0] & 0x0FFF_FFFF
         # the last entry of a domain is its newest
         entries = [struct.unpack_from("<IIQ", body, 4 + 16 * i) for i in range(count)]
         return cls({domain: (server, sequence) for domain, server, sequence in entries})
 
     def covers(self, other: MariaDbGtids) -> bool:
-        """Whether every domain has come at least as far as in ``other``."""
+        """Whether every domain of ``other`` is at least as far here."""
         return all(self.domains.get(d, (0, 0))[1] >= sequence for d, (_, sequence) in other.domains.items())
 
     def without(self, other: MariaDbGtids) -> MariaDbGtids:
-        """The domains in which ``other`` has not come as far."""
+        """The domains that are further here than in ``other``."""
         return MariaDbGtids({d: (s, n) for d, (s, n) in self.domains.items() if n > other.domains.get(d, (0, 0))[1]})
 
     def copy(self) -> MariaDbGtids:
@@ -183,13 +187,13 @@ Gtids = MySqlGtids | MariaDbGtids
 
 
 def missing_gtids(there: str, wanted: str) -> str:
-    """The ids of one set, in either form, that another one does not have."""
+    """The GTIDs of ``wanted`` that ``there`` does not have; both in MySQL's or both in MariaDB's form."""
     if ":" in wanted:
         return str(MySqlGtids.parse(wanted).without(MySqlGtids.parse(there)))
     return str(MariaDbGtids.parse(wanted).without(MariaDbGtids.parse(there)))
 
 
 def parse_gtids(text: str) -> Gtids:
-    """Reads either form; MariaDB's has three numbers."""
+    """Parse a GTID set of MySQL, or a GTID position of MariaDB (``0-1-270``)."""
     first = next(iter(filter(None, text.split(","))), "")
     return MySqlGtids.parse(text) if ":" in first else MariaDbGtids.parse(text)

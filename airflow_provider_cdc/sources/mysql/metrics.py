@@ -1,8 +1,7 @@
-"""Metrics of the reader of the binary log, under the documented names (Debezium MySQL connector, "Monitoring").
+"""Metrics of the binlog reader, under the documented names (Debezium MySQL connector, "Monitoring").
 
-Whoever does the work counts, once for each block of transactions; :meth:`MySqlSource.metrics` shows it. A lost connection to the log
-and a transaction without its frame are counted and end the run with an error, so that the result of a run that ends well has them
-only where they did no harm.
+The stream updates them once per block of transactions; :meth:`MySqlSource.metrics` returns them. A lost connection and a malformed
+transaction are counted and end the run with an error. So a run that succeeds has counted only those that did no harm.
 """
 
 from __future__ import annotations
@@ -15,16 +14,15 @@ from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
 @dataclass(slots=True)
 class LogMetrics:
-    """Counters of one source; its streams add to them, one after the other.
+    """Counters of one source, updated by its streams.
 
-    Statements that are transactions of their own (DDL) are neither committed nor rolled back ones; a prepared XA transaction counts
-    when it ends.
+    DDL statements count neither as committed nor as rolled back; an XA transaction counts when it is committed or rolled back.
 
-    :ivar read: up to where the log was read
-    :ivar large: transactions of which a part was handed on before their end was seen
-    :ivar not_well_formed: transactions that begin or end otherwise than with a frame of BEGIN and COMMIT or ROLLBACK
-    :ivar event: coordinates of the last event that was handed on, or that belongs to a transaction that was
-    :ivar locked: a snapshot holds the global read lock, or locks on its tables
+    :ivar read: position up to which the log was read
+    :ivar large: transactions larger than the buffer, of which a part was delivered before their end was read
+    :ivar not_well_formed: transactions without BEGIN, or without COMMIT or ROLLBACK
+    :ivar event: server id, file and offset of the last delivered event
+    :ivar locked: whether a snapshot holds the global read lock or locks on its tables
     """
 
     read: MySqlPosition | None = None
@@ -38,10 +36,10 @@ class LogMetrics:
     locked: bool = False
 
     def transactions_ended(self, count: int, rolled_back: int, *, large: bool, last: str) -> None:
-        """Transactions were handed on.
+        """Transactions were delivered.
 
-        :param count: of all of them
-        :param large: parts of the first one had been handed on before
+        :param count: number of transactions, including ``rolled_back``
+        :param large: a part of the first one was delivered before
         :param last: id of the last one
         """
         self.committed += count - rolled_back
@@ -50,14 +48,14 @@ class LogMetrics:
         self.last_transaction = last
 
     def statement_ended(self, gtid: object) -> None:
-        """A statement was handed on that is a transaction of its own.
+        """A statement that is a transaction of its own (DDL) was delivered.
 
-        :param gtid: its GTID, if the server has them
+        :param gtid: its GTID, if the server has GTIDs
         """
         self.last_transaction = str(gtid or self.last_transaction)
 
     def malformed(self) -> None:
-        """A transaction begins or ends otherwise than transactions do."""
+        """A transaction is malformed."""
         self.not_well_formed += 1
 
     def disconnected(self) -> None:
@@ -65,22 +63,22 @@ class LogMetrics:
         self.disconnects += 1
 
     def read_up_to(self, position: MySqlPosition) -> None:
-        """The log was read up to here."""
+        """The log was read up to this position."""
         self.read = position
 
     def set_locked(self, held: bool) -> None:
-        """A snapshot holds locks now, or does not hold them any more."""
+        """A snapshot has taken or released its locks."""
         self.locked = held
 
     def event_delivered(self, server_id: int, file: str, pos: int) -> None:
-        """An event was taken.
+        """An event was delivered.
 
-        :param pos: where it begins
+        :param pos: offset at which it begins
         """
         self.event = {"server_id": str(server_id), "file": file, "pos": str(pos)}
 
     def document(self, *, gtids: bool) -> dict[str, Value]:
-        """By name.
+        """The metrics by their documented names.
 
         :param gtids: whether the server has GTIDs
         """

@@ -1,4 +1,4 @@
-"""A position in the binary log: file and offset on one server, and the GTIDs executed up to there for any server."""
+"""A position in the binary log: file and offset, which hold on one server, and the executed GTIDs, which hold on all."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids, pa
 
 @dataclass(frozen=True, slots=True)
 class MySqlPosition:
-    """Between two transactions.
+    """A position between two transactions of the binary log.
 
-    :param file: empty where only the GTIDs are known, which compares by those
-    :param gtids: everything executed up to here, empty where the server has no GTIDs
-    :param created: when the file was begun, seconds since the epoch: distinguishes a log from another one of the same name; 0 = unknown
+    :param file: name of the log file; empty if only the GTIDs are known
+    :param pos: offset in the file, bytes
+    :param gtids: the GTIDs executed up to here; empty if the server has no GTIDs
+    :param created: when the file was created, seconds since the epoch; distinguishes files of the same name after a RESET; 0 = unknown
     :param server: ``server_uuid`` or, with MariaDB, ``server_id``
-    :param prepared: XA transactions that are prepared and neither committed nor rolled back: id → where they begin
+    :param prepared: XA transactions that are prepared but not ended: XA id → file, offset and server at which they begin
     """
 
     file: str
@@ -35,18 +36,18 @@ class MySqlPosition:
         return document
 
     def reached(self, other: MySqlPosition) -> bool:
-        """By file and offset on the same server; otherwise by the transactions that both have."""
+        """Whether this position is at or after another one: by file and offset on the same server, otherwise by GTIDs."""
         if not (self.file and other.file):
             return not other.gtids or (bool(self.gtids) and _covers(self.gtids, other.gtids))
         if self.same_log(other):
             return self._coordinates() >= other._coordinates()
         if self.gtids and other.gtids:
             return _covers(self.gtids, other.gtids)
-        # a position without a server is taken for one of the other's
+        # a position that does not name a server is assumed to be of the same one
         return not (self.server and other.server) and self._coordinates() >= other._coordinates()
 
     def same_log(self, other: MySqlPosition) -> bool:
-        """Whether files and offsets of the two can be compared."""
+        """Whether both are of the same server, so that files and offsets can be compared."""
         return self.server == other.server
 
     def _coordinates(self) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Whether the signal table is what signals and watermarks need. Only incremental snapshots suffer where it is not."""
+"""Checks of the signal table, for signals and watermarks. Its findings are not fatal: only incremental snapshots need it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position LIMIT 3"""
 def signal_findings(
     connection: Connection, server: Server, config: MySqlConfig, table: TableId, account: str
 ) -> Iterator[Finding]:
-    """
-    :param account: as ``GRANT`` takes it
+    """Findings about the signal table, each with the statement that mends it.
+
+    :param table: the signal table
+    :param account: as ``GRANT`` takes it: ``'cdc'@'%'``
     """
     writes = not config.read_only
     if not writes and "source" not in config.signal_enabled_channels:
@@ -50,7 +52,7 @@ def signal_findings(
         yield from _rights(connection, config, table, names, account)
         if not server.mariadb and not scalar(connection, "SELECT @@GLOBAL.binlog_order_commits"):
             yield _advice(
-                "binlog_order_commits is OFF: watermarks in the signal table would not tell what a chunk holds, so incremental "
+                "binlog_order_commits is OFF: watermarks in the signal table would not show which changes a chunk contains, so incremental "
                 "snapshots are refused.",
                 "SET GLOBAL binlog_order_commits = ON; and the same in the server's configuration; or set read.only=true",
             )
@@ -75,7 +77,7 @@ def _columns(connection: Connection, table: TableId) -> Iterator[Finding]:
 
 
 def _logged(connection: Connection, server: Server, table: TableId) -> Iterator[Finding]:
-    """Whether the server logs what is written to the table's database."""
+    """A finding if the server does not log the table's database."""
     logged = BinlogFilters.of(connection, server)
     if (setting := logged.excluded_by(table.namespace)) is not None:
         yield _advice(
@@ -88,7 +90,7 @@ def _logged(connection: Connection, server: Server, table: TableId) -> Iterator[
 def _rights(
     connection: Connection, config: MySqlConfig, table: TableId, names: list[str], account: str
 ) -> Iterator[Finding]:
-    """Statements that write are explained, which takes the same rights and writes nothing."""
+    """Findings for missing privileges, found by EXPLAIN of INSERT and DELETE: it needs the same privileges and writes nothing."""
     columns, marks = ", ".join(map(quoted_name, names)), "'', '', NULL"
     tried = {"INSERT": f"EXPLAIN INSERT INTO {quoted(table)} ({columns}) VALUES ({marks})"}
     if config.incremental_snapshot_watermarking_strategy is WatermarkStrategy.INSERT_DELETE:

@@ -1,4 +1,4 @@
-"""The Source seam for MySQL and MariaDB."""
+"""The :class:`~airflow_provider_cdc.core.spi.source.Source` of MySQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
 
 _T = TypeVar("_T")
 _WARN_AT = 0.5
-"""Part of the time that the server keeps its log, after which a position is too old."""
+"""Part of the log's retention time; a position that is older is warned of."""
 log = logging.getLogger(__name__)
 
 
@@ -107,7 +107,7 @@ class MySqlSource(Source):
             raise position_lost(f"the server has purged {position.file}; {kept}", str(position))
         if position.gtids and self.server.gtids:
             self._verify_gtids(position)
-        # only the server knows the rest: it answers when it is asked for the log
+        # the rest only the server can check: request its log at the position
         self._probe(position)
 
     def _verify_gtids(self, position: MySqlPosition) -> None:
@@ -131,7 +131,7 @@ class MySqlSource(Source):
             )
 
     def _tell_expiry(self, position: MySqlPosition, files: list[str]) -> None:
-        """Warn of a position in a file that the server may soon delete: a pause as long as the last one may be one too many."""
+        """Warn if the position's log file may soon be purged."""
         seconds = retention_seconds(self.server.variables)
         rest = files[files.index(position.file) + 1 :]
         if seconds is None or not rest:
@@ -139,14 +139,14 @@ class MySqlSource(Source):
         age = time.time() - self._file_created(rest[0])
         if age > seconds * _WARN_AT:
             log.warning(
-                "The connector stands at %s, in a file of the log that is complete since %.1f h and that the server keeps for %.1f h "
-                "only: what is not captured then is lost. Capture more often, or keep the log longer: "
+                "The connector's position %s is in a log file that was completed %.1f h ago, and the server keeps files for %.1f h only: "
+                "changes that are not captured by then are lost. Capture more often, or keep the log longer: "
                 "SET GLOBAL binlog_expire_logs_seconds = %d",
                 position, age / 3600, seconds / 3600, seconds * 2,
             )  # fmt: skip
 
     def _probe(self, position: MySqlPosition) -> None:
-        """Ask for the log at a position; the server's first answer is an error if it does not have it."""
+        """Request the log at a position; the server's first packet is an error if it does not have it."""
         with BinlogConnection(self._config, self.server, position, unregistered=True) as connection:
             next(connection.event_headers(), None)
 
@@ -238,7 +238,10 @@ class MySqlSource(Source):
 
     @property
     def server(self) -> Server:
-        """What the server says of itself; asked once."""
+        """Version, identity and variables of the server, asked once.
+
+        :raises ConfigError: it is MariaDB where the connector's source is MySQL, or the other way round
+        """
         if self._server is None:
             self._server = server_of(self._connected())
             wanted = "MariaDB" if self.connector == "mariadb" else "MySQL"
@@ -260,7 +263,7 @@ class MySqlSource(Source):
         return self._connection
 
     def _ask_catalog(self, question: Callable[[Catalog], _T]) -> _T:
-        """Ask the catalog; an idle connection may have been closed by the server, so once more on a new one."""
+        """Ask the catalog. The server may have closed an idle connection, so a second attempt uses a new one."""
         mariadb = self.server.mariadb
         try:
             return question(Catalog(self._connected(), self._config, mariadb=mariadb))
@@ -271,7 +274,7 @@ class MySqlSource(Source):
                 return question(Catalog(self._connected(), self._config, mariadb=mariadb))
 
     def _file_created(self, file: str) -> int:
-        """When a log file was begun, by the header of its first event; 0 when the server will not say."""
+        """When a log file was created, seconds since the epoch, from its FORMAT_DESCRIPTION event; 0 = not known."""
         position = MySqlPosition(file, 4, server=self.server.identity)
         with BinlogConnection(self._config, self.server, position, unregistered=True) as connection:
             return next((at for kind, at in connection.event_headers() if kind == ev.FORMAT_DESCRIPTION), 0)

@@ -1,9 +1,9 @@
-"""The array kernels: from bytes of the wire to columns, compiled by numba, free of the GIL and of Python objects.
+"""The kernels: decode bytes of the protocol into column buffers. numba compiles them; they use no Python objects and release the GIL.
 
 Each function also runs as plain Python (``NUMBA_DISABLE_JIT=1``, or its ``.py_func``), which is the reference in tests. No kernel
-reads past the end that it was given: a value that would is reported as an error, with its column.
+reads past the end that it was given: a value that goes past it is reported as an error, with its column.
 
-Compiling takes some seconds once per installation; numba keeps the result on disk (``NUMBA_CACHE_DIR`` says where).
+Compiling takes some seconds once per installation; numba caches the result on disk (in ``NUMBA_CACHE_DIR``).
 """
 
 from airflow_provider_cdc.sources.mysql.kernels.crc import *

@@ -1,4 +1,4 @@
-"""Rows of a binary result set to columns."""
+"""Decodes rows of a binary result set into column buffers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider_cdc.sources.jit import jit
 from airflow_provider_cdc.sources.mysql.kernels.numbers import little
 from airflow_provider_cdc.sources.relational.kernels import days, is_date, store_decimal
 
-# kinds of this protocol, besides those of the log's kernel that mean the same
+# how a column's bytes are read: kind, with up to two parameters a and b
 R_INT: Final = 20  # a = width, b = 1 if unsigned
 R_BITS: Final = 21  # 4 or 8 bytes of a floating point number; a = width
 R_DATE: Final = 22
@@ -31,7 +31,7 @@ SPLIT: Final = 4
 
 @jit
 def lenenc(buf: npt.NDArray[np.uint8], p: int) -> tuple[int, int]:
-    """A length-encoded number, and where it ends."""
+    """A length-encoded integer, and the offset after it."""
     first = np.int64(buf[p])
     if first < 251:
         return first, p + 1
@@ -44,7 +44,7 @@ def lenenc(buf: npt.NDArray[np.uint8], p: int) -> tuple[int, int]:
 
 @jit
 def decimal_text(buf: npt.NDArray[np.uint8], p: int, end: int, scale: int, out: npt.NDArray[np.int64]) -> None:
-    """A decimal's text as an unscaled 128-bit number."""
+    """A decimal's text as an unscaled 128-bit number: ``out[0]`` low, ``out[1]`` high."""
     negative = False
     mask = np.uint64(0xFFFFFFFF)
     w0 = np.uint64(0)
@@ -68,7 +68,7 @@ def decimal_text(buf: npt.NDArray[np.uint8], p: int, end: int, scale: int, out: 
             if decimals >= 0:
                 decimals += 1
         else:
-            # fewer decimals than the column has: fill up with zeros
+            # fewer digits after the point than the column has: pad with zeros
             if decimals < 0:
                 decimals = 0
             if decimals >= scale:
@@ -90,9 +90,11 @@ def decode_result(
     valid: npt.NDArray[np.uint8], wide: npt.NDArray[np.int64], offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8],
     filled: npt.NDArray[np.int64],
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Decode rows of a binary result set until the packets end, the buffers are full, or the result does.
+    """Decode rows until the bytes end, the buffers are full, or the result set ends.
 
-    :return: number of rows, where the first byte not used is, and why it stopped
+    :param columns: ``int64[columns, 4]``: kind, a, b, and number of the buffer in its store
+    :param fixed: output buffers, this and the following; see ``columns/buffers.py``
+    :return: number of rows, offset of the first unused byte, and why it stopped
     """
     capacity, ncols = valid.shape[1], len(columns)
     row, p = 0, start

@@ -1,4 +1,4 @@
-"""Finding transactions in events, and for each row event its table and its transaction."""
+"""Finds the transactions in a set of events, and the table and transaction of each row event."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_ROWS: Final = -2
 NOT_WANTED: Final = -1
 
 ROUTED: Final = 0
-NEW_MAP: Final = 1  # a table map that is not known yet: tell what it is, then call again
+NEW_MAP: Final = 1  # a table map that is not known yet: add it to the map_… arrays, then call again
 ATTENTION: Final = 2  # an event for plain Python; state[AT] is its index
 
 AT: Final = 0  # next event
@@ -32,7 +32,7 @@ STATE: Final = 3
 
 TX_GTID: Final = 0  # index of its GTID event, or -1
 TX_END: Final = 1  # index of the event that commits it, or -1 while it is open
-TX_THREAD: Final = 2  # number of the session, as its BEGIN says, or -1
+TX_THREAD: Final = 2  # session id, from its BEGIN, or -1
 TX_FIRST: Final = 3  # index of its first event
 TX_FIELDS: Final = 4
 
@@ -77,12 +77,16 @@ def route(
     map_ids: npt.NDArray[np.int64], map_spans: npt.NDArray[np.int64], map_layouts: npt.NDArray[np.int32],
     map_bytes: npt.NDArray[np.uint8],
 ) -> int:  # fmt: skip
-    """Go over events: find transactions' ends, and for each row event its table's layout and its transaction.
+    """Find the ends of transactions, and the layout and transaction of each row event.
 
-    Known table maps lie in a table of ``SLOTS`` places, by table id: ``map_ids`` (-1 = free), ``map_spans[slot]`` = (start,
-    length) of the event's body in ``map_bytes``, and the layout's number. A map that differs in any byte is a new one.
+    Known table maps are in a hash table of ``SLOTS`` slots, by table id: ``map_ids`` (-1 = free), ``map_spans[slot]`` = (offset,
+    length) of the event's body in ``map_bytes``, and the layout's number. A table map that differs in any byte counts as new.
 
-    :return: why it stopped
+    :param state: ``int64[STATE]``; kept between calls
+    :param layout_of: output, per event: number of its layout, ``NOT_WANTED`` or ``NOT_ROWS``
+    :param transaction_of: output, per event: index of its transaction
+    :param transactions: output, ``int64[transactions, TX_FIELDS]``
+    :return: why it stopped: ``ROUTED``, ``NEW_MAP`` or ``ATTENTION``
     """
     n = len(events)
     while state[AT] < n:
@@ -150,8 +154,12 @@ def route(
 @jit
 def read_gtids(buf: npt.NDArray[np.uint8], events: npt.NDArray[np.int64], picked: npt.NDArray[np.int64],
                out: npt.NDArray[np.int64]) -> None:  # fmt: skip
-    """GTID events as numbers, in rows of ``GTID_FIELDS`` that begin as zeros; the number is ``NO_GTID`` where there is none,
-    ``BAD_GTID`` where the event does not hold what it has to."""
+    """Read GTID events as numbers.
+
+    :param picked: index of the GTID event per transaction, -1 = none
+    :param out: output, ``int64[transactions, GTID_FIELDS]``, zeros at first; its number is ``NO_GTID`` for an anonymous transaction,
+        ``BAD_GTID`` if the event cannot be read
+    """
     for n in range(len(picked)):
         if picked[n] < 0:
             out[n, GTID_NUMBER] = NO_GTID

@@ -1,7 +1,6 @@
-"""Row events to columns.
+"""Decodes row events into column buffers.
 
-Rows lie as "Binary Log Event" of the MySQL internals documentation says: ``WRITE_ROWS``, ``UPDATE_ROWS``, ``DELETE_ROWS``, types as
-of ``TABLE_MAP``.
+The format is that of ``WRITE_ROWS``, ``UPDATE_ROWS`` and ``DELETE_ROWS`` in "Binary Log Event" of the MySQL internals documentation.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ INT: Final = 0  # a = width in bytes, b = 1 if unsigned
 FLOAT: Final = 1
 DOUBLE: Final = 2
 DECIMAL: Final = 3  # a = precision, b = scale; up to 18 digits
-DECIMAL_WIDE: Final = 4  # the same, up to 38 digits
-DECIMAL_RAW: Final = 5  # the same, more: its bytes
+DECIMAL_WIDE: Final = 4  # a = precision, b = scale; up to 38 digits
+DECIMAL_RAW: Final = 5  # a = precision, b = scale; more digits: the bytes as they are
 DATE: Final = 6
 DATETIME: Final = 7  # a = bytes of the fraction
 TIMESTAMP: Final = 8  # a = bytes of the fraction
@@ -106,7 +105,7 @@ def _decimal(buf: npt.NDArray[np.uint8], p: int, precision: int, scale: int, out
 
 @jit
 def _decimal_small(buf: npt.NDArray[np.uint8], p: int, precision: int, scale: int) -> int:
-    """The same for up to 18 digits, in one number."""
+    """An unscaled decimal of up to 18 digits."""
     negative = (buf[p] & 0x80) == 0
     flip = np.int64(0xFF) if negative else np.int64(0)
     value = np.int64(0)
@@ -139,9 +138,9 @@ def _image(
 ) -> int:  # fmt: skip
     """Decode one row image at ``p`` into row ``row`` of the buffers.
 
-    ``columns[c]`` is (kind, a, b, slot); ``slot`` is the column's place among the fixed, wide or variable ones.
+    ``columns[c]`` is (kind, a, b, slot); ``slot`` is the column's number among the columns of its store.
 
-    :return: where the image ends, or ``-1 - c`` if column ``c`` goes past ``end``
+    :return: offset after the image, or ``-1 - c`` if column ``c`` goes past ``end``
     """
     ncols = len(columns)
     nulls = p
@@ -308,7 +307,7 @@ def _image(
 @jit
 def _absent(row: int, columns: npt.NDArray[np.int64], fixed: npt.NDArray[np.int64], valid: npt.NDArray[np.uint8],
             offsets: npt.NDArray[np.int32], filled: npt.NDArray[np.int64]) -> None:  # fmt: skip
-    """A row without this image: nothing in any column."""
+    """Write a row without this image: null in every column."""
     for c in range(len(columns)):
         valid[c, row] = 0
         slot = columns[c, 3]
@@ -324,13 +323,16 @@ def decode_rows(
     columns: npt.NDArray[np.int64], before: _RowImage, after: _RowImage, both: bool, op: npt.NDArray[np.int8],
     event_of: npt.NDArray[np.int32], row_in_event: npt.NDArray[np.int32],
 ) -> tuple[int, int]:  # fmt: skip
-    """Decode row events of one layout, given by their indices in ``events``, until the buffers are full.
+    """Decode row events of one layout until the buffers are full.
 
-    :param resume: (index into ``picked``, place in the buffer, row in the event), where to begin; moved on. A place of 0 is
-        the beginning of the event.
-    :param before: buffers of the images before, as :func:`_image` takes them; unused where ``both`` is false
-    :param both: whether any event has images before
-    :param op: operation code of each row: 1 create, 2 update, 3 delete
+    :param picked: indices of the events in ``events``
+    :param resume: where to begin: index into ``picked``, offset in the buffer (0 = the beginning of the event), row in the event;
+        updated for the next call
+    :param before: buffers of the before images, as :func:`_image` takes them; unused if ``both`` is false
+    :param both: whether any event has before images
+    :param op: output: operation code of each row: 1 create, 2 update, 3 delete
+    :param event_of: output: index of each row's event
+    :param row_in_event: output: number of each row in its event
     :return: number of rows, and a status; after an error ``resume[1]`` is the event's index and ``resume[2]`` the column
     """
     capacity = len(op)

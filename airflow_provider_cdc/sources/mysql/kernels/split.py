@@ -1,4 +1,4 @@
-"""Cutting what the server sends into events."""
+"""Splits the byte stream of a binlog dump into events."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from airflow_provider_cdc.sources.jit import jit
 from airflow_provider_cdc.sources.mysql.kernels.crc import crc32
 from airflow_provider_cdc.sources.mysql.kernels.numbers import u32
 
-EV_START: Final = 0  # of the event's header in the buffer
+EV_START: Final = 0  # offset of the event's header in the buffer
 EV_LENGTH: Final = 1  # header included, checksum left out
 EV_TYPE: Final = 2
 EV_TIME: Final = 3  # seconds
 EV_SERVER: Final = 4
-EV_END: Final = 5  # log position after the event, its low 32 bits
+EV_END: Final = 5  # offset in the log file after the event, its low 32 bits
 EV_FLAGS: Final = 6
 EV_SIZE: Final = 7  # as the header says, checksum included
 EV_FIELDS: Final = 8
@@ -48,10 +48,11 @@ def _header(buf: npt.NDArray[np.uint8], p: int, events: npt.NDArray[np.int64], n
 def split_packets(
     buf: npt.NDArray[np.uint8], start: int, end: int, events: npt.NDArray[np.int64], checksum: int
 ) -> tuple[int, int, int]:
-    """Find the events in network packets: a length of 3 bytes, a number, a status byte, the event.
+    """Find the events in network packets: a length of 3 bytes, a sequence number, a status byte, the event.
 
+    :param events: output, ``int64[events, EV_FIELDS]``
     :param checksum: 4 if events end in a CRC-32, which is verified; else 0
-    :return: number of events, where the first byte not used is, and why it stopped
+    :return: number of events, offset of the first unused byte, and why it stopped
     """
     n, p = 0, start
     while n < len(events):
@@ -70,7 +71,7 @@ def split_packets(
         size = length - 1
         if size < HEADER + checksum or u32(buf, q + 9) != size:
             return n, p, BAD_LENGTH
-        # a format description tells how checksums are made; artificial events are not in the file
+        # a FORMAT_DESCRIPTION says whether there are checksums; artificial events are not in the file
         plain = buf[q + 4] != 15 and not buf[q + 17] & 0x20
         if checksum and plain and crc32(buf, q, q + size - 4) != u32(buf, q + size - 4):
             return n, p, BAD_CHECKSUM
@@ -84,7 +85,7 @@ def split_packets(
 def split_events(
     buf: npt.NDArray[np.uint8], start: int, end: int, events: npt.NDArray[np.int64]
 ) -> tuple[int, int, int]:
-    """Find the events in a run of events without packets and checksums, as compressed transactions hold them."""
+    """Find the events in bytes without packets and checksums, as inside compressed transactions; else like :func:`split_packets`."""
     n, p = 0, start
     while n < len(events):
         if p == end:

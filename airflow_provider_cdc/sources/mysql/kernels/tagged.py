@@ -1,7 +1,7 @@
-"""GTID events with a tag (MySQL 8.3 and newer), in the form of MySQL's library of serialisation.
+"""Reads GTID_TAGGED events (MySQL 8.3 and newer), in the format of MySQL's serialization library.
 
-A message is the number of its form, its size, the last field that may not be left out, and fields, each behind its number.
-Numbers take 1 to 9 bytes: as many as the first byte has ones at its low end, and one more.
+A message is its format version, its size, the number of the last mandatory field, and fields, each after its number. Integers take 1 to
+9 bytes: one more than the first byte has ones at its low end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow_provider_cdc.sources.mysql.kernels.numbers import little
 
 GTID_SOURCE: Final = 0  # MySQL's UUID in two halves; MariaDB's domain and server
 GTID_NUMBER: Final = 2  # of the transaction
-GTID_TAG: Final = 3  # up to 32 letters, in four numbers, zeros behind them
+GTID_TAG: Final = 3  # up to 32 characters in four numbers, padded with zeros
 GTID_FIELDS: Final = 7
 
 NO_GTID: Final = -1
@@ -28,7 +28,7 @@ _LONGEST_TAG: Final = 32
 
 @jit
 def varlen(buf: npt.NDArray[np.uint8], p: int, end: int) -> tuple[int, int]:
-    """A number, and where the next thing begins; ``-1`` if the number goes past the end."""
+    """An integer, and the offset after it; ``-1`` if it goes past the end."""
     if p < 0 or p >= end:
         return 0, -1
     first = np.int64(buf[p])
@@ -45,7 +45,7 @@ def varlen(buf: npt.NDArray[np.uint8], p: int, end: int) -> tuple[int, int]:
 
 @jit
 def read_tagged(buf: npt.NDArray[np.uint8], p: int, end: int, out: npt.NDArray[np.int64], n: int) -> bool:
-    """Fill row ``n`` from the body of an event; whether it has the form that is known."""
+    """Fill row ``n`` of ``out`` from the body of an event; returns whether its format is known."""
     form, p = varlen(buf, p, end)
     _, p = varlen(buf, p, end)  # size
     _, p = varlen(buf, p, end)
