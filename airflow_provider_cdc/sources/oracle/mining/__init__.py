@@ -1,4 +1,4 @@
-"""Reading the redo log with LogMiner: the window of SCNs, the logs that hold it, the query. :mod:`.stream` puts it all together.
+"""Reading the redo log with LogMiner: windows of SCNs, the log files of each window, the query. Begin with :mod:`.stream`.
 
 It imports every other sub-package; only :mod:`..source` imports it.
 """

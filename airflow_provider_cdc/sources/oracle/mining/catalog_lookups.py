@@ -1,4 +1,4 @@
-"""Answers from the database to the questions of a stream (:class:`..schema.lookups.Lookups`)."""
+"""Answers a stream's questions from the database's catalog (:class:`..schema.lookups.Lookups`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 class CatalogLookups:
-    """Asks the database. It owns the connection to the container of the tables, and opens it when it is needed."""
+    """Asks the database, over a connection of its own to the container of the tables, opened at the first question."""
 
     def __init__(self, config: OracleConfig) -> None:
         self._config = config
@@ -30,7 +30,7 @@ class CatalogLookups:
         self._formats: StoredFormats | None = None
 
     def tables(self) -> dict[TableId, TableSchema]:
-        """The present structures of all tables that could be captured."""
+        """The current schemas of all tables that can be captured."""
         return self._ask(lambda d: d.tables())
 
     def table(self, table: TableId) -> TableSchema | None:

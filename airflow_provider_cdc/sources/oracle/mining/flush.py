@@ -1,8 +1,8 @@
-"""Makes the database write its log buffer, so that LogMiner sees all redo up to an SCN.
+"""Makes the database flush its log buffer, so that LogMiner sees all redo up to an SCN.
 
-LogMiner reads files. Redo of open transactions may wait in memory, in each instance by itself, until something commits there or three
-seconds have passed; mined before, it would be left out for ever, because the next window begins behind it. A commit of ours in each
-instance writes it (Debezium Oracle connector, ``log.mining.flush.table.name``, ``rac.nodes``).
+LogMiner reads files. Redo of open transactions may stay in the log buffer of each instance until something commits there, or for three
+seconds. If a window were mined before, this redo would be lost, because the next window begins after it. A commit in each instance
+flushes the buffer (Debezium Oracle connector, ``log.mining.flush.table.name``, ``rac.nodes``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from airflow_provider_cdc.sources.oracle.connect import (
 log = logging.getLogger(__name__)
 
 WRITTEN_AFTER: Final = 6.0
-"""Seconds after which redo is in its file without our doing: log writers write at least every three."""
+"""Seconds after which redo is in its file without a flush: the log writer writes at least every three seconds."""
 RETRY_AFTER: Final = 15.0
 """Seconds before a node that was down is tried again."""
 _LOOKS: Final = 20
@@ -45,7 +45,7 @@ _THREAD: Final = "SELECT THREAD# FROM V$INSTANCE"
 
 @dataclass(slots=True)
 class _Node:
-    """One instance that is asked to write."""
+    """An instance whose log buffer is flushed."""
 
     host: str | None
     connection: Connection | None = None
@@ -57,12 +57,13 @@ class _Node:
 
 
 class LogWriterFlush:
-    """Writes the log buffers of all instances of the database that is captured.
+    """Flushes the log buffers of all instances of the captured database.
 
-    It does nothing where it has no meaning: when only archived logs are mined, and on a read-only database without
-    ``log.mining.readonly.hostname``. With that property the rows are mined on the standby, and written on the primary.
+    It does nothing when only archived logs are mined, and on a read-only database without ``log.mining.readonly.hostname``. With that
+    property LogMiner runs on the standby, and the flush table is written on the primary.
 
-    :param database: what is mined
+    :param database: the mined database
+    :raises ConfigError: ``log.mining.flush.table.name`` is not a name
 
     ::
 
@@ -103,12 +104,12 @@ class LogWriterFlush:
         self.close()
 
     def flush(self, scn: int) -> int:
-        """Have all redo up to ``scn`` written.
+        """Have all redo up to ``scn`` written to the log files.
 
         :param scn: an SCN that the database has reached
-        :return: up to which SCN redo is written in all instances: ``scn``, or less while one of them cannot be asked
+        :return: the SCN up to which all instances have written their redo: ``scn``, or less while an instance cannot be reached
         :raises SourceUnavailable: no instance can be reached
-        :raises PrerequisiteError: the table cannot be made or written
+        :raises PrerequisiteError: the flush table cannot be created or written
         """
         if not self.needed:
             return scn
@@ -116,7 +117,7 @@ class LogWriterFlush:
         written = {node.thread for node in self._nodes if self._write(node, scn)}
         if not written:
             raise SourceUnavailable(
-                "No instance of the database can be asked to write its redo.",
+                "No instance of the database can be reached to flush its log buffer.",
                 where=", ".join(map(str, self._nodes)),
                 safe="Nothing is lost; the offset is untouched.",
                 remedy="check that the hosts of rac.nodes, or database.hostname, are up; a retry goes on where this run stopped",
@@ -128,8 +129,8 @@ class LogWriterFlush:
         elif left not in self._told:
             self._told.add(left)
             log.warning(
-                "The instances of redo threads %s cannot be asked to write their redo: it is mined %.0f s later. rac.nodes should "
-                "name each instance of the cluster.",
+                "The instances of redo threads %s cannot be reached to flush their log buffers: their redo is mined %.0f s later. rac.nodes "
+                "should name each instance of the cluster.",
                 ", ".join(map(str, sorted(left))), WRITTEN_AFTER,
             )  # fmt: skip
         while self._asked and (not left or self._asked[0][0] <= now - WRITTEN_AFTER):
@@ -144,7 +145,7 @@ class LogWriterFlush:
     # nodes
 
     def _write(self, node: _Node, scn: int) -> bool:
-        """Whether one instance has all redo up to ``scn`` in its file."""
+        """Flush one instance; returns whether all its redo up to ``scn`` is in its log file."""
         now = self._clock()
         if node.connection is None and node.tried_at is not None and now - node.tried_at < RETRY_AFTER:
             return False
@@ -157,7 +158,7 @@ class LogWriterFlush:
             self._drop(node)
             if len(self._nodes) == 1:
                 raise
-            log.warning("%s does not write its redo now; it is tried again later: %s", node, e.what)
+            log.warning("%s cannot flush its log buffer now; it is tried again later: %s", node, e.what)
             return False
 
     def _connect(self, node: _Node) -> None:
@@ -170,7 +171,7 @@ class LogWriterFlush:
         log.info("The log buffer of thread %d is written through %s.", node.thread, node)
 
     def _commit(self, node: _Node, scn: int) -> bool:
-        """A commit at an SCN beyond ``scn``: what the instance writes to its log later is beyond, too."""
+        """Commit at an SCN after ``scn``: all redo that the instance writes later is after ``scn``, too."""
         connection = node.connection
         assert connection is not None
         for _ in range(_LOOKS):
@@ -182,7 +183,7 @@ class LogWriterFlush:
             connection.commit()
             if reached >= scn:
                 return True
-            self._sleep(0.05)  # the clocks of the instances meet at the next message between them
+            self._sleep(0.05)  # instances of a cluster synchronise their SCNs with each message between them
         log.warning("%s has not reached SCN %d.", node, scn)
         return False
 
@@ -197,7 +198,7 @@ class LogWriterFlush:
             if code_of(e) != _EXISTS:  # another connector has made it at the same time
                 raise
         else:
-            log.info("Made the table %s, a commit on which has the database write its log buffer.", self._table)
+            log.info("Created the flush table %s: a commit on it makes the database flush its log buffer.", self._table)
 
     def _open_threads(self) -> set[int]:
         connection = next(node.connection for node in self._nodes if node.connection is not None)

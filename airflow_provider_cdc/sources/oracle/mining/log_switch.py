@@ -1,4 +1,4 @@
-"""Logs that are switched, archived or deleted while they are mined: which errors mean that, and how far a window had been read by then."""
+"""Log switches while a window is mined: the errors that mean it, and how far the window had been read by then."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ LOGS_MOVED: Final = LOG_NOT_READY | {
     305, 312, 332, 333, 334, 342, 346, 353, 354, 355, 367, 368, 1285, 1286, 1290, 1292, 1306, 1307, 1327, 1346, 1368, 1371,
     15173, 17503, 19505, 19870, 27037, 27041, 27048,
 }  # fmt: skip
-"""A log was switched, copied or removed while it was opened or read. Whether it is really gone or damaged is seen at the next look."""
+"""Error codes: a log was switched, copied or removed while it was opened or read. The next attempt shows whether it is lost or damaged."""
 
 
 class LogsMoved(Exception):
-    """The logs of the session have moved: they have to be collected again."""
+    """The logs of the session were switched, archived or removed: they have to be collected again."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """How much of a window was read: everything before SCN ``low``, and the first ``rows`` rows of that SCN.
+    """How far a window was read: all rows before SCN ``low``, and the first ``rows`` rows of this SCN.
 
     :param last: identity of the last of these rows
-    :param ordered: rows came by ascending SCN; otherwise ``low`` and ``rows`` mean nothing
+    :param ordered: rows came by ascending SCN; otherwise ``low`` and ``rows`` are meaningless
     """
 
     low: int
@@ -48,13 +48,13 @@ class Progress:
 
 
 def identity(batch: pa.RecordBatch, at: int) -> tuple[Any, ...]:
-    """The columns that tell a row from others of its SCN."""
+    """The columns that distinguish a row from others of its SCN."""
     return tuple(batch.column(name)[at].as_py() for name in ("scn", "code", "thread", "rs_id", "ssn", "xid"))
 
 
 @dataclass(slots=True)
 class WatchedLogs:
-    """A context that translates the driver's errors; those that mean a moved log become :class:`LogsMoved`."""
+    """A context manager that translates the driver's errors; those in :data:`LOGS_MOVED` become :class:`LogsMoved`."""
 
     config: OracleConfig
     where: str

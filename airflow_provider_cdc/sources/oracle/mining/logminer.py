@@ -17,14 +17,14 @@ from airflow_provider_cdc.sources.oracle.mining.redo_logs import LogFile
 _NO_SESSION: Final = 1307
 
 _NEW = "BEGIN SYS.DBMS_LOGMNR.ADD_LOGFILE(LOGFILENAME => :name, OPTIONS => DBMS_LOGMNR.NEW); END;"
-"""Also forgets logs of a session that never came to its start."""
+"""Also removes the logs of a session that was never started."""
 _ADD = "BEGIN SYS.DBMS_LOGMNR.ADD_LOGFILE(LOGFILENAME => :name, OPTIONS => DBMS_LOGMNR.ADDFILE); END;"
 _REMOVE = "BEGIN SYS.DBMS_LOGMNR.REMOVE_LOGFILE(LOGFILENAME => :name); END;"
 _END = "BEGIN SYS.DBMS_LOGMNR.END_LOGMNR(); END;"
 _START = "BEGIN SYS.DBMS_LOGMNR.START_LOGMNR(STARTSCN => :low, ENDSCN => :high, {more}OPTIONS => {options}); END;"
 _MINED = "SELECT FILENAME, THREAD_ID, THREAD_SQN, STATUS FROM V$LOGMNR_LOGS"
 _NOT_IN_LIST = 4
-"""``V$LOGMNR_LOGS.STATUS`` of a row that tells of logs that are missing."""
+"""``V$LOGMNR_LOGS.STATUS`` of a row that stands for missing logs."""
 _OPTIONS: Final = {
     MiningStrategy.ONLINE_CATALOG: ("DICT_FROM_ONLINE_CATALOG",),
     MiningStrategy.HYBRID: ("DICT_FROM_ONLINE_CATALOG",),
@@ -33,9 +33,9 @@ _OPTIONS: Final = {
 
 
 def add_logs(connection: Connection, config: OracleConfig, files: Sequence[LogFile]) -> None:
-    """Begin a session with these logs.
+    """Add the logs of a new session.
 
-    :raises Again: a log has moved away
+    :raises LogsMoved: a log file is not at its path any more
     """
     with WatchedLogs(config, f"{len(files)} logs"), connection.cursor() as cursor:
         for index, one in enumerate(files):
@@ -50,11 +50,11 @@ def start(
     low: int,
     end: int,
 ) -> None:
-    """Make the rows of a range readable.
+    """Start LogMiner for a range of SCNs.
 
-    :param needed: logs of the session that the range lies in
-    :param surplus: those that it no longer needs
-    :raises Again: a log has moved away
+    :param needed: logs of the session that contain the range
+    :param surplus: logs of the session to remove, since no later range needs them
+    :raises LogsMoved: a log file is not at its path any more
     :raises PrerequisiteError: the dictionary file cannot be read
     """
     with WatchedLogs(config, f"SCN {low} to {end}"), connection.cursor() as cursor:
@@ -76,7 +76,7 @@ def end(connection: Connection, config: OracleConfig) -> None:
 
 
 def start_statement(config: OracleConfig) -> str:
-    """The call that starts LogMiner, with the binds ``:low``, ``:high`` and, where a dictionary file is used, ``:file``."""
+    """The call that starts LogMiner, with the bind variables ``:low``, ``:high`` and, with a dictionary file, ``:file``."""
     more = "DICTFILENAME => :file, " if config.log_mining_path_dictionary else ""
     names = () if more else _OPTIONS[config.log_mining_strategy]
     options = " + ".join(f"DBMS_LOGMNR.{name}" for name in (*names, "NO_ROWID_IN_STMT"))
@@ -100,7 +100,10 @@ def _start(cursor: oracledb.Cursor, config: OracleConfig, low: int, end: int) ->
 
 
 def _check(connection: Connection, needed: Sequence[LogFile]) -> None:
-    """LogMiner has the logs that were meant, and not other logs that have taken their file names."""
+    """Check that LogMiner has the intended logs, not other logs that reuse their file names.
+
+    :raises LogsMoved: it has not
+    """
     mined = rows(connection, _MINED)
     missing = [str(name) for name, _, _, status in mined if status == _NOT_IN_LIST]
     taken = {(int(thread), int(sequence)) for _, thread, sequence, status in mined if status != _NOT_IN_LIST}

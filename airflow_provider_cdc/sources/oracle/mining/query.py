@@ -1,9 +1,9 @@
-"""The SELECT of ``V$LOGMNR_CONTENTS``: which rows the database returns, and the types of their columns.
+"""The SELECT on ``V$LOGMNR_CONTENTS``: its conditions, and the types of its columns.
 
-Conditions in the query save the transport of rows that nobody wants. :class:`..core.filters.Filters` alone decides what is captured, so the
-conditions may keep more than the filters, never less: a list that the database would read in another way is not handed to it, and a
-row whose names are unknown, because the dictionary is newer than the row, is kept. (Debezium Oracle connector, "LogMiner query
-filter modes".)
+Conditions in the query reduce the number of rows that are fetched (Debezium Oracle connector, "LogMiner query filter modes"). What is
+captured is decided by :class:`..core.config.filters.Filters` alone. So the conditions may keep more rows than the filters, never fewer: a
+pattern that Oracle would interpret in another way is not part of the query, and rows with unknown names, because the dictionary is newer
+than the row, are kept.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ TRANSACTIONS: Final = (START, COMMIT, MISSING_SCN, ROLLBACK)
 CHANGES: Final = (INSERT, DELETE, UPDATE, UNSUPPORTED)
 UNKNOWN: Final = "UNKNOWN"
 RECYCLED: Final = "BIN$"
-"""Begins the names of dropped tables."""
+"""Prefix of the names of dropped tables in the recycle bin."""
 STALE: Final = 2
-"""``STATUS`` of rows that LogMiner's dictionary does not fit: their table may have another name than it had."""
+"""``STATUS`` of rows that do not match LogMiner's dictionary: their table may have had another name or other columns."""
 OWN_USERS: Final = ("SYS", "SYSTEM")
-"""Whose changes are never captured (Debezium Oracle connector, "Creating users for the connector")."""
+"""Users whose changes are never captured (Debezium Oracle connector, "Creating users for the connector")."""
 
 BATCH: Final = pa.schema(
     [
@@ -75,7 +75,7 @@ BATCH: Final = pa.schema(
         pa.field("status", pa.int32()),
     ]
 )
-"""The columns of a mined batch. ``ts_us`` is UTC; ``owner`` and ``table`` are as LogMiner names them."""
+"""The columns of a batch of rows. ``ts_us`` is µs since the epoch, UTC; ``owner`` and ``table`` are as LogMiner names them."""
 
 _SOURCES = (
     "SCN", "OPERATION_CODE", "SQL_REDO", "CSF", "XID", "SEG_OWNER", "TABLE_NAME", "ROW_ID", "ROLLBACK", "INFO", "SSN", "THREAD#",
@@ -87,19 +87,19 @@ WIRE: Final = pa.schema(
         for source, f in zip(_SOURCES, BATCH, strict=True)
     ]
 )
-"""What the driver is asked for: integers straight out of NUMBER, so that an SCN beyond 2**53 is exact."""
+"""The Arrow schema that the driver is asked for: NUMBER as integers, so that SCNs beyond 2**53 are exact."""
 
 _MOST_IN_LIST = 1_000
 _PLAIN = r"[A-Za-z0-9_ ~@#%&=:;<>,!/'\"-]"
 _PORTABLE = re.compile(rf"(?:(?:{_PLAIN}|\\[.$^*+?()\[\]{{}}|]|\.|\[[A-Za-z0-9_]+(?:-[A-Za-z0-9])?[A-Za-z0-9_]*\]|\((?!\?)|[|)])(?:[*+?]|\{{\d+(?:,\d*)?\}})?)*")  # fmt: skip
-"""Regular expressions that Python and Oracle read alike: no lookaround, no group options, no classes of Python's own."""
+"""Regular expressions with the same meaning in Python and Oracle: without lookaround, group options and Python's own classes."""
 _ESCAPED = re.compile(r"\\([.$])")
 
 
 def contents_query(config: OracleConfig) -> str:
-    """The SELECT with the binds ``:low`` and ``:high``, the SCNs of the first and last rows that are wanted.
+    """The SELECT, with the bind variables ``:low`` and ``:high`` for the first and last SCN.
 
-    The columns are those of :data:`WIRE`. Rows come as LogMiner orders them, by SCN.
+    Its columns are those of :data:`WIRE`. Rows come in LogMiner's order, by SCN.
     """
     long_values = STRING_CODES + (LOB_CODES + XML_CODES if config.lob_enabled else ())
     kinds = [
@@ -119,9 +119,10 @@ def contents_query(config: OracleConfig) -> str:
 
 
 def decoded(fetched: pa.Table, utc_offset: int) -> pa.RecordBatch:
-    """The driver's rows as :data:`BATCH`.
+    """The fetched rows as a batch with the schema :data:`BATCH`.
 
-    :param utc_offset: seconds that the server's clock is ahead of UTC
+    :param fetched: rows with the schema :data:`WIRE`
+    :param utc_offset: of the server's clock, seconds
     """
     columns = [column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for column in fetched.columns]
     by_name = dict(zip(BATCH.names, columns, strict=True))
@@ -136,7 +137,7 @@ def decoded(fetched: pa.Table, utc_offset: int) -> pa.RecordBatch:
 
 
 def _data(config: OracleConfig) -> str:
-    """Which rows of data are wanted, by the names that LogMiner gives them."""
+    """The condition on changes of rows, by the owner and table name that LogMiner gives."""
     flush = f"(SEG_OWNER = {literal(config.database_user.upper())} AND TABLE_NAME = {literal(config.log_mining_flush_table_name.upper())})"
     wanted = [_foreign(), f"NOT {flush}"]
     mode = config.log_mining_query_filter_mode
@@ -160,7 +161,7 @@ def _data(config: OracleConfig) -> str:
 
 
 def _foreign() -> str:
-    """Not one of the database's own schemas."""
+    """The condition that excludes Oracle's own schemas."""
     return f"(SEG_OWNER IS NULL OR SEG_OWNER NOT IN ({', '.join(literal(name) for name in sorted(SYSTEM_SCHEMAS))}))"
 
 
@@ -174,7 +175,7 @@ def _lists(
     found = []
     if include and (text := condition(expression, dots, include)):
         found.append(text)
-    # each pattern by itself: one that cannot be handed over must not keep the others from it
+    # each pattern by itself: one that cannot be part of the query must not exclude the others from it
     excluded = [text for pattern in exclude if (text := condition(expression, dots, [pattern]))]
     if excluded and not include:
         found.append(f"NOT ({' OR '.join(excluded)})")
@@ -182,7 +183,7 @@ def _lists(
 
 
 def _in_list(expression: str, dots: int, patterns: Sequence[str]) -> str | None:
-    """Exact names. The filters do not tell upper from lower case, so neither does this."""
+    """A condition by exact names, case-insensitive like the filters; ``None`` if a pattern is not a plain name."""
     if not all(_is_name(pattern, dots) for pattern in patterns):
         _not_handed_over(patterns)
         return None
@@ -195,7 +196,7 @@ def _in_list(expression: str, dots: int, patterns: Sequence[str]) -> str | None:
 
 
 def _is_name(pattern: str, dots: int) -> bool:
-    """Whether a pattern means one name, and only that: its dots can only stand where the name has one."""
+    """Whether a pattern matches exactly one name: it has no wildcard, and as many dots as the name."""
     return bool(re.fullmatch(r"(?:[A-Za-z0-9_# ]|\\?\.|\\\$)+", pattern)) and pattern.count(".") == dots
 
 
@@ -208,7 +209,7 @@ def _expressions(expression: str, dots: int, patterns: Sequence[str]) -> str | N
 
 
 def portable(pattern: str) -> bool:
-    """Whether Oracle's regular expressions mean the same by a pattern as ours.
+    """Whether a pattern has the same meaning in Oracle's regular expressions.
 
     >>> portable(r"APP\\.(ORDERS|LINES_[0-9]+)"), portable(r"APP\\.(?!TMP).*")
     (True, False)
@@ -218,13 +219,13 @@ def portable(pattern: str) -> bool:
 
 def _not_handed_over(patterns: Sequence[str]) -> None:
     log.info(
-        "log.mining.query.filter.mode: %s cannot be tested by the database; all its rows are fetched.",
+        "log.mining.query.filter.mode: %s cannot be evaluated by the database; it is not part of the query.",
         ", ".join(patterns),
     )
 
 
 def _users(config: OracleConfig) -> str:
-    """Conditions on user and client id. Rows whose user the log does not name are kept."""
+    """The conditions on user and client id. Rows without a user name are kept."""
     tests = []
     for column, include, exclude in (
         ("USERNAME", config.log_mining_username_include_list, config.log_mining_username_exclude_list),
@@ -243,7 +244,7 @@ def _users(config: OracleConfig) -> str:
 
 
 def _null(column: str, word: str) -> str:
-    """A change without a client id is not made by any of the listed clients."""
+    """A row without a client id passes an exclude list and fails an include list."""
     return f"{column} IS NULL" if word == "NOT IN" else "1 = 0"
 
 
@@ -252,7 +253,7 @@ def _numbers(codes: Sequence[int]) -> str:
 
 
 class RowFilter:
-    """Filters what the query does not: by user and client id, and unsupported rows of tables that are not captured."""
+    """Filters rows after the query: by user and client id, and unsupported rows of tables that are not captured."""
 
     def __init__(self, config: OracleConfig, filters: Filters) -> None:
         self._config = config
@@ -265,7 +266,7 @@ class RowFilter:
         self._tables: dict[tuple[str, str], bool] = {}
 
     def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that may be captured. Starts and ends of transactions, and DDL, are always kept."""
+        """The rows that pass. Starts and ends of transactions, and DDL, always pass."""
         if not batch.num_rows:
             return batch
         change = pc.invert(pc.is_in(batch.column("code"), pa.array([*TRANSACTIONS, DDL], pa.int16())))
@@ -286,7 +287,7 @@ class RowFilter:
         return batch.filter(pc.invert(wrong)) if pc.any(wrong).as_py() else batch
 
     def _foreign(self, batch: pa.RecordBatch, unsupported: pa.Array) -> pa.Array:
-        """Unsupported rows of tables that are known and not captured."""
+        """Mask of unsupported rows of tables that are known not to be captured."""
         pairs = zip(
             unsupported.to_pylist(), batch.column("owner").to_pylist(), batch.column("table").to_pylist(), strict=True
         )

@@ -1,8 +1,8 @@
-"""Dictionaries in the redo logs, for ``log.mining.strategy=redo_log_catalog``: which one to begin with, and when to write another.
+"""LogMiner dictionaries in the redo logs, for ``log.mining.strategy=redo_log_catalog``: which one to use, and when to write another.
 
-LogMiner reads the dictionary that it finds in its logs, and follows the DDL after it. So the logs of a session begin with the last
-dictionary that was written before its range, and a new one is written after each log switch, which keeps that run of logs short
-(Debezium Oracle connector, "Mining strategies").
+LogMiner reads the dictionary that it finds in its logs, and tracks the DDL after it. So the logs of a session begin with the last
+dictionary before its range. A new dictionary is written after each log switch, to keep the number of these logs small (Debezium Oracle
+connector, "Mining strategies").
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ _OPEN_MODE: Final = "SELECT OPEN_MODE FROM V$DATABASE"
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """The logs that a dictionary lies in."""
+    """The logs that contain a dictionary."""
 
     first: LogFile
     last: LogFile
 
 
 class RedoDictionaries:
-    """Finds the dictionaries in the redo of one stream, and has new ones written."""
+    """Finds the dictionaries in the redo logs, and has the database write new ones.
+
+    :ivar count: number of dictionaries written for this stream
+    """
 
     def __init__(self, config: OracleConfig, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._config = config
@@ -44,10 +47,12 @@ class RedoDictionaries:
         self.count = 0
 
     def logs(self, connection: Connection, collector: LogCollector, low: int, end: int) -> tuple[LogFile, ...]:
-        """The logs of a range, and those back to the dictionary that LogMiner reads it with.
+        """The logs of a range of SCNs, and those back to the dictionary that LogMiner needs for it.
 
-        :raises PrerequisiteError: there is none, and none can be written because the database is read only
-        :raises SourceUnavailable: the logs with a new one are not archived after some waiting
+        :param low: first SCN of the range
+        :param end: last SCN of the range
+        :raises PrerequisiteError: there is no dictionary, and the database is read-only, so that none can be written
+        :raises SourceUnavailable: the logs with a new dictionary were not archived after some waiting
         """
         listing = collector.listing()
         if self._wants_another(listing):
@@ -80,7 +85,7 @@ class RedoDictionaries:
         )
 
     def _wants_another(self, listing: LogListing) -> bool:
-        """Whether a log was switched since the last dictionary. Writing a dictionary switches logs by itself."""
+        """Whether a log was switched since the last dictionary. (Writing a dictionary switches logs, too: that switch does not count.)"""
         newest = {one.thread: one.sequence for one in listing.files}
         written = {(span.last.thread, span.last.sequence) for span in _spans(listing)} | self._built
         return all(newest.get(thread, 0) - sequence > 1 for thread, sequence in written)
@@ -98,7 +103,7 @@ class RedoDictionaries:
         try:
             return int(scalar(connection, "SELECT THREAD# FROM V$INSTANCE") or 1)
         except oracledb.DatabaseError as e:
-            log.warning("V$INSTANCE cannot be read (%s): thread 1 is taken for that of the connection.", e)
+            log.warning("V$INSTANCE cannot be read (%s): the connection's redo thread is assumed to be 1.", e)
             return 1
 
 
@@ -107,7 +112,7 @@ def _place(span: _Span) -> int:
 
 
 def _spans(listing: LogListing) -> list[_Span]:
-    """Complete dictionaries: from a log with a beginning to the first one with an end, in the same thread."""
+    """The complete dictionaries: from a log with ``DICTIONARY_BEGIN`` to the first one with ``DICTIONARY_END``, in the same thread."""
     found: list[_Span] = []
     first: LogFile | None = None
     for one in listing.files:

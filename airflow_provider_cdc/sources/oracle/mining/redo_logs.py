@@ -1,10 +1,11 @@
-"""Which redo logs hold a range of SCNs, in every redo thread, without a gap.
+"""Finds the redo logs that contain a range of SCNs, in every redo thread, without a gap.
 
 Logs are switched, archived, copied and deleted while the views are read. So the result is checked: each thread's sequence numbers have no
-hole, the first log reaches back to the start, the last one to the end. A gap is looked up again for a while before it is an error.
+gap, the first log begins at or before the start of the range, the last one ends after its end. A gap becomes an error only after several
+attempts.
 
-Precondition of all that: the end of a range is an SCN that the database had reached *before* the logs are looked up. Then a log that
-is current when we look has all redo of its thread up to the end, whether or not it is switched later.
+Precondition: the database had reached the end of the range *before* the logs are looked up. Then a log that is current at that moment
+contains all redo of its thread up to the end, whether or not it is switched later.
 
 Only ``V$`` views are read: they show all threads of a cluster, because they come out of the control file, and ``GV$`` views would need
 every instance (Debezium Oracle connector, "Mining sessions", "How the connector maintains offsets").
@@ -25,7 +26,7 @@ from airflow_provider_cdc.sources.oracle.connect import Connection, rows, transl
 log = logging.getLogger(__name__)
 
 PAUSES: Final = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""Seconds between looks at logs that do not fit together yet."""
+"""Seconds between attempts while the logs of a range are not complete."""
 
 _FACTS = "SELECT RESETLOGS_CHANGE#, DATABASE_ROLE FROM V$DATABASE"
 _THREADS = "SELECT THREAD#, STATUS, ENABLED, ENABLE_CHANGE#, DISABLE_CHANGE#, CHECKPOINT_CHANGE# FROM V$THREAD"
@@ -55,8 +56,12 @@ class LogFile:
     """One redo log: its online file, or an archived copy.
 
     :param name: path of the online member or of the archived copy
-    :param first_scn: of its first redo
-    :param next_scn: of the first redo of the log that follows; ``None`` while it is written
+    :param thread: redo thread
+    :param sequence: log sequence number
+    :param first_scn: ``FIRST_CHANGE#``
+    :param next_scn: ``NEXT_CHANGE#``: first SCN of the next log; ``None`` for the current log
+    :param dictionary_begin: a LogMiner dictionary begins in it
+    :param dictionary_end: a LogMiner dictionary ends in it
     """
 
     name: str
@@ -74,13 +79,13 @@ class LogFile:
 
     @property
     def status(self) -> str:
-        """In the words of ``V$LOG`` as far as they apply."""
+        """``ARCHIVED``, or as in ``V$LOG``: ``CURRENT`` or ``INACTIVE``."""
         if self.archived:
             return "ARCHIVED"
         return "CURRENT" if self.current else "INACTIVE"
 
     def reaches(self, scn: int) -> bool:
-        """Whether redo of this SCN would be in this log or in one before."""
+        """Whether the redo of this SCN is in this log or in an earlier one."""
         return self.next_scn is None or self.next_scn > scn
 
     def __str__(self) -> str:
@@ -91,8 +96,8 @@ class LogFile:
 class Thread:
     """A redo thread: the log of one instance.
 
-    :param enabled_scn: it has no redo before
-    :param last_scn: it has no redo after; ``None`` while its instance runs
+    :param enabled_scn: first SCN for which it can have redo
+    :param last_scn: last SCN for which it has redo; ``None`` while its instance runs
     """
 
     number: int
@@ -105,10 +110,10 @@ class Gap:
     """A range of SCNs for which a thread has no log.
 
     :param low: first SCN without a log
-    :param high: first SCN that a log has again, ``None`` when none has
-    :param sequences: of the logs that are missing, where the control file still knows them
-    :param deleted: the database says that they were deleted
-    :param coming: no later log is archived either, so these may still be
+    :param high: first SCN after the gap that is in a log; ``None`` if there is no later log
+    :param sequences: first and last sequence number of the missing logs, if the control file still has them
+    :param deleted: the control file says that the logs were deleted
+    :param coming: no copy was archived yet, so the archiver may still write one
     """
 
     thread: int
@@ -121,9 +126,11 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class LogListing:
-    """The redo logs and threads that the views showed at one moment.
+    """The redo logs and threads in the ``V$`` views at one moment.
 
+    :param resetlogs: SCN at which the current incarnation of the database began
     :param files: one log per thread and sequence number, in this order
+    :param archived_only: online logs are not used
     """
 
     resetlogs: int
@@ -163,8 +170,8 @@ def _gap(thread: Thread, files: list[LogFile], start: int, end: int) -> Gap | No
 class LogCollector:
     """Finds the logs of a range of SCNs.
 
-    :param connection: to the database that is mined, in the root of a container database; not closed here
-    :param sleep: waits some seconds
+    :param connection: to the mined database, in the root of a container database; not closed here
+    :param sleep: waits the given number of seconds
 
     ::
 
@@ -180,15 +187,15 @@ class LogCollector:
         self._destinations: dict[int, int] | None = None
         self._named = _names(config.log_mining_archive_destination_name)
 
-    # logs that are there
+    # -- existing logs
 
     def collect(self, start: int, end: int) -> tuple[LogFile, ...]:
-        """The logs that hold ``start`` to ``end``, both included, of every thread, by thread and sequence number.
+        """The logs of every thread that contain the SCNs ``start`` to ``end``, both included, by thread and sequence number.
 
-        :param end: an SCN that the database has reached, on disk, before this call
+        :param end: an SCN whose redo is on disk before this call
         :raises PositionLost: logs of the range were deleted, or belong to a former incarnation of the database
-        :raises SourceUnavailable: logs of the range are still being archived, or not to be seen yet, after some waiting
-        :raises ConfigError: ``log.mining.archive.destination.name`` names no destination
+        :raises SourceUnavailable: logs of the range were not archived, or not visible, after some waiting
+        :raises ConfigError: ``log.mining.archive.destination.name`` names an unknown destination
         """
         for pause in (*PAUSES, None):
             listing = self.listing(start)
@@ -208,11 +215,11 @@ class LogCollector:
         raise AssertionError("unreachable")
 
     def listing(self, low: int = 0) -> LogListing:
-        """All logs that end after an SCN, and the threads."""
+        """All logs that end after SCN ``low``, and all threads."""
         with translated(self._config, f"redo logs from SCN {low}"):
             resetlogs, role = rows(self._connection, _FACTS)[0]
             archived_only = self._archived_only(role)
-            # online logs first: one that is archived and used again between the queries is then seen in both
+            # online logs first: a log that is archived and overwritten between the queries is then in both results
             online = [] if archived_only else rows(self._connection, _ONLINE)
             archived = self._archived(int(resetlogs), low)
             threads = [_thread(row) for row in rows(self._connection, _THREADS)]
@@ -223,7 +230,7 @@ class LogCollector:
         return LogListing(int(resetlogs), used, files, archived_only)
 
     def archived_only(self) -> bool:
-        """Whether only archived logs are mined: as configured, and on a physical standby, whose own logs hold nothing."""
+        """Whether only archived logs are mined: if configured, and always on a physical standby."""
         with translated(self._config):
             return self._archived_only(rows(self._connection, _FACTS)[0][1])
 
@@ -231,7 +238,7 @@ class LogCollector:
         return self._config.log_mining_archive_log_only_mode or role == "PHYSICAL STANDBY"
 
     def oldest_scn(self) -> int:
-        """The oldest SCN from which all threads can be mined up to now."""
+        """The oldest SCN from which the logs of all threads are complete up to now."""
         listing = self.listing()
         oldest = listing.resetlogs
         for thread in sorted(listing.threads, key=lambda one: one.last_scn is not None):
@@ -244,10 +251,7 @@ class LogCollector:
         return oldest
 
     def archived_scn(self) -> int:
-        """The newest SCN that can be mined when only archived logs are read: up to it every thread is archived.
-
-        0 while a thread has no archived log.
-        """
+        """The newest SCN up to which every thread is archived; 0 while a thread has no archived log."""
         listing = self.listing()
         ends = []
         for thread in listing.threads:
@@ -259,7 +263,7 @@ class LogCollector:
         return max(0, min(ends, default=newest))
 
     def online(self) -> set[tuple[int, int]]:
-        """Thread and sequence number of the logs that have an online file now."""
+        """Thread and sequence number of the current online logs."""
         with translated(self._config, "online redo logs"):
             found = rows(self._connection, "SELECT THREAD#, SEQUENCE# FROM V$LOG")
         return {(int(thread), int(sequence)) for thread, sequence in found}
@@ -282,7 +286,7 @@ class LogCollector:
         return {key: one for key, (_, one) in best.items()}
 
     def _order(self) -> dict[int, int]:
-        """Archive destination → how early its copies are tried. Copies elsewhere, as restored ones, come last."""
+        """``DEST_ID`` of an archive destination → its rank: copies of the lowest rank are used. Other copies, as restored ones, come last."""
         if self._destinations is None:
             known = rows(self._connection, _DESTINATIONS)
             valid = [int(number) for _, number, status, kind in known if status == "VALID" and kind == "LOCAL"]
@@ -298,10 +302,10 @@ class LogCollector:
             self._destinations = {number: rank for rank, number in enumerate(valid)}
         return self._destinations
 
-    # logs that are missing
+    # -- missing logs
 
     def _explained(self, gap: Gap, listing: LogListing) -> Gap:
-        """The gap, with what the control file still knows of the missing logs."""
+        """The gap, with the sequence numbers of the missing logs and whether they were deleted, from the control file."""
         high = gap.high if gap.high is not None else 2**62
         with translated(self._config, f"log history of thread {gap.thread}"):
             binds = {"thread": gap.thread, "resetlogs": listing.resetlogs}
@@ -316,7 +320,7 @@ class LogCollector:
     def _error(self, gap: Gap, listing: LogListing, start: int) -> CdcError:
         names = "" if gap.sequences is None else f" (sequence {gap.sequences[0]} to {gap.sequences[1]})"
         until = f"before SCN {gap.high}" if gap.high is not None else "up to now"
-        # what follows the newest log of a thread cannot be deleted: it is yet to come
+        # the log after a thread's newest one cannot have been deleted: it is not archived yet
         if gap.coming or (not gap.deleted and gap.high is None):
             return SourceUnavailable(
                 f"The redo log of thread {gap.thread}{names} from SCN {gap.low} on cannot be read yet: it is still being archived.",
@@ -327,10 +331,10 @@ class LogCollector:
             )
         hours = self._config.log_mining_archive_log_hours
         return PositionLost(
-            f"Redo logs of thread {gap.thread}{names} with the redo from SCN {gap.low} on, {until}, are not there any more"
+            f"Redo logs of thread {gap.thread}{names} with the redo from SCN {gap.low} on, {until}, do not exist any more"
             + (f", or are older than log.mining.archive.log.hours={hours}." if hours else "."),
             where=f"SCN {start}; the oldest SCN that can still be mined is {self.oldest_scn()}",
-            safe="Everything before the saved position is captured. The tables still have the outcome of what followed.",
+            safe="Everything before the saved position is captured. The tables still have the outcome of the changes after it.",
             remedy=f"restore the logs and run again: RMAN> {_restore(gap)}; or set snapshot.mode=when_needed to read all tables "
             "again; keep archived logs longer than the longest pause between captures",
         )
@@ -339,8 +343,8 @@ class LogCollector:
         return PositionLost(
             f"The database was opened with RESETLOGS at SCN {listing.resetlogs}, after the position: the redo from there on "
             "is that of another incarnation.",
-            where=f"SCN {start}; the present incarnation begins at SCN {listing.resetlogs}",
-            safe="Everything before the saved position is captured, also what the database itself may have gone back behind.",
+            where=f"SCN {start}; the current incarnation begins at SCN {listing.resetlogs}",
+            safe="Everything before the saved position is captured, including changes that the database itself may have lost.",
             remedy="set snapshot.mode=when_needed to read all tables again and go on from there",
         )
 
@@ -366,7 +370,7 @@ def _thread(row: tuple[Any, ...]) -> Thread | None:
 
 
 def _chain_start(files: Iterable[LogFile]) -> int | None:
-    """Where the unbroken run of logs begins that ends with the newest one."""
+    """First SCN of the logs without a gap that end with the newest log; ``None`` without a log."""
     first: LogFile | None = None
     for one in reversed(list(files)):
         if first is not None and one.sequence != first.sequence - 1:

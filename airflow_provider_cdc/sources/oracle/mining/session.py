@@ -1,17 +1,17 @@
-"""The LogMiner session: one connection that mines one window of SCNs after the other.
+"""The LogMiner session: a connection that mines one window of SCNs after the other.
 
-A session is begun when logs were switched, and otherwise goes on with a new range (Debezium Oracle connector, "Mining sessions").
-Where LogMiner has the names of tables and columns from (``log.mining.strategy``):
+After a log switch a new session is started; otherwise the session is restarted with a new range (Debezium Oracle connector, "Mining
+sessions"). LogMiner takes the names of tables and columns from a dictionary (``log.mining.strategy``):
 
 ``online_catalog``
-    The dictionary of now. A row that is older than the structure of its table has numbers instead of names.
+    The current data dictionary. A row that is older than the current definition of its table has numbers instead of names.
 ``redo_log_catalog``
-    A dictionary that is written into the redo, after each log switch, from where LogMiner follows DDL by itself.
+    A dictionary in the redo logs, written after each log switch; LogMiner tracks the DDL after it.
 ``hybrid``
-    As ``online_catalog``; the rows with numbers instead of names are given as they are, with their ``object`` and ``object_version``,
-    and the stream looks their columns up in the schema history.
+    As ``online_catalog``. Rows with numbers instead of names keep their ``object`` and ``object_version``; the stream looks up their
+    columns in the schema history.
 
-``log.mining.path.dictionary`` names a dictionary file on the server, which is used instead of all these.
+``log.mining.path.dictionary`` names a dictionary file on the server, which is used instead.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ _TIME = "SELECT SCN_TO_TIMESTAMP(:scn) FROM DUAL"
 
 
 class MiningSession:
-    """Mines one window after the other. It owns the connection.
+    """Mines one window after the other, over a connection of its own.
 
-    :param filters: of the connector; unsupported rows of tables that are not captured are left out
-    :param open_connection: makes a connection; by default to the database, or to ``log.mining.readonly.hostname``
+    :param filters: the connector's filters, to exclude unsupported rows of tables that are not captured
+    :param open_connection: opens a connection; by default to the database, or to ``log.mining.readonly.hostname``
 
     ::
 
@@ -76,8 +76,8 @@ class MiningSession:
             session.open(start, end, first=True)
             for batch in session.rows(start, end, first=True): ...
 
-    :ivar files: the logs of the session
-    :ivar begin_seconds: how long the last window took until its first rows were there
+    :ivar files: the log files of the session
+    :ivar begin_seconds: seconds until the last window had its first rows
     """
 
     def __init__(
@@ -115,33 +115,33 @@ class MiningSession:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # facts
+    # -- questions to the database
 
     @property
     def connection(self) -> Connection:
-        """The connection, opened when it is needed; in the root of a container database."""
+        """The connection, in the root of a container database; opened at first use."""
         if self._connection is None:
             self._connection = self._open_connection()
         return self._connection
 
     @property
     def logs(self) -> LogCollector:
-        """Looks up logs on the session's connection."""
+        """Finds log files, over the session's connection."""
         if self._logs is None:
             self._logs = LogCollector(self.connection, self._config, sleep=self._sleep)
         return self._logs
 
     def minable_scn(self) -> int:
-        """The last SCN that can be mined now: where the database is, or how far it is archived where only that is mined.
+        """The last SCN that can be mined now: the current SCN, or the last archived one if only archived logs are mined.
 
-        Where the database is, its log buffer has to be written first: :class:`.flush.LogWriterFlush`.
+        Up to the current SCN the log buffer has to be flushed first: :class:`.flush.LogWriterFlush`.
         """
         logs = self.logs
         with translated(self._config):
             return logs.archived_scn() if logs.archived_only() else current_scn(self.connection)
 
     def scn_time(self, scn: int) -> datetime | None:
-        """When an SCN was reached, ``None`` when the database does not know any more."""
+        """The time of an SCN; ``None`` if the database does not know it any more."""
         try:
             with translated(self._config, f"SCN {scn}"):
                 found = scalar(self.connection, _TIME, scn=scn)
@@ -152,12 +152,12 @@ class MiningSession:
         return found if isinstance(found, datetime) else None
 
     def borders(self, start: int) -> list[int]:
-        """The last SCNs of the logs that are complete, those after ``start``, ascending."""
+        """The last SCNs of the completed logs after ``start``, ascending."""
         files = self.logs.listing(start).files
         return sorted({one.next_scn - 1 for one in files if one.next_scn is not None and one.next_scn - 1 > start})
 
     def measure(self) -> None:
-        """Note the bytes that the session has in the server; none where the user may not see them."""
+        """Record the memory of the session in the server, if the user may see it."""
         try:
             with translated(self._config):
                 found = rows(self.connection, _STATISTICS)
@@ -166,13 +166,13 @@ class MiningSession:
             log.debug("The session's memory cannot be seen: %s", e.what)
             self.counters.memory = {}
 
-    # mining
+    # -- mining
 
     def open(self, start: int, end: int, first: bool = False) -> None:
-        """Make LogMiner ready for a window: rows after ``start`` (from it on when ``first``) up to and with ``end``.
+        """Start LogMiner for a window: the SCNs after ``start`` (``start`` included if ``first``) up to and including ``end``.
 
-        :param end: an SCN that is on disk: of :meth:`minable_scn`, flushed
-        :raises PositionLost: logs of the window are gone
+        :param end: an SCN whose redo is on disk: from :meth:`minable_scn`, flushed
+        :raises PositionLost: logs of the window do not exist any more
         :raises SourceUnavailable: logs are still being archived, or the connection is lost
         """
         low = start if first else start + 1
@@ -180,12 +180,12 @@ class MiningSession:
             self._retry(lambda: self._begin(low, end), f"SCN {low} to {end}")
 
     def rows(self, start: int, end: int, first: bool = False) -> Iterator[pa.RecordBatch]:
-        """The rows of the window that was opened, in LogMiner's order, as batches of :data:`.query.BATCH`.
+        """The rows of the window, in LogMiner's order, as batches with the schema :data:`.query.BATCH`.
 
-        When a log is switched meanwhile, its rows are fetched from its archived copy: none comes twice, none is left out.
+        If a log is switched meanwhile, the remaining rows are read from its archived copy: none comes twice, none is lost.
 
-        :raises SourceUnavailable: the connection is lost, or logs go on changing
-        :raises PositionLost: logs of the window are gone
+        :raises SourceUnavailable: the connection is lost, or logs are switched again and again
+        :raises PositionLost: logs of the window do not exist any more
         """
         progress = Progress(start if first else start + 1)
         attempts = 0
@@ -215,7 +215,7 @@ class MiningSession:
             except oracledb.Error as e:
                 log.debug("The mining connection was gone already: %s", e)
 
-    # a session
+    # -- the LogMiner session
 
     def _retry(self, attempt: Callable[[], None], where: str) -> None:
         for pause in (*PAUSES, None):
@@ -289,7 +289,7 @@ class MiningSession:
         if self._connection is not None:
             logminer.end(self._connection, self._config)
 
-    # rows
+    # -- rows
 
     def _fetch(self, progress: Progress, end: int) -> Iterator[pa.RecordBatch]:
         began = self._clock()
@@ -302,9 +302,9 @@ class MiningSession:
                 with WatchedLogs(self._config, f"SCN {progress.low} to {end}"):
                     batch = next(batches, None)
                 counters.fetched(self._clock() - asked)
-                # rows of a log that was used again meanwhile may be too few without an error: asked before they are believed
+                # if an online log was overwritten meanwhile, rows may be missing without an error: check before using them
                 if online and (gone := online - self.logs.online()):
-                    raise LogsMoved(f"{len(gone)} online logs were used again")
+                    raise LogsMoved(f"{len(gone)} online logs were overwritten")
                 if batch is None:
                     break
                 if waiting:
@@ -327,7 +327,7 @@ class MiningSession:
             yield decoded(pa.table(fetched), self._offset)
 
     def _without_handed_over(self, batch: pa.RecordBatch, skip: int, progress: Progress) -> tuple[pa.RecordBatch, int]:
-        """The batch without the rows of its first SCN that were read before the logs were collected again."""
+        """The batch without the rows of its first SCN that were already delivered before the logs were collected again."""
         here = min(skip, batch.num_rows)
         if here and skip == here and identity(batch, here - 1) != progress.last:
             raise self._other_order(progress)
@@ -342,17 +342,20 @@ class MiningSession:
         )
 
     def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that may be captured. A row that reports missing redo has the logs collected once more."""
+        """The rows that pass the filters.
+
+        :raises LogsMoved: a row reports missing redo for the first time: the logs have to be collected again
+        """
         missing = pc.equal(batch.column("code"), MISSING_SCN)
         if pc.any(missing).as_py():
             new = set(batch.column("scn").filter(missing).to_pylist()) - self._seen_missing
             self._seen_missing |= new
             if new:
                 raise LogsMoved(f"LogMiner misses redo at SCN {min(new)}")
-            # the logs were collected once more: by their sequence numbers none is missing, in no thread
+            # the logs were collected again, and by their sequence numbers none is missing in any thread
             self.counters.missing_scns += pc.sum(missing).as_py()
             log.warning(
-                "LogMiner tells of missing redo at SCN %s, but its logs are complete: %s",
+                "LogMiner reports missing redo at SCN %s, but its logs are complete: %s",
                 ", ".join(map(str, batch.column("scn").filter(missing).to_pylist())),
                 "; ".join(map(str, self.files)),
             )

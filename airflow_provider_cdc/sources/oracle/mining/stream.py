@@ -1,4 +1,4 @@
-"""The loop that reads the redo log: choose a window, have the log buffer written, mine the window, process its rows, wait."""
+"""The loop that reads the redo log: choose a window, have the database flush its log buffer, mine the window, process its rows, wait."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ from airflow_provider_cdc.sources.oracle.transactions.row_processor import RowPr
 log = logging.getLogger(__name__)
 
 PIECE_ROWS = 32_768
-"""Rows that are processed at a time: many small fetches would make many small blocks."""
+"""Least number of rows that are processed at once: small fetches would make small blocks."""
 SHORTEST = 0.05
-"""Seconds between two looks at the log when it is waited for; more where a look takes longer, so that half of the time is left to
-the database."""
+"""Least seconds between two windows while a caller waits for the log. If a window takes longer, the pause is as long as the window, so
+that LogMiner runs half of the time at most."""
 
 
 class LogMinerStream:
-    """One pass over the log. Use :meth:`items` once.
+    """Reads the log once, from ``start`` on. Iterate :meth:`items` once.
 
-    :param until: where to end; ``None`` = never
-    :param lookups: answers about what the log does not tell
-    :param metrics: of the source, which this stream adds to
-    :param patience: seconds after which whoever reads wants an item, a heartbeat at least
+    :param until: position to end at; ``None`` = go on until the caller stops
+    :param lookups: answers questions that the log leaves open, from the database
+    :param metrics: the source's metrics, which the stream updates
+    :param patience: seconds after which the caller wants an item, at least a heartbeat; asked before each wait
+    :raises PositionLost: the position is of another database, or of one that was set back
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class LogMinerStream:
     ) -> None:
         self._patience = patience or (lambda: config.poll_interval_ms / 1000)
         self._config, self._until, self._metrics = config, until, metrics
-        # nothing beyond ``until`` may be read: a table whose snapshot is of that position joins there
+        # do not read beyond ``until``: tables whose snapshot is of that position are added to the stream there
         self._last = max(until.read_scn, *(c.scn for c in until.commits.values()), 0) if until else FOREVER
         start = verified(start, database)
         self._processor = RowProcessor(
@@ -72,7 +73,12 @@ class LogMinerStream:
         self._measured: dict[str, Value] = {}
 
     def items(self) -> Iterator[LogItem]:
-        """The items of the log in order, until the end that was asked for (:meth:`airflow_provider_cdc.core.spi.source.Source.stream`)."""
+        """The log items in commit order, see :meth:`airflow_provider_cdc.core.spi.source.Source.stream`.
+
+        :raises PositionLost: redo logs that are needed do not exist any more
+        :raises SourceUnavailable: the connection is lost, or logs are not archived yet
+        :raises SourceLogDamaged: redo is missing or out of order
+        """
         try:
             self._metrics.begin(self._processor.position)
             while True:
@@ -90,7 +96,7 @@ class LogMinerStream:
             self._flush.close()
 
     def measured(self) -> dict[str, Value]:
-        """The source's metrics now; after the end of the stream, as they were when it ended."""
+        """The current metrics; after the end of the stream, those at its end."""
         return self._measured or self._metrics.document(self._gauges())
 
     def _step(self) -> Iterator[LogItem]:
@@ -106,7 +112,7 @@ class LogMinerStream:
             rows += part.num_rows
             yield from self._processor.process(part)
             yield Heartbeat(self._processor.position)
-        self._retention()  # before the position moves beyond what was given up
+        self._retention()  # before the position moves beyond the transactions that are given up
         self._processor.end(end)
         self._read, self._current, self._first = end, current, False
         seconds = self._took = time.monotonic() - began
@@ -142,7 +148,9 @@ class LogMinerStream:
         began = time.monotonic()
         while True:
             patience, pause = self._patience(), self._windows.pause
-            if patience < self._config.poll_interval_ms / 1000:  # the log is waited for, as by windows of a snapshot
+            if (
+                patience < self._config.poll_interval_ms / 1000
+            ):  # a caller waits for the log, as windows of incremental snapshots do
                 least = self._config.log_mining_sleep_time_min_ms / 1000
                 pause = min(pause, max(self._took, least, SHORTEST))
             if (left := began + pause - time.monotonic()) <= 0:
@@ -152,7 +160,7 @@ class LogMinerStream:
 
 
 def verified(position: OraclePosition, database: Database) -> OraclePosition:
-    """The position, with the identity of the database that it is of.
+    """The position, with the database's identity filled in.
 
     :raises PositionLost: it is of another database, or of one that was set back since
     """
@@ -161,7 +169,7 @@ def verified(position: OraclePosition, database: Database) -> OraclePosition:
             f"The position is of the database with DBID {position.dbid}; this is {database.name} with DBID {database.dbid}.",
             where=str(position),
             safe="Everything before the position is captured.",
-            remedy="connect to the database of before; if this one has taken its place, set snapshot.mode=when_needed to read all tables again",
+            remedy="connect to the former database; if this one has replaced it, set snapshot.mode=when_needed to read all tables again",
         )
     if position.resetlogs and database.resetlogs > position.resetlogs and position.read_scn >= database.resetlogs:
         raise PositionLost(
@@ -175,7 +183,7 @@ def verified(position: OraclePosition, database: Database) -> OraclePosition:
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches put together to pieces of :data:`PIECE_ROWS` or more."""
+    """The batches, concatenated to tables of :data:`PIECE_ROWS` rows or more."""
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:

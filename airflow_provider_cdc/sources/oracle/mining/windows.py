@@ -1,9 +1,9 @@
-"""How far to mine at a time, and how long to wait in between.
+"""Chooses the window of SCNs to mine next, and the pause between windows.
 
-Without settings the window tunes itself: it grows until a step takes some seconds, and shrinks when a step has very many rows. With
-``log.mining.batch.size.*`` it follows the documented rule: sizes in SCNs that change by the smallest one. In both cases a jump of the
-SCN is mined in one step (Debezium Oracle connector, "SCN gap detection"), and ``log.mining.log.count.min`` is respected. Pauses are the
-documented ones; unless they are set, there is none while the stream is behind.
+By default the size of the window adapts: it grows until a window takes some seconds, and shrinks when a window has very many rows. With
+``log.mining.batch.size.*`` it follows the documented rule: the size grows and shrinks in steps of the minimum. In both cases a jump of
+the SCN is mined in one window (Debezium Oracle connector, "SCN gap detection"), and ``log.mining.log.count.min`` is respected. Pauses
+follow ``log.mining.sleep.time.*``; if these are not set, there is no pause while the stream lags.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 AIM_SECONDS: Final = 5.0
 AIM_ROWS: Final = 500_000
 OVERHEAD_FACTOR: Final = 4
-"""A step takes at least so many times as long as it takes LogMiner to begin: finding the first row means reading the log up to it."""
+"""A window should take at least this many times as long as LogMiner needs until its first row, since that time is paid per window."""
 MOST_GROWTH: Final = 4.0
 SMALLEST: Final = 100
 LARGEST: Final = 10**12
@@ -33,9 +33,9 @@ _SLEEPS = tuple(f"log_mining_sleep_time_{part}_ms" for part in ("min", "max", "d
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The SCNs of one step: those after ``start`` (with it, where a stream begins) up to and with ``end``.
+    """A range of SCNs: those after ``start`` (``start`` included in the first window of a stream) up to and including ``end``.
 
-    :param gap: a jump of the SCN was taken at once
+    :param gap: it covers a jump of the SCN
     """
 
     start: int
@@ -48,7 +48,7 @@ class Window:
 
 
 class Windows:
-    """Chooses the windows of one stream, one after the other.
+    """Chooses the windows of one stream.
 
     ::
 
@@ -57,8 +57,8 @@ class Windows:
         windows.done(rows, seconds, session.start_seconds)
         sleep(windows.pause)
 
-    :ivar size: SCNs of the next window, as far as there are so many
-    :ivar pause: seconds to wait before the next look for changes
+    :ivar size: greatest number of SCNs of the next window
+    :ivar documented: sizes follow ``log.mining.batch.size.*``
     """
 
     def __init__(self, config: OracleConfig, counters: WindowCounters | None = None) -> None:
@@ -74,7 +74,7 @@ class Windows:
 
     @property
     def pause(self) -> float:
-        """Seconds to wait before the next look for changes."""
+        """Seconds to wait before the next window."""
         only_archived = self._config.log_mining_archive_log_only_mode
         if only_archived and self._empty:
             return self._config.log_mining_archive_log_only_scn_poll_interval_ms / 1000
@@ -82,7 +82,7 @@ class Windows:
 
     @property
     def caught_up(self) -> bool:
-        """Whether the last window ended where the database was."""
+        """Whether the last window ended at the database's current SCN."""
         return self._caught_up
 
     def next(
@@ -95,10 +95,10 @@ class Windows:
     ) -> Window:
         """The window that begins at ``start``.
 
-        :param start: where the last window ended, or where the stream begins
+        :param start: end of the last window, or start of the stream
         :param current: the last SCN that can be mined now
-        :param time_of: when an SCN was reached, ``None`` when the database does not know any more
-        :param borders: the last SCNs of logs that are complete, those after an SCN, ascending
+        :param time_of: SCN → its time; ``None`` if the database does not know it any more
+        :param borders: SCN → the last SCNs of the completed logs after it, ascending
         """
         self.counters.steps += 1
         if current <= start:
@@ -119,24 +119,24 @@ class Windows:
         return self._ended(Window(start, end, gap), behind=end < current, shrunk=shrunk)
 
     def done(self, rows: int, seconds: float, begin_seconds: float = 0.0) -> None:
-        """Learn from the last window.
+        """Adapt the size to how long the last window took.
 
-        :param rows: that LogMiner gave
+        :param rows: number of rows that LogMiner returned
         :param seconds: from opening the session to the last row
-        :param begin_seconds: of these, until the first row came
+        :param begin_seconds: of these, until the first row
         """
         if self.documented or self._last is None or self._last.gap or self._last.empty:
             return
         aim = max(AIM_SECONDS, OVERHEAD_FACTOR * begin_seconds)
         factor = min(aim / max(seconds, 1e-3), AIM_ROWS / max(rows, 1))
         whole = self._last.end - self._last.start >= self.size
-        if factor < 1 or whole:  # a window that the present cut short says nothing about larger ones
+        if factor < 1 or whole:  # a window that was limited by the current SCN says nothing about larger ones
             factor = min(max(factor, 1 / MOST_GROWTH), MOST_GROWTH)
             base = self._last.end - self._last.start if factor < 1 else self.size
             self.size = min(max(int(base * factor), SMALLEST), LARGEST)
 
     def _resize(self, start: int, current: int) -> bool:
-        """Change the size by the documented rule. Returns whether it shrank."""
+        """Change the size by the documented rule; returns whether it shrank."""
         config = self._config
         top, step = start + self.size, config.log_mining_batch_size_min
         if top - current > config.log_mining_batch_size_default and self.size > config.log_mining_batch_size_min:

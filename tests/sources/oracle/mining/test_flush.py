@@ -128,7 +128,7 @@ def test_a_node_that_is_down_delays_and_is_tried_again(cluster: Oracle, caplog: 
         down["node"] = cluster.nodes[1]
         before = cluster.scn()
         assert flush.flush(before) == 0
-        assert f"{cluster.nodes[1]} does not write its redo now" in caplog.text
+        assert f"{cluster.nodes[1]} cannot flush its log buffer now" in caplog.text
         clock.now += WRITTEN_AFTER
         assert flush.flush(cluster.scn()) == before
         down["node"] = ""
