@@ -36,7 +36,7 @@ WRITTEN_AFTER: Final = 6.0
 """Seconds after which redo is in its file without a flush: the log writer writes at least every three seconds."""
 RETRY_AFTER: Final = 15.0
 """Seconds before a node that was down is tried again."""
-_LOOKS: Final = 20
+_ATTEMPTS: Final = 20
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_$#]{0,127}")
 _EXISTS: Final = 955
 _OPEN_THREADS: Final = "SELECT THREAD# FROM V$THREAD WHERE STATUS = 'OPEN'"
@@ -93,9 +93,9 @@ class LogWriterFlush:
         elsewhere = bool(config.log_mining_readonly_hostname)
         self.needed = not config.log_mining_archive_log_only_mode and (elsewhere or database.writable)
         self._nodes = [_Node(host) for host in config.rac_nodes or (None,)] if self.needed else []
-        self._asked: deque[tuple[float, int]] = deque()
-        self._safe = 0
-        self._told: set[frozenset[int]] = set()
+        self._requested: deque[tuple[float, int]] = deque()
+        self._flushed_scn = 0
+        self._reported: set[frozenset[int]] = set()
 
     def __enter__(self) -> LogWriterFlush:
         return self
@@ -123,19 +123,19 @@ class LogWriterFlush:
                 remedy="check that the hosts of rac.nodes, or database.hostname, are up; a retry goes on where this run stopped",
             )
         left = frozenset(self._open_threads() - written)
-        self._asked.append((now, scn))
+        self._requested.append((now, scn))
         if not left:
-            self._safe = max(self._safe, scn)
-        elif left not in self._told:
-            self._told.add(left)
+            self._flushed_scn = max(self._flushed_scn, scn)
+        elif left not in self._reported:
+            self._reported.add(left)
             log.warning(
                 "The instances of redo threads %s cannot be reached to flush their log buffers: their redo is mined %.0f s later. rac.nodes "
                 "should name each instance of the cluster.",
                 ", ".join(map(str, sorted(left))), WRITTEN_AFTER,
             )  # fmt: skip
-        while self._asked and (not left or self._asked[0][0] <= now - WRITTEN_AFTER):
-            self._safe = max(self._safe, self._asked.popleft()[1])
-        return min(scn, self._safe)
+        while self._requested and (not left or self._requested[0][0] <= now - WRITTEN_AFTER):
+            self._flushed_scn = max(self._flushed_scn, self._requested.popleft()[1])
+        return min(scn, self._flushed_scn)
 
     def close(self) -> None:
         """Close the connections."""
@@ -174,7 +174,7 @@ class LogWriterFlush:
         """Commit at an SCN after ``scn``: all redo that the instance writes later is after ``scn``, too."""
         connection = node.connection
         assert connection is not None
-        for _ in range(_LOOKS):
+        for _ in range(_ATTEMPTS):
             reached = current_scn(connection)
             with connection.cursor() as cursor:
                 cursor.execute(f"UPDATE {self._table} SET LAST_SCN = :scn", scn=scn)

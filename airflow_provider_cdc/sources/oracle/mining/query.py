@@ -265,7 +265,7 @@ class RowFilter:
         self._clients = (config.log_mining_clientid_include_list, config.log_mining_clientid_exclude_list)
         self._tables: dict[tuple[str, str], bool] = {}
 
-    def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that pass. Starts and ends of transactions, and DDL, always pass."""
         if not batch.num_rows:
             return batch

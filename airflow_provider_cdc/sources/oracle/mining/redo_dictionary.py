@@ -27,7 +27,7 @@ _OPEN_MODE: Final = "SELECT OPEN_MODE FROM V$DATABASE"
 
 
 @dataclass(frozen=True, slots=True)
-class _Span:
+class _DictionaryLogs:
     """The logs that contain a dictionary."""
 
     first: LogFile
@@ -55,11 +55,11 @@ class RedoDictionaries:
         :raises SourceUnavailable: the logs with a new dictionary were not archived after some waiting
         """
         listing = collector.listing()
-        if self._wants_another(listing):
+        if self._needs_new(listing):
             if scalar(connection, _OPEN_MODE) == "READ WRITE":
                 self._build(connection)
                 listing = collector.listing()
-            elif not _spans(listing):
+            elif not _dictionaries(listing):
                 raise PrerequisiteError(
                     "There is no dictionary in the redo logs, and the database is open for reading only.",
                     safe="The offset is untouched.",
@@ -67,10 +67,10 @@ class RedoDictionaries:
                     "log.mining.strategy=online_catalog",
                 )
         for pause in (*PAUSES, None):
-            spans = _spans(listing)
-            before = [span for span in spans if span.first.first_scn <= low]
-            if spans:
-                chosen = max(before, key=_place) if before else min(spans, key=_place)
+            dictionaries = _dictionaries(listing)
+            before = [one for one in dictionaries if one.first.first_scn <= low]
+            if dictionaries:
+                chosen = max(before, key=_first_scn) if before else min(dictionaries, key=_first_scn)
                 dictionary_end = chosen.last.next_scn or end
                 return collector.collect(min(low, chosen.first.first_scn), max(end, dictionary_end - 1))
             if pause is not None:
@@ -84,10 +84,10 @@ class RedoDictionaries:
             remedy="look whether the archiver is stuck: SELECT DEST_NAME, STATUS, ERROR FROM V$ARCHIVE_DEST_STATUS",
         )
 
-    def _wants_another(self, listing: LogListing) -> bool:
+    def _needs_new(self, listing: LogListing) -> bool:
         """Whether a log was switched since the last dictionary. (Writing a dictionary switches logs, too: that switch does not count.)"""
         newest = {one.thread: one.sequence for one in listing.files}
-        written = {(span.last.thread, span.last.sequence) for span in _spans(listing)} | self._built
+        written = {(one.last.thread, one.last.sequence) for one in _dictionaries(listing)} | self._built
         return all(newest.get(thread, 0) - sequence > 1 for thread, sequence in written)
 
     def _build(self, connection: Connection) -> None:
@@ -107,13 +107,13 @@ class RedoDictionaries:
             return 1
 
 
-def _place(span: _Span) -> int:
-    return span.first.first_scn
+def _first_scn(one: _DictionaryLogs) -> int:
+    return one.first.first_scn
 
 
-def _spans(listing: LogListing) -> list[_Span]:
+def _dictionaries(listing: LogListing) -> list[_DictionaryLogs]:
     """The complete dictionaries: from a log with ``DICTIONARY_BEGIN`` to the first one with ``DICTIONARY_END``, in the same thread."""
-    found: list[_Span] = []
+    found: list[_DictionaryLogs] = []
     first: LogFile | None = None
     for one in listing.files:
         if first is not None and one.thread != first.thread:
@@ -121,6 +121,6 @@ def _spans(listing: LogListing) -> list[_Span]:
         if one.dictionary_begin:
             first = one
         if one.dictionary_end and first is not None:
-            found.append(_Span(first, one))
+            found.append(_DictionaryLogs(first, one))
             first = None
     return found

@@ -100,10 +100,10 @@ class MiningSession:
         self._sql = contents_query(config)
         self._connection: Connection | None = None
         self._logs: LogCollector | None = None
-        self._used = False
+        self._mined_before = False
         self._redo_dictionaries = RedoDictionaries(config, sleep=sleep)
         self._opened_at = 0.0
-        self._offset = 0
+        self._utc_offset = 0
         self._seen_missing: set[int] = set()
         self.files: tuple[LogFile, ...] = ()
         self.begin_seconds = 0.0
@@ -151,7 +151,7 @@ class MiningSession:
             raise
         return found if isinstance(found, datetime) else None
 
-    def borders(self, start: int) -> list[int]:
+    def log_ends(self, start: int) -> list[int]:
         """The last SCNs of the completed logs after ``start``, ascending."""
         files = self.logs.listing(start).files
         return sorted({one.next_scn - 1 for one in files if one.next_scn is not None and one.next_scn - 1 > start})
@@ -197,9 +197,9 @@ class MiningSession:
             except LogsMoved as e:
                 attempts = 0 if (progress.low, progress.rows) != before else attempts + 1
                 if not progress.ordered:
-                    raise self._other_order(progress) from e
+                    raise self._order_changed(progress) from e
                 if attempts >= len(PAUSES):
-                    raise self._gives_up(e, f"SCN {progress.low} to {end}") from e
+                    raise self._mining_failed(e, f"SCN {progress.low} to {end}") from e
                 self._note_retry(e, PAUSES[attempts])
                 self._forget()
                 low = progress.low
@@ -208,7 +208,7 @@ class MiningSession:
     def close(self) -> None:
         """End the session and the connection."""
         connection, self._connection = self._connection, None
-        self.files, self._logs, self._used = (), None, False
+        self.files, self._logs, self._mined_before = (), None, False
         if connection is not None:
             try:
                 connection.close()
@@ -225,7 +225,7 @@ class MiningSession:
             except LogsMoved as e:
                 self._forget()
                 if pause is None:
-                    raise self._gives_up(e, where) from e
+                    raise self._mining_failed(e, where) from e
                 self._note_retry(e, pause)
 
     def _note_retry(self, e: LogsMoved, pause: float) -> None:
@@ -233,7 +233,7 @@ class MiningSession:
         log.info("The redo logs changed while they were mined (%s); collecting them again in %.2f s.", e, pause)
         self._sleep(pause)
 
-    def _gives_up(self, e: LogsMoved, where: str) -> CdcError:
+    def _mining_failed(self, e: LogsMoved, where: str) -> CdcError:
         if isinstance(e.__cause__, oracledb.Error):
             try:
                 with translated(self._config, where):
@@ -268,13 +268,13 @@ class MiningSession:
 
     def _new_session(self, files: tuple[LogFile, ...]) -> None:
         self._forget()
-        if self._config.log_mining_restart_connection and self._used:
+        if self._config.log_mining_restart_connection and self._mined_before:
             self.close()
         logminer.add_logs(self.connection, self._config, files)
         with translated(self._config):
-            self._offset = utc_offset(self.connection)
+            self._utc_offset = utc_offset(self.connection)
             switches = int(scalar(self.connection, _SWITCHES))
-        self.files, self._used = files, True
+        self.files, self._mined_before = files, True
         self._opened_at = self._clock()
         self.counters.began([(one.name, one.status) for one in files], switches)
         log.info("New LogMiner session: %s", "; ".join(map(str, files)))
@@ -311,29 +311,29 @@ class MiningSession:
                     self.begin_seconds += self._clock() - began
                     waiting = False
                 if skip:
-                    batch, skip = self._without_handed_over(batch, skip, progress)
+                    batch, skip = self._without_delivered(batch, skip, progress)
                 if batch.num_rows:
                     kept = self._checked(batch)
                     progress.advance(batch)
                     counters.rows += batch.num_rows
                     yield kept
         if skip:
-            raise self._other_order(progress)
+            raise self._order_changed(progress)
 
     def _batches(self, low: int, high: int) -> Generator[pa.RecordBatch, None, None]:
         size = self._config.query_fetch_size or FETCH_ROWS
         binds = {"low": low, "high": high}
         for fetched in self.connection.fetch_df_batches(self._sql, binds, size=size, requested_schema=WIRE):
-            yield decoded(pa.table(fetched), self._offset)
+            yield decoded(pa.table(fetched), self._utc_offset)
 
-    def _without_handed_over(self, batch: pa.RecordBatch, skip: int, progress: Progress) -> tuple[pa.RecordBatch, int]:
+    def _without_delivered(self, batch: pa.RecordBatch, skip: int, progress: Progress) -> tuple[pa.RecordBatch, int]:
         """The batch without the rows of its first SCN that were already delivered before the logs were collected again."""
         here = min(skip, batch.num_rows)
         if here and skip == here and identity(batch, here - 1) != progress.last:
-            raise self._other_order(progress)
+            raise self._order_changed(progress)
         return batch.slice(here), skip - here
 
-    def _other_order(self, progress: Progress) -> SourceUnavailable:
+    def _order_changed(self, progress: Progress) -> SourceUnavailable:
         return SourceUnavailable(
             f"LogMiner gave the rows of SCN {progress.low} in another order than before.",
             where=f"SCN {progress.low}",
@@ -360,4 +360,4 @@ class MiningSession:
                 "; ".join(map(str, self.files)),
             )
             batch = batch.filter(pc.invert(missing))
-        return self._row_filter.kept(batch)
+        return self._row_filter.filter(batch)

@@ -102,7 +102,7 @@ class LogMinerStream:
     def _step(self) -> Iterator[LogItem]:
         session, windows = self._session, self._windows
         current = session.minable_scn()
-        window = windows.next(self._read, current, time_of=session.scn_time, borders=session.borders)
+        window = windows.next(self._read, current, time_of=session.scn_time, log_ends=session.log_ends)
         end = self._flush.flush(min(window.end, self._last))
         if end <= self._read and not (self._first and end == self._read):
             return

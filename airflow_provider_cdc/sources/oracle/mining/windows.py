@@ -52,7 +52,7 @@ class Windows:
 
     ::
 
-        window = windows.next(start, current_scn, time_of=session.scn_time, borders=session.borders)
+        window = windows.next(start, current_scn, time_of=session.scn_time, log_ends=session.log_ends)
         ... mine it ...
         windows.done(rows, seconds, session.start_seconds)
         sleep(windows.pause)
@@ -91,14 +91,14 @@ class Windows:
         current: int,
         *,
         time_of: Callable[[int], datetime.datetime | None] | None = None,
-        borders: Callable[[int], Sequence[int]] | None = None,
+        log_ends: Callable[[int], Sequence[int]] | None = None,
     ) -> Window:
         """The window that begins at ``start``.
 
         :param start: end of the last window, or start of the stream
         :param current: the last SCN that can be mined now
         :param time_of: SCN → its time; ``None`` if the database does not know it any more
-        :param borders: SCN → the last SCNs of the completed logs after it, ascending
+        :param log_ends: SCN → the last SCNs of the completed logs after it, ascending
         """
         self.counters.steps += 1
         if current <= start:
@@ -106,8 +106,8 @@ class Windows:
         shrunk = self._resize(start, current) if self.documented else False
         end = min(start + self.size, current)
         count = self._config.log_mining_log_count_min
-        if count and borders and end < current:
-            ends = borders(start)
+        if count and log_ends and end < current:
+            ends = log_ends(start)
             end = max(end, min(ends[count - 1], current) if len(ends) >= count else current)
         if self.documented and self._last is not None and end <= self._last.end:
             end = current

@@ -259,7 +259,7 @@ def batch(*rows_: dict[str, Any]) -> pa.RecordBatch:
 def test_without_a_mode_the_same_users_are_kept(log: Log, lists: dict[str, str], wanted: Any) -> None:
     config = log.config(**lists)
     pairs = sorted(ALL_USERS, key=str)
-    kept = RowFilter(config, Filters(config)).kept(
+    kept = RowFilter(config, Filters(config)).filter(
         batch(*({"user": user, "client_id": client} for user, client in pairs))
     )
     found = {(row["user"], row["client_id"]) for row in kept.to_pylist()}
@@ -267,7 +267,7 @@ def test_without_a_mode_the_same_users_are_kept(log: Log, lists: dict[str, str],
 
 
 def test_changes_of_sys_and_system_are_not_captured_but_their_ddl_and_commits_are_seen(log: Log) -> None:
-    kept = RowFilter(log.config(), Filters(log.config())).kept(
+    kept = RowFilter(log.config(), Filters(log.config())).filter(
         batch(*({"user": user, "code": code} for user in ("SYS", "SYSTEM", "APP") for code in (1, 3, 5, 6, 7, 36, 255)))
     )
     assert {(row["user"], row["code"]) for row in kept.to_pylist()} == {
@@ -286,7 +286,7 @@ def test_unsupported_rows_are_those_of_captured_tables_and_of_unknown_ones(log: 
         ("UNKNOWN", "OBJ# 1"),
         ("APP", "OBJ# 2"),
     ]
-    kept = RowFilter(config, Filters(config)).kept(
+    kept = RowFilter(config, Filters(config)).filter(
         batch(
             *({"code": 255, "owner": owner, "table": table} for owner, table in given_),
             {"owner": "APP", "table": "LINES"},

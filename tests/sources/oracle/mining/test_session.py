@@ -337,12 +337,12 @@ def test_the_ends_of_logs_are_borders_of_windows(server: Oracle) -> None:
     for _ in range(3):
         server.switch_log()
     with session_of(server, log__mining__log__count__min=2) as session:
-        borders = session.borders(start)
+        borders = session.log_ends(start)
         assert len(borders) == 3
-        assert session.borders(borders[0]) == borders[1:]
+        assert session.log_ends(borders[0]) == borders[1:]
         windows = Windows(settings(server, log__mining__log__count__min=2))
         windows.size = 1
-        end = windows.next(start, server.scn(), borders=session.borders).end
+        end = windows.next(start, server.scn(), log_ends=session.log_ends).end
         assert end == borders[1]
         session.open(start, end, True)
         assert len(session.files) == 2

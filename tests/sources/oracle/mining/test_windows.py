@@ -37,7 +37,7 @@ def test_windows_follow_each_other_without_a_hole_and_end_in_the_present(
     for ahead, rows, seconds, begin in steps:
         current += ahead
         window = windows.next(
-            at, current, time_of=lambda scn: NOW, borders=lambda scn: [scn + 10, scn + 10_000, scn + 10**8]
+            at, current, time_of=lambda scn: NOW, log_ends=lambda scn: [scn + 10, scn + 10_000, scn + 10**8]
         )
         assert window.start == at
         assert at <= window.end <= max(current, at)
@@ -172,8 +172,8 @@ def test_the_settings_of_gaps_are_honoured() -> None:
 
 def test_a_window_has_at_least_so_many_logs_as_configured() -> None:
     windows = Windows(config(**{"log.mining.log.count.min": 2}))
-    assert windows.next(0, 10**9, borders=lambda scn: [50_000, 90_000, 120_000]).end == 90_000
-    assert windows.next(90_000, 10**9, borders=lambda scn: [120_000]).end == 10**9
+    assert windows.next(0, 10**9, log_ends=lambda scn: [50_000, 90_000, 120_000]).end == 90_000
+    assert windows.next(90_000, 10**9, log_ends=lambda scn: [120_000]).end == 10**9
 
 
 def test_a_session_that_is_ahead_of_the_present_waits() -> None:
