@@ -1,6 +1,6 @@
-"""From rows of LogMiner to blocks of the log: changes wait here until their transaction is committed, and come out by whole transactions, in the
-order of commits.
+"""From rows of LogMiner to log items: changes are buffered until their transaction commits, and delivered by whole transactions in
+commit order.
 
-Nothing here needs a database: questions that the log leaves open go to ``schema.lookups``. It imports ``redo``, ``schema``, ``kernels`` and the
-heads of the source; not ``snapshot``, and not ``mining``.
+Begin with :mod:`.row_processor`. Nothing here uses a database: questions that the log leaves open go to ``schema.lookups``. It imports
+``redo``, ``schema``, ``kernels``, ``config``, ``position`` and ``metrics``; not ``snapshot``, and not ``mining``.
 """

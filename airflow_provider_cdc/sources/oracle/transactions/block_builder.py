@@ -1,4 +1,4 @@
-"""From the rows of committed transactions to log items: changes of structures that the rows need first, then the block itself."""
+"""From the rows of committed transactions to log items: schema changes that the rows need, then the block of rows."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from airflow_provider_cdc.sources.oracle.transactions.transaction_buffer import 
 
 log = logging.getLogger(__name__)
 
-_NOT_TOLD = "the log does not tell their structure, and the database has no such table any more"
+_NOT_TOLD = "the log does not have the table's definition, and the database has no such table any more"
 
 
 class BlockBuilder:
-    """Makes log items of committed rows.
+    """Builds log items of committed rows.
 
-    :param structures: of the tables, at the SCN of each row
+    :param versions: the tables' schemas by SCN
     :param lookups: answers questions that the log leaves open
     """
 
@@ -42,13 +42,13 @@ class BlockBuilder:
         self._decoder = RowDecoder(config, versions, lookups)
 
     def items(self, committed: CommittedRows, before: OraclePosition, position: OraclePosition) -> Iterator[LogItem]:
-        """The changes of structures that the rows need, if any, and then the rows as one block.
+        """The schema changes that the rows need, if any, then the rows as one block.
 
-        Rows of a table that is going to be read again are left out of the block where they cannot be read, and counted.
+        Rows that cannot be read, of a table that will be read again, are left out of the block and counted.
 
-        :param before: the position of the changes of structures
-        :param position: that of the block
-        :raises SchemaConflict: rows cannot be read under any structure that is known
+        :param before: the position of the schema changes
+        :param position: the position of the block
+        :raises SchemaConflict: rows cannot be read with any known schema
         """
         rows, commits = committed.rows, committed.commits
         numbers = np.unique(rows.column("table").to_numpy()).tolist()
@@ -70,7 +70,7 @@ class BlockBuilder:
             if restored is not None:
                 rows = restored
             elif changed:
-                log.warning("%s The dictionary was read again.", e)
+                log.warning("%s The catalog was read again.", e)
             elif not unnamed and not any(self._versions.read_again(n) for n in numbers):
                 raise
             for change in changed:
@@ -84,7 +84,10 @@ class BlockBuilder:
     def _readable(
         self, rows: pa.Table, numbers: list[int], act: Callable[[pa.Table], object]
     ) -> tuple[pa.Table, list[tuple[int, LeftOut]]]:
-        """Split off the rows of tables that are going to be read again and for which ``act`` fails. Returns the others, and what was left out."""
+        """Leave out the rows of tables that will be read again and for which ``act`` fails.
+
+        :return: the other rows; and table number and count of those left out
+        """
         left_out = []
         for number in numbers:
             if not self._versions.read_again(number):
@@ -108,7 +111,7 @@ class BlockBuilder:
 
 
 def _count(rows: pa.Table, number: int) -> int:
-    """How many changes of one table there are; pieces of long values do not count."""
+    """Number of changes of one table, without the pieces of long values."""
     mine = rows.column("table").to_numpy() == number
     return int((mine & (rows.column("code").to_numpy() <= LAST_CHANGE)).sum())
 

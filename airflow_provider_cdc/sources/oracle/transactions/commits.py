@@ -19,9 +19,12 @@ Int64s = npt.NDArray[np.int64]
 class Commit:
     """The commit of a transaction.
 
-    :param serial: its number in the buffer
+    :param serial: number of the transaction in the buffer
     :param id: the documented transaction id
-    :param first_scn: where it began
+    :param scn: SCN of the commit
+    :param thread: redo thread
+    :param ts_us: time of the commit, µs since the epoch
+    :param first_scn: SCN at which the transaction began
     """
 
     serial: int
@@ -33,9 +36,14 @@ class Commit:
 
 
 def commits_at(rows: pa.Table, at: Int64s, serials: Int64s, met: dict[int, Transaction]) -> list[Commit]:
-    """The commits at some rows, without those of transactions that were given up."""
-    place = pa.array(at)
-    columns = [rows.column(name).take(place).to_pylist() for name in ("scn", "thread", "ts_us")]
+    """The commits of transactions, without those that were given up.
+
+    :param at: indices of the COMMIT rows
+    :param serials: per row, the transaction
+    :param met: serial → transaction
+    """
+    picked = pa.array(at)
+    columns = [rows.column(name).take(picked).to_pylist() for name in ("scn", "thread", "ts_us")]
     found = zip((met[serial] for serial in serials[at].tolist()), *columns, strict=True)
     return [
         Commit(t.serial, t.id, scn, thread, ts_us, t.first_scn) for t, scn, thread, ts_us in found if not t.given_up
@@ -43,9 +51,10 @@ def commits_at(rows: pa.Table, at: Int64s, serials: Int64s, met: dict[int, Trans
 
 
 def lows(commits: list[Commit], open_low: int) -> list[int]:
-    """Where mining has to begin after each of some commits: before every transaction that is open still, or that is yet to be given out.
+    """Per commit, the SCN from which mining has to resume after it: the start of the oldest transaction that is still open or not yet
+    delivered.
 
-    :param open_low: where the oldest open transaction began
+    :param open_low: SCN at which the oldest open transaction began
     """
     first = np.array([c.first_scn for c in commits], np.int64)
     later = np.append(np.minimum.accumulate(first[::-1])[::-1], FOREVER)[1:] if len(first) else first
@@ -55,9 +64,9 @@ def lows(commits: list[Commit], open_low: int) -> list[int]:
 
 
 def after(position: OraclePosition, commits: list[Commit], low: int) -> OraclePosition:
-    """The position after some commits that follow on a position.
+    """The position after some commits that follow a position.
 
-    :param low: where mining has to begin
+    :param low: SCN from which mining has to resume
     """
     newest = {c.thread: c.scn for c in commits}
     at: dict[int, set[str]] = {thread: set() for thread in newest}

@@ -1,6 +1,6 @@
-"""Joins redo texts that continue in the next rows.
+"""Joins redo statements that continue in the next rows.
 
-``SQL_REDO`` has room for 4,000 bytes. What is longer goes on in the rows that follow immediately; all but the last have ``CSF = 1``.
+``SQL_REDO`` holds 4,000 bytes. A longer statement continues in the rows that follow immediately; all but the last have ``CSF = 1``.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from airflow_provider_cdc.core.errors import SourceLogDamaged
 
 
 class ContinuationRows:
-    """Joins rows, also across batches."""
+    """Joins continuation rows, also across batches."""
 
     def __init__(self) -> None:
         self._waiting: pa.Table | None = None
 
     def join(self, batch: pa.Table) -> pa.Table:
-        """Rows with their whole texts. Rows whose text continues in the next batch are held back.
+        """Rows with complete statements. Rows that continue in the next batch are held back.
 
-        :raises SourceLogDamaged: a text goes on in a row of another change
+        :raises SourceLogDamaged: a statement continues in a row of another change
         """
         if self._waiting is not None:
             batch = pa.concat_tables([self._waiting, batch])
@@ -47,7 +47,10 @@ class ContinuationRows:
         return joined.set_column(joined.schema.get_field_index("sql"), "sql", texts)
 
     def end(self) -> None:
-        """:raises SourceLogDamaged: a text goes on in a row that did not come"""
+        """Check that no row is held back at the end of a window.
+
+        :raises SourceLogDamaged: the continuation of a statement is missing
+        """
         if self._waiting is not None:
             raise _damaged("there is none", self._waiting.column("scn")[0])
 
@@ -63,7 +66,7 @@ def _same_change(batch: pa.Table, first: npt.NDArray[np.int64]) -> None:
 
 def _damaged(what: str, scn: object) -> SourceLogDamaged:
     return SourceLogDamaged(
-        f"A redo statement goes on in a next row (CSF = 1), but {what}.",
+        f"A redo statement continues in the next row (CSF = 1), but {what}.",
         where=f"SCN {scn}",
         safe="Everything before is captured.",
         remedy="run the capture again; if the error stays, look into the database's alert log",

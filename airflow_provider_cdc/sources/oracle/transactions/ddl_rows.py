@@ -1,4 +1,4 @@
-"""Rows that are read one by one: DDL, and rows that report missing redo or a change that LogMiner cannot show."""
+"""Rows that are processed one by one: DDL, missing redo (``MISSING_SCN``), and changes that LogMiner does not support."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ CODES: Final = (DDL, MISSING_SCN, UNSUPPORTED)
 
 
 class DdlRows:
-    """Makes log items of such rows.
+    """Makes log items of DDL rows; the other codes are errors.
 
-    :param start: statements before it are captured already
-    :param schemas: says what DDL statements mean
+    :param start: statements before this position are captured already
+    :param applier: applies DDL statements to the schemas of captured tables
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class DdlRows:
     ) -> Iterator[tuple[LogItem, OraclePosition]]:
         """The items of a row, each with the position after it.
 
-        :param position: before the row
-        :param open_low: where the oldest open transaction began
+        :param position: the position before the row
+        :param open_low: SCN at which the oldest open transaction began
         :raises SourceLogDamaged: redo is missing
         :raises UnknownLogEvent: LogMiner cannot show a change of a captured table
         """

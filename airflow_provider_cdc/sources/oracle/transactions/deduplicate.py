@@ -1,4 +1,4 @@
-"""Finds rows that LogMiner gives twice."""
+"""Finds rows that LogMiner returns twice."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ Int64s = npt.NDArray[np.int64]
 
 
 def duplicates(rows: pa.Table, serials: Int64s, of: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Which rows LogMiner gives a second time, as it does when a log was added under two names.
+    """Mask of rows that repeat an earlier row, as when a log was added under two names.
 
-    ``RS_ID`` and ``SSN`` together identify a change of a row (Oracle Database Reference, "V$LOGMNR_CONTENTS").
+    ``RS_ID`` and ``SSN`` together identify a change (Oracle Database Reference, "V$LOGMNR_CONTENTS").
+
+    :param serials: per row, the transaction
+    :param of: mask of the rows to compare
     """
     again = np.zeros(rows.num_rows, np.bool_)
     scns = rows.column("scn").to_numpy()
@@ -41,5 +44,5 @@ def duplicates(rows: pa.Table, serials: Int64s, of: npt.NDArray[np.bool_]) -> np
         alike &= np.diff(key[order]) == 0
     again[near[order[1:][alike]]] = True
     if again.any():
-        log.warning("LogMiner gave %d rows twice, at SCN %d and after; they count once.", again.sum(), scns[again][0])
+        log.warning("LogMiner gave %d rows twice, from SCN %d on; they are used once.", again.sum(), scns[again][0])
     return again

@@ -1,4 +1,4 @@
-"""The transactions that are open at a position of the log."""
+"""The open transactions at a position of the log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 _PARTIAL = b"\xff\xff\xff\xff"
-"""Ends an XID whose sequence number LogMiner does not know: its transaction began before the logs that are mined."""
+"""Last four bytes of an XID without a sequence number: LogMiner does not know it if the transaction began before the mined logs."""
 
 
 _XID = struct.Struct("<HHI")
@@ -21,9 +21,10 @@ _XID = struct.Struct("<HHI")
 class Transaction:
     """An open transaction.
 
-    :param serial: numbers transactions in the order in which they were first seen
-    :param first_scn: of the first row that was seen of it, its START included
-    :param given_up: its changes are not kept any more
+    :param serial: number in the order in which transactions were first seen
+    :param first_scn: SCN of its first row, START included
+    :param first_ts_us: time of its first row, µs since the epoch
+    :param given_up: its changes are not buffered any more (too large, or open for too long)
     """
 
     serial: int
@@ -50,7 +51,7 @@ def transaction_id(xid: bytes) -> str:
 class OpenTransactions:
     """The open transactions, by their XIDs.
 
-    :param given_up: ids of those that an earlier run gave up
+    :param given_up: ids of transactions that an earlier run gave up
     """
 
     def __init__(self, given_up: Iterable[str] = ()) -> None:
@@ -67,9 +68,9 @@ class OpenTransactions:
     def number(
         self, xids: pa.Array, scns: npt.NDArray[np.int64], ts_us: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], dict[int, Transaction]]:
-        """Serials of the rows' transactions, with the transactions; those that are new are open from now.
+        """The serial of each row's transaction, and serial → transaction. Unknown XIDs become open transactions.
 
-        :param xids: binary array
+        :param xids: ``XID`` per row, binary
         """
         encoded = xids.dictionary_encode()
         index = encoded.indices.to_numpy(zero_copy_only=False)
@@ -109,9 +110,9 @@ class OpenTransactions:
 
     @property
     def given_up(self) -> frozenset[str]:
-        """Ids of those that are given up and have not ended, as far as is known."""
+        """Ids of transactions that were given up and have not ended, as far as is known."""
         return frozenset(self._earlier | {t.id for t in self if t.given_up})
 
     def low(self, otherwise: int) -> int:
-        """The SCN at which the oldest transaction began that is not given up; ``otherwise`` where there is none."""
+        """SCN at which the oldest transaction began that is not given up; ``otherwise`` without one."""
         return min((t.first_scn for t in self if not t.given_up), default=otherwise)

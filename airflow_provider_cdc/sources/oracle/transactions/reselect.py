@@ -1,7 +1,7 @@
-"""Values that the log does not have, read from the table as it was at the commit.
+"""Reads LOB values that the log does not have from the table, by flashback query.
 
-``DBMS_LOB`` writes, trims and appends in place: the log has the piece that was written, and not the value around it. The row is read by
-its ROWID with a flashback query at the commit's SCN, so that the event has the value of its own time, not a later one.
+``DBMS_LOB`` writes, trims and appends in place: the log has the piece that was written, not the whole value. The row is read by its
+ROWID as of the commit's SCN, so that the event has the value of its own time, not a later one.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def completed(
     scns: Sequence[int],
     lookups: Lookups,
 ) -> Rows:
-    """The rows with the values that could be read. The others stay unavailable, with a warning.
+    """The rows, with the values that could be read. The others stay unavailable, with a warning.
 
-    :param unknown: ``[column, row]``, which values changed without the log telling what they are now
-    :param row_ids: per row
-    :param scns: per row, of its commit
+    :param unknown: ``bool[column, row]``: values that were changed, but are not in the log
+    :param row_ids: ROWID per row
+    :param scns: SCN of the commit, per row
     """
     assert rows.after is not None
     assert rows.unavailable_after is not None
@@ -56,8 +56,8 @@ def completed(
             unavailable[c, read] = False
         if left := int(unknown[c].sum()) - len(read):
             log.warning(
-                "%d values of %s.%s were changed in place (DBMS_LOB), and neither the log nor the table tells what they were then: tables "
-                "keep the value of before. To have the present one, read the table again, or update the row.",
+                "%d values of %s.%s were changed in place (DBMS_LOB), and neither the log nor a flashback query has the new value: target "
+                "tables keep the old one. To get the current value, read the table again, or update the row.",
                 left, schema.id, name,
             )  # fmt: skip
         children.append(child)

@@ -1,11 +1,11 @@
-"""Which changes of a transaction were rolled back within it.
+"""Removes the changes of a transaction that were rolled back within it (savepoints, failed statements).
 
-Rolling back to a savepoint, or a statement that fails half-way, leaves rows in the log that undo the ones before: they have
-``ROLLBACK = 1`` and name the row they are about by its ROWID. Each takes back the newest change of that row that is not taken back yet.
+After a rollback to a savepoint, or a statement that fails half-way, the log has rows with ``ROLLBACK = 1`` and the ROWID of the row
+concerned. Each undoes the newest change of that ROWID that is not undone yet.
 
-A change with long values comes as several rows, of which only the last one has the ROWID; they are taken back together. Where such a
-change fails, as by a key that is there already, that last one never comes: the row that takes it back follows at once. What
-``DBMS_LOB`` does to a value in place has the ROWID as well, but no row that undoes it: it goes with the change before.
+A change with long values has several log rows, of which only the last has the ROWID; they are undone together. If such a change fails,
+as by a duplicate key, its last log row is missing, and the row that undoes it follows at once. A change in place by ``DBMS_LOB`` has the
+ROWID as well, but no row that undoes it: it is undone with the change before it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Mask = npt.NDArray[np.bool_]
 
 
 def remaining(rows: pa.Table) -> tuple[Mask, int]:
-    """The changes that remain of some transactions.
+    """Find the changes of some transactions that were not rolled back.
 
     :param rows: columns ``tx``, ``code``, ``table``, ``row_id`` and ``rollback`` of :data:`.spill_buffer.ROWS`, the rows of a
         transaction together and in log order
-    :return: per row whether it stays, and how many rows took back a change that is not here
+    :return: mask of the rows that remain; and the number of undo rows without a change to undo
     """
     codes = rows.column("code").to_numpy()
     undo = rows.column("rollback").to_numpy(zero_copy_only=False)
@@ -53,9 +53,9 @@ def remaining(rows: pa.Table) -> tuple[Mask, int]:
 def group(
     transactions: Int64s, tables: Int64s, rows: Int64s, undo: Mask, in_place: Mask, ends: Int64s, alone: Mask
 ) -> None:
-    """Rows without a ROWID belong to the next row of their transaction and table that has one: ``ends`` says which.
+    """Assign rows without a ROWID to the next row of their transaction and table that has one: ``ends`` is its index.
 
-    Those that are followed by a row which undoes them have its ROWID.
+    Rows that are followed by a row which undoes them get the ROWID of that row.
     """
     end, undone = -1, -1
     for i in range(len(rows) - 1, -1, -1):
@@ -78,7 +78,13 @@ def group(
 def cancel(
     order: Int64s, transactions: Int64s, rows: Int64s, undo: Mask, last: Mask, in_place: Mask, ends: Int64s, gone: Mask
 ) -> int:
-    """Walk the changes of each row of each transaction with a stack of those that are left; ``last`` are the rows that count."""
+    """Undo changes, per transaction and ROWID, with a stack of the changes not undone yet.
+
+    :param order: indices of the log rows, sorted by transaction and ROWID
+    :param last: mask of the log rows that end a change
+    :param gone: output: mask of the undone changes
+    :return: number of undo rows without a change to undo
+    """
     stack = np.empty(len(order), np.int64)
     depth, unmatched = 0, 0
     for i in range(len(order)):

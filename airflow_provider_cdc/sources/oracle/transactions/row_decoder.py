@@ -1,4 +1,4 @@
-"""From the rows of committed transactions to row blocks: the redo texts of one table are read at once."""
+"""From the rows of committed transactions to row blocks: the redo statements of one table are read at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from airflow_provider_cdc.sources.oracle.transactions.reselect import completed
 Int64s = npt.NDArray[np.int64]
 
 TEXT_BYTES = 64 << 20
-"""How much redo text is read at a time."""
+"""Greatest size of the redo statements that are read at a time, bytes."""
 
 SOURCE_FIELDS = [
     pa.field("txId", pa.string()),
@@ -39,14 +39,14 @@ SOURCE_FIELDS = [
     pa.field("row_id", pa.string(), metadata=VARIED),
     pa.field("redo_sql", pa.string(), metadata=VARIED),
 ]
-"""The source's own fields of the ``source`` block (Debezium Oracle connector, "Change event values")."""
+"""Fields of the ``source`` block that only this source has (Debezium Oracle connector, "Change event values")."""
 
 
 class RowDecoder:
     """Decodes redo rows to row blocks. It keeps a reader for each table schema.
 
-    :param structures: of the tables, at the SCN of each row
-    :param lookups: reads a row as it was at an SCN
+    :param versions: the tables' schemas by SCN
+    :param lookups: reads a row as of an SCN
     """
 
     def __init__(self, config: OracleConfig, versions: SchemaVersions, lookups: Lookups) -> None:
@@ -55,9 +55,11 @@ class RowDecoder:
         self._scns: list[int] = []
 
     def decode(self, rows: pa.Table, commits: list[Commit]) -> tuple[list[RowBlock], Transactions]:
-        """Row blocks of the rows of some transactions.
+        """The row blocks of some transactions.
 
         :param rows: columns of :data:`.spill_buffer.ROWS`, by transaction in the order of ``commits``
+        :raises SchemaConflict: a row does not match the schema at its SCN
+        :raises UnreadableValue: a value cannot be read
         """
         ids = pa.array([c.id for c in commits], pa.string())
         transactions = Transactions(ids, np.array([c.ts_us for c in commits], np.int64))
@@ -76,7 +78,7 @@ class RowDecoder:
         return [block for block, _ in found], transactions
 
     def _by_schema(self, rows: pa.Table, index: Int64s, number: int) -> Iterator[tuple[Int64s, TableSchema]]:
-        """Rows that were written before a change of structure, and committed after it, are read with the old one."""
+        """Split rows of a table by the schema at their SCN: rows may be written before a DDL statement and committed after it."""
         scns = rows.column("scn").to_numpy()[index]
         lowest, highest = int(scns.min()), int(scns.max())
         structure, until = self._versions.at(number, lowest)
@@ -165,36 +167,38 @@ class RowDecoder:
         }
 
     def _number(self, found: list[tuple[RowBlock, Int64s]], n: int) -> None:
-        """Places 0, 1, 2 … in commit order: rows that became part of others leave no hole."""
-        there = np.zeros(n, np.int64)
+        """Number the rows 0, 1, 2 … in commit order; log rows that were merged into others (pieces of LOBs) have no number."""
+        present = np.zeros(n, np.int64)
         for _, at in found:
-            there[at] = 1
-        places = np.cumsum(there) - 1
+            present[at] = 1
+        order = np.cumsum(present) - 1
         for block, at in found:
-            block.order = places[at]
+            block.order = order[at]
 
 
 def _by_size(
     rows: pa.Table, index: Int64s, codes: npt.NDArray[np.int16], owner: npt.NDArray[np.int32]
 ) -> Iterator[Int64s]:
-    """Cut where the texts are too long for one call. The pieces of a long value stay with their change: where there are any, only
-    the end of a transaction is a place to cut, or, in one that is too large, the beginning of a change.
+    """Split the rows where their statements are too long for one call.
+
+    The pieces of a long value stay with their change: if there are any, rows are split between transactions only, or, in a transaction
+    that is too large, before a change.
     """
     lengths = pc.binary_length(rows.column("sql")).fill_null(0).to_numpy()[index]
     ends = np.cumsum(lengths)
     if not len(ends) or ends[-1] <= TEXT_BYTES:
         yield index
         return
-    places = np.arange(1, len(index))
+    cuts = np.arange(1, len(index))
     if (codes[index] > LAST_CHANGE).any():
-        places = places[codes[index[1:]] <= LAST_CHANGE]
-        border = places[owner[index[places]] != owner[index[places - 1]]]
+        cuts = cuts[codes[index[1:]] <= LAST_CHANGE]
+        border = cuts[owner[index[cuts]] != owner[index[cuts - 1]]]
         large = np.diff(ends[np.concatenate([[0], border - 1, [len(index) - 1]])]).max(initial=0) > TEXT_BYTES
-        places = places if large else border
+        cuts = cuts if large else border
     lo, done = 0, 0
     while lo < len(index):
-        fits = places[(places > lo) & (ends[places - 1] <= done + TEXT_BYTES)]
-        beyond = places[places > lo]
+        fits = cuts[(cuts > lo) & (ends[cuts - 1] <= done + TEXT_BYTES)]
+        beyond = cuts[cuts > lo]
         hi = int(fits[-1]) if len(fits) else int(beyond[0]) if len(beyond) else len(index)
         if ends[-1] <= done + TEXT_BYTES:
             hi = len(index)

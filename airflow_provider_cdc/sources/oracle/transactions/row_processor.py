@@ -1,8 +1,8 @@
 """From rows of ``V$LOGMNR_CONTENTS`` to log items.
 
-LogMiner gives changes in the order in which they were made. They wait by transaction (:mod:`.transaction_buffer`) and come out in the order of
-commits, by whole transactions (Debezium Oracle connector, "How the connector buffers events"). All work is done on columns; only DDL
-is read row by row.
+LogMiner returns changes in the order in which they were made. They are buffered by transaction (:mod:`.transaction_buffer`) and delivered
+in commit order, by whole transactions (Debezium Oracle connector, "How the connector buffers events"). All work is done on columns; only
+DDL is processed row by row.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ Int64s = npt.NDArray[np.int64]
 
 
 class RowProcessor:
-    """Makes log items of rows of ``V$LOGMNR_CONTENTS``. It needs no database: the rows may come from anywhere.
+    """Makes log items of rows of ``V$LOGMNR_CONTENTS``. It uses no database itself.
 
-    :param start: commits before it are captured already
+    :param start: commits before this position are captured already
+    :param tables: the schemas in force
     :param lookups: answers questions that the log leaves open
-    :param ddl: says what DDL statements do to the captured tables
-    :ivar position: after everything that was given out; only this class moves it
-    :ivar pending: the transactions that are open
+    :param ddl: applies DDL statements to the schemas of captured tables
+    :ivar position: the position after the last delivered item; only this class moves it
+    :ivar transactions: the open transactions and their changes
     """
 
     def __init__(
@@ -70,7 +71,9 @@ class RowProcessor:
     # -- rows in --------------------------------------------------------------------------------------------------------
 
     def process(self, batch: pa.Table) -> Iterator[LogItem]:
-        """The items of the next rows, which have the columns of ``mining.query.BATCH``.
+        """The items that the next rows complete.
+
+        :param batch: rows with the columns of ``mining.query.BATCH``
 
         :raises SourceLogDamaged: the rows are not in the order of their SCNs, or redo is missing
         """
@@ -100,7 +103,7 @@ class RowProcessor:
     def end(self, scn: int) -> Heartbeat:
         """All rows up to an SCN were processed: move the position there.
 
-        :raises SourceLogDamaged: a text goes on in a row that did not come
+        :raises SourceLogDamaged: the continuation of a redo statement is missing
         """
         self._continuations.end()
         self.position = replace(
@@ -110,7 +113,10 @@ class RowProcessor:
         return Heartbeat(self.position)
 
     def give_up_before(self, ts_us: int) -> None:
-        """Stop waiting for transactions that began before a moment."""
+        """Give up transactions that began before a moment.
+
+        :param ts_us: µs since the epoch
+        """
         if self.transactions.give_up_before(ts_us):
             self.position = replace(self.position, given_up=self.transactions.given_up)
 
@@ -120,7 +126,7 @@ class RowProcessor:
     # -- rows of transactions ---------------------------------------------------------------------------------------------
 
     def _changes(self, rows: pa.Table) -> Iterator[LogItem]:
-        """The items of rows among which there is no DDL."""
+        """The items of rows without DDL."""
         if not rows.num_rows:
             return
         codes = rows.column("code").to_numpy()
@@ -142,7 +148,7 @@ class RowProcessor:
             yield from self._items(committed)
 
     def _captured(self, rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16]) -> pa.Table:
-        """The changes of captured tables, with the columns of the buffer."""
+        """The changes of captured tables, with the columns of :data:`.spill_buffer.ROWS`."""
         control = (codes == START) | (codes == COMMIT) | (codes == ROLLBACK)
         numbers = table_numbers(rows, ~control, self._versions)
         keep = numbers >= 0
@@ -167,14 +173,15 @@ class RowProcessor:
 def _nothing_after(rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16], last: dict[int, int]) -> None:
     """Make sure that no transaction has changes after its end.
 
-    :param last: transactions that ended, with the row of their end
+    :param last: serial of a transaction that ended → index of the row with its end
+    :raises SourceLogDamaged: one has
     """
     if not last:
         return
     ended = np.array(sorted(last), np.int64)
     at = np.minimum(np.searchsorted(ended, serials), len(ended) - 1)
-    place = np.array([last[s] for s in ended.tolist()], np.int64)
-    late = (ended[at] == serials) & (np.arange(len(serials)) > place[at]) & (codes != START)
+    end_row = np.array([last[s] for s in ended.tolist()], np.int64)
+    late = (ended[at] == serials) & (np.arange(len(serials)) > end_row[at]) & (codes != START)
     if late.any():
         i = int(np.argmax(late))
         raise SourceLogDamaged(

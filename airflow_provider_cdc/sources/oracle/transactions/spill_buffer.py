@@ -1,11 +1,11 @@
-"""Changes that wait for their commit, by transaction: in memory up to a bound, on disk beyond it.
+"""The buffer of uncommitted changes, by transaction: in memory up to a limit, beyond it in temporary files.
 
-LogMiner shows changes when they are made, not when they are committed, so every open transaction waits here. Rows stay Arrow columns:
-a :class:`Segment` holds the rows of many transactions, sorted by transaction, and is cut by index when some of them commit. Small
-segments are merged like the runs of a log-structured merge tree, so that 10,000 open transactions are not 10,000 pieces, and the
-oldest go to a file when the bound is passed. The file has no name: it is gone with the process, however that ends.
+LogMiner shows changes when they are made, not when they are committed, so the changes of every open transaction are buffered. Rows stay
+Arrow columns: a :class:`Segment` holds the rows of many transactions, sorted by transaction. Small segments are merged like the runs of a
+log-structured merge tree, so that 10,000 open transactions are not 10,000 segments. The oldest segments are spilled to files when the
+limit is exceeded. The files have no name: the system deletes them when the process ends, however it ends.
 
-The columns are those of :data:`ROWS`; ``tx`` numbers transactions in the order in which they were first seen.
+The columns are those of :data:`ROWS`; ``tx`` is the serial of the transaction.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ ROWS = pa.schema(
         pa.field("ts_us", pa.int64()),
     ]
 )
-"""A change that waits. ``table`` is the stream's number of the table."""
+"""The columns of a buffered change. ``table`` is the number of the table in ``SchemaVersions``."""
 
 Int64s = npt.NDArray[np.int64]
 _MERGED_ROWS = 262_144
-"""Segments are not merged beyond this."""
+"""Segments are not merged to more rows than this."""
 _FILE_ROWS = 4_096
-"""Rows that are read from a file at a time: a small transaction is one such piece."""
+"""Rows per record batch in a file, the unit of reading."""
 _THREADS = False
-"""Each of Arrow's threads would keep memory for itself: with 32 of them, 200 MB more than with one."""
+"""Whether Arrow uses threads for files. Each thread keeps memory of its own: 32 threads, 200 MB."""
 
 
 class Segment:
@@ -51,7 +51,7 @@ class Segment:
 
     :ivar serials: the transactions, ascending
     :ivar starts: ``starts[i]:starts[i + 1]`` are the rows of ``serials[i]``
-    :ivar live: which of them still wait
+    :ivar live: mask of the transactions that are still buffered
     """
 
     def __init__(self, rows: pa.Table) -> None:
@@ -75,7 +75,7 @@ class Segment:
 
     @property
     def nbytes(self) -> int:
-        """In memory."""
+        """Bytes in memory; 0 when spilled."""
         return self._rows.nbytes if self._rows is not None else 0
 
     @property
@@ -83,13 +83,13 @@ class Segment:
         return self._rows is not None
 
     def find(self, serials: Int64s) -> Int64s:
-        """Indices of the transactions that are here and wait."""
+        """Indices of those of the given transactions that this segment still buffers."""
         at = np.minimum(np.searchsorted(self.serials, serials), len(self.serials) - 1)
         found: Int64s = at[(self.serials[at] == serials) & self.live[at]]
         return found
 
     def read(self, found: Int64s, columns: list[str] | None = None) -> pa.Table:
-        """The rows of the transactions with these indices."""
+        """The rows of the transactions with these indices (from :meth:`find`)."""
         index = _ranges(self.starts[found], self.starts[found + 1])
         if self._rows is not None:
             rows = self._rows if columns is None else self._rows.select(columns)
@@ -100,7 +100,7 @@ class Segment:
         return self._file.read(index, columns)
 
     def pieces(self, at: int, rows: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
-        """The rows of one transaction, some at a time."""
+        """The rows of the transaction with index ``at``, at most ``rows`` at a time."""
         lo, hi = int(self.starts[at]), int(self.starts[at + 1])
         for start in range(lo, hi, rows):
             stop = min(start + rows, hi)
@@ -112,12 +112,12 @@ class Segment:
                 yield self._file.read(np.arange(start, stop), columns)
 
     def compacted(self) -> Segment:
-        """The rows that wait, copied."""
+        """A copy with the live rows only."""
         assert self._rows is not None
         return Segment(self._rows.take(pa.array(_ranges(self.starts[:-1][self.live], self.starts[1:][self.live]))))
 
     def waiting(self) -> pa.Table:
-        """The rows that wait."""
+        """The live rows."""
         return self.read(np.flatnonzero(self.live))
 
     def spill(self, folder: str | None) -> None:
@@ -133,7 +133,7 @@ class Segment:
 
 
 class _File:
-    """Rows in a nameless Arrow file, read by stretches."""
+    """Rows in an Arrow file without a name."""
 
     def __init__(self, rows: pa.Table, folder: str | None) -> None:
         try:
@@ -144,7 +144,7 @@ class _File:
             self._file.flush()
         except OSError as e:
             raise StorageFull(
-                f"Changes of open transactions cannot be put on disk: {e}.",
+                f"Changes of open transactions cannot be written to disk: {e}.",
                 where=f"folder {folder or tempfile.gettempdir()}",
                 safe="Nothing of these transactions is captured yet; the offset is before them.",
                 remedy="make room there, or set log.mining.buffer.spill.folder to a folder with more room",
@@ -172,7 +172,7 @@ class _File:
 
 
 class _Unclosed:
-    """A file that stays open when Arrow closes it."""
+    """Wraps a file so that it stays open when Arrow closes it."""
 
     def __init__(self, file: object) -> None:
         self._file = file
@@ -186,11 +186,12 @@ class _Unclosed:
 
 
 class SpillBuffer:
-    """The changes of all open transactions.
+    """The buffered changes of all open transactions.
 
-    :param max_bytes: how much of them may be in memory
-    :param folder: where the files are; ``None`` = the system's folder for temporary files
-    :ivar counts: transaction → rows that wait
+    :param max_bytes: how many bytes of them may be in memory
+    :param folder: folder of the spill files; ``None`` = the system's folder for temporary files
+    :ivar counts: serial of a transaction → number of its buffered rows
+    :ivar spilled_rows: number of rows spilled so far
     """
 
     def __init__(self, max_bytes: int, folder: str | None = None) -> None:
@@ -200,18 +201,21 @@ class SpillBuffer:
         self.spilled_rows = 0
 
     def add(self, rows: pa.Table) -> None:
-        """Add rows that came after all others."""
+        """Add rows that are later in the log than all others.
+
+        :raises StorageFull: they cannot be spilled to disk
+        """
         if not rows.num_rows:
             return
         segment = Segment(rows)
         for serial, count in zip(segment.serials.tolist(), np.diff(segment.starts).tolist(), strict=True):
             self.counts[serial] = self.counts.get(serial, 0) + count
         self._segments.append(segment)
-        self._spill()  # first: what goes to a file need not be copied before
+        self._spill()  # before merging: rows that are spilled need not be copied
         self._merge()
 
     def read(self, serials: Sequence[int], columns: list[str] | None = None) -> pa.Table:
-        """The rows of some transactions, in the order of ``serials`` and in log order within each; they stay here."""
+        """The rows of some transactions, in the order of ``serials`` and in log order within each; they stay buffered."""
         wanted = np.array(serials, np.int64)
         parts = []
         for segment in self._segments:
@@ -228,14 +232,14 @@ class SpillBuffer:
         return rows
 
     def pieces(self, serial: int, rows: int, columns: list[str] | None = None) -> Iterator[pa.Table]:
-        """The rows of one transaction in log order, at most ``rows`` at a time; they stay here."""
+        """The rows of one transaction in log order, at most ``rows`` at a time; they stay buffered."""
         wanted = np.array([serial], np.int64)
         for segment in self._segments:
             for at in segment.find(wanted):
                 yield from segment.pieces(int(at), rows, columns)
 
     def drop(self, serials: Sequence[int]) -> None:
-        """Forget some transactions."""
+        """Remove the rows of some transactions."""
         wanted = np.sort(np.array(serials, np.int64))
         for serial in serials:
             self.counts.pop(serial, None)
@@ -249,7 +253,7 @@ class SpillBuffer:
         self._segments = kept
 
     def close(self) -> None:
-        """Forget everything."""
+        """Remove everything, and delete the files."""
         for segment in self._segments:
             segment.close()
         self._segments, self.counts = [], {}
@@ -264,18 +268,18 @@ class SpillBuffer:
         return len(self._segments)
 
     def _merge(self) -> None:
-        """The newest two become one while they are of a size."""
+        """Merge the two newest segments as long as they are of similar size."""
         while len(self._segments) > 1:
             older, newer = self._segments[-2:]
             together = older.live_rows + newer.live_rows
-            if older.nbytes + newer.nbytes > self._max_bytes // 2:  # for a moment they are in memory twice
+            if older.nbytes + newer.nbytes > self._max_bytes // 2:  # merging needs them in memory twice
                 return
             if not (older.in_memory and newer.in_memory) or together > _MERGED_ROWS or older.rows > 2 * newer.rows:
                 return
             self._segments[-2:] = [Segment(pa.concat_tables([older.waiting(), newer.waiting()]))]
 
     def _spill(self) -> None:
-        """Put the oldest on disk until half of the bound is free."""
+        """Spill the oldest segments until half of the limit is free."""
         if self.nbytes <= self._max_bytes:
             return
         for segment in self._segments:

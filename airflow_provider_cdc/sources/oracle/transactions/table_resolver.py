@@ -1,4 +1,4 @@
-"""Which captured table each row is of: by the names that LogMiner gives, or by the object number where these names are of another time."""
+"""Resolves the table of each row: by LogMiner's names, or by the object number if the row does not match LogMiner's dictionary."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ Int64s = npt.NDArray[np.int64]
 
 
 def table_numbers(rows: pa.Table, of: npt.NDArray[np.bool_], versions: SchemaVersions) -> npt.NDArray[np.int32]:
-    """Number of each row's table, -1 where it is not captured.
+    """Number of each row's table, -1 if it is not captured.
 
-    :param of: rows that are about a table
+    :param of: mask of the rows that belong to a table
+    :param versions: numbers the tables
     """
     owners = rows.column("owner").combine_chunks().dictionary_encode()
     names = rows.column("table").combine_chunks().dictionary_encode()
@@ -42,7 +43,7 @@ def table_numbers(rows: pa.Table, of: npt.NDArray[np.bool_], versions: SchemaVer
 def _by_object(
     rows: pa.Table, objects: Int64s, at: npt.NDArray[np.intp], found: npt.NDArray[np.int32], versions: SchemaVersions
 ) -> None:
-    """Number the rows ``at`` by their objects."""
+    """Resolve the rows with the indices ``at`` by ``DATA_OBJ#``."""
     some, first, which, counts = np.unique(
         objects[at], return_index=True, return_inverse=True, return_counts=True
     )  # fmt: skip

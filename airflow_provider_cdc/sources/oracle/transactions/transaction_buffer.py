@@ -1,4 +1,4 @@
-"""Open transactions and their changes. They come out whole, in the order of their commits."""
+"""The transaction buffer: open transactions and their changes, delivered whole and in commit order."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class CommittedRows:
     """Rows of committed transactions, without those that were rolled back within them.
 
     :param rows: columns of :data:`.spill_buffer.ROWS`, by transaction in the order of ``commits``
-    :param low: where reading has to begin after them; ``None`` while more rows of the same transaction follow
-    :param began: when they began to be put together, by ``time.monotonic``
+    :param low: SCN from which mining has to resume after them; ``None`` while more rows of the same transaction follow
+    :param began: when collecting them began, by ``time.monotonic``
     """
 
     rows: pa.Table
@@ -44,9 +44,9 @@ class CommittedRows:
 
 
 class TransactionBuffer:
-    """The one owner of open transactions and of the changes that wait for their commit.
+    """Owns the open transactions and their buffered changes.
 
-    :param start: transactions that were given up before it stay so
+    :param start: the position to begin at; transactions that were given up before it stay given up
     """
 
     def __init__(self, config: OracleConfig, start: OraclePosition, counters: RowCounters) -> None:
@@ -58,51 +58,53 @@ class TransactionBuffer:
     # -- state ------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """How many transactions are open."""
+        """Number of open transactions."""
         return len(self._open)
 
     @property
     def oldest(self) -> Transaction | None:
-        """The open transaction that began first, of those that are kept."""
+        """The oldest open transaction that is not given up."""
         return min((t for t in self._open if not t.given_up), key=lambda t: t.first_scn, default=None)
 
     @property
     def given_up(self) -> frozenset[str]:
-        """Ids of transactions that are given up and have not ended, as far as is known."""
+        """Ids of transactions that were given up and have not ended, as far as is known."""
         return self._open.given_up
 
     @property
     def rows(self) -> int:
-        """How many changes wait."""
+        """Number of buffered changes."""
         return sum(self._buffer.counts.values())
 
     @property
     def nbytes(self) -> int:
-        """How much memory they take."""
+        """Memory of the buffered changes, bytes."""
         return self._buffer.nbytes
 
     def low(self, otherwise: int) -> int:
-        """Where the oldest transaction that is kept began; ``otherwise`` where there is none."""
+        """SCN at which the oldest transaction began that is not given up; ``otherwise`` without one."""
         return self._open.low(otherwise)
 
     # -- changes in --------------------------------------------------------------------------------------------------------
 
     def number(self, rows: pa.Table) -> tuple[Int64s, dict[int, Transaction]]:
-        """Serials of the rows' transactions, and the transactions; those that are new are open from now."""
+        """The serial of each row's transaction, and serial → transaction. Unknown XIDs become open transactions."""
         return self._open.number(
             rows.column("xid").combine_chunks(), rows.column("scn").to_numpy(), rows.column("ts_us").to_numpy()
         )
 
     def kept(self, serials: Int64s) -> npt.NDArray[np.bool_]:
-        """Which rows are of transactions that are not given up."""
+        """Mask of the rows whose transaction is not given up."""
         given_up = [t.serial for t in self._open if t.given_up]
         return ~np.isin(serials, given_up) if given_up else np.ones(len(serials), np.bool_)
 
     def add(self, changes: pa.Table, commits: list[Commit], ended: list[Transaction]) -> pa.Table:
-        """Keep the changes of transactions that are still open, or that have rows here already. Returns the others, which need not wait.
+        """Buffer the changes of transactions that are still open, or that have buffered rows already.
 
-        :param changes: rows that have just come, columns of :data:`.spill_buffer.ROWS`
-        :param ended: all transactions that ended, those that are not wanted as well
+        :param changes: new rows, columns of :data:`.spill_buffer.ROWS`
+        :param commits: the commits among the new rows, without those that are captured already
+        :param ended: all transactions that ended, by commit or rollback
+        :return: the changes that need no buffer, since their transaction begins and commits among the new rows
         """
         tx = changes.column("tx").to_numpy()
         direct = [c.serial for c in commits if c.serial not in self._buffer.counts]
@@ -117,7 +119,7 @@ class TransactionBuffer:
         return changes.filter(pa.array(here))
 
     def give_up_oversized(self) -> list[Transaction]:
-        """Stop waiting for transactions that have too many changes; returns them."""
+        """Give up transactions with too many changes; returns them."""
         if not self._most:
             return []
         large = [t for t in self._open if self._buffer.counts.get(t.serial, 0) > self._most]
@@ -125,15 +127,15 @@ class TransactionBuffer:
         return self._give_up(large)
 
     def give_up_before(self, ts_us: int) -> list[Transaction]:
-        """Stop waiting for transactions that began before a moment; returns them."""
+        """Give up transactions that began before a moment (µs since the epoch); returns them."""
         return self._give_up([t for t in self._open if not t.given_up and t.first_ts_us < ts_us])
 
     # -- transactions out -------------------------------------------------------------------------------------------------------
 
     def commit(self, now: pa.Table, commits: list[Commit], ended: list[Transaction]) -> Iterator[CommittedRows]:
-        """Give out transactions in the order of their commits, and forget all that ended.
+        """Deliver transactions in commit order, and remove all that ended.
 
-        :param now: what :meth:`add` returned
+        :param now: the rows that :meth:`add` returned
         """
         counts = dict(
             zip(*(a.tolist() for a in np.unique(now.column("tx").to_numpy(), return_counts=True)), strict=True)
@@ -158,11 +160,11 @@ class TransactionBuffer:
         self._buffer.drop([t.serial for t in ended if t.serial in self._buffer.counts])
 
     def close(self) -> None:
-        """Forget what waits."""
+        """Remove all buffered changes."""
         self._buffer.close()
 
     def _together(self, now: pa.Table, commits: list[Commit], low: int) -> CommittedRows:
-        """Several transactions at once."""
+        """The rows of several transactions."""
         began = time.monotonic()
         serials = np.array([c.serial for c in commits], np.int64)
         stored = [c.serial for c in commits if c.serial in self._buffer.counts]
@@ -182,7 +184,7 @@ class TransactionBuffer:
         return CommittedRows(rows.combine_chunks(), commits, low, began)
 
     def _large(self, commit: Commit, low: int) -> Iterator[CommittedRows]:
-        """A transaction that is larger than a block, as several."""
+        """The rows of a transaction that is larger than a block, in several parts."""
         keep = self._remaining_of(commit)
         at, left = 0, int(keep.sum())
         for piece in _between_changes(self._buffer.pieces(commit.serial, BLOCK_ROWS)):
@@ -198,7 +200,7 @@ class TransactionBuffer:
         self._buffer.drop([commit.serial])
 
     def _remaining_of(self, commit: Commit) -> npt.NDArray[np.bool_]:
-        """Which rows of a large transaction are left; without more of them in memory than that takes."""
+        """Mask of the rows of a large transaction that were not rolled back; reads only the columns that are needed for it."""
         names = ["code", "rollback"]
         parts = [p.combine_chunks() for p in self._buffer.pieces(commit.serial, BLOCK_ROWS, names)]
         if any(pc.any(part.column("rollback")).as_py() for part in parts):
@@ -223,13 +225,13 @@ class TransactionBuffer:
 def _warn_unmatched(count: int, commits: list[Commit]) -> None:
     if count:
         log.warning(
-            "%d rows of %s undo a change that is not there; nothing of it was captured.",
+            "%d rows of %s undo changes that are not in the log; these changes were not captured.",
             count, ", ".join(c.id for c in commits[:10]),
         )  # fmt: skip
 
 
 def _among(values: Int64s, wanted: Int64s) -> npt.NDArray[np.bool_]:
-    """Which values are among some others, which are ascending."""
+    """Mask of the values that are in ``wanted``, which is ascending."""
     if not len(wanted):
         return np.zeros(len(values), np.bool_)
     at = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)
@@ -238,7 +240,7 @@ def _among(values: Int64s, wanted: Int64s) -> npt.NDArray[np.bool_]:
 
 
 def _between_changes(pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows, cut where a change begins: the pieces of its long values stay with it."""
+    """The same rows, split before changes, so that the pieces of a long value stay with their change."""
     held: pa.Table | None = None
     for piece in pieces:
         rows = piece if held is None else pa.concat_tables([held, piece])
