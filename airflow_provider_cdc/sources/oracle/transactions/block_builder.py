@@ -26,7 +26,7 @@ from airflow_provider_cdc.sources.oracle.transactions.transaction_buffer import 
 
 log = logging.getLogger(__name__)
 
-_NOT_TOLD = "the log does not have the table's definition, and the database has no such table any more"
+_NO_DEFINITION = "the log does not have the table's definition, and the database has no such table any more"
 
 
 class BlockBuilder:
@@ -55,8 +55,8 @@ class BlockBuilder:
         self._versions.check(numbers)
         missing, gone = self._versions.missing(numbers, str(before))
         for change in missing:
-            yield self._structure_change(change, before)
-        left_out = [LeftOut(self._versions.table(n), _count(rows, n), _NOT_TOLD) for n in gone]
+            yield self._schema_change(change, before)
+        left_out = [LeftOut(self._versions.table(n), _count(rows, n), _NO_DEFINITION) for n in gone]
         if gone:
             rows = _of_others(rows, gone)
             numbers = sorted(set(numbers) - set(gone))
@@ -74,7 +74,7 @@ class BlockBuilder:
             elif not unnamed and not any(self._versions.read_again(n) for n in numbers):
                 raise
             for change in changed:
-                yield self._structure_change(change, before)
+                yield self._schema_change(change, before)
             rows, unread = self._readable(rows, numbers, lambda some: self._decoded(some, commits))
             left_out += [left for _, left in unnamed + unread]
             blocks, transactions = self._decoded(rows, commits)
@@ -106,7 +106,7 @@ class BlockBuilder:
         finally:
             self._counters.parse += time.monotonic() - began
 
-    def _structure_change(self, change: TableChange, position: OraclePosition) -> SchemaChange:
+    def _schema_change(self, change: TableChange, position: OraclePosition) -> SchemaChange:
         return SchemaChange("", self._catalog, [change], position, int(time.time() * 1e6))
 
 

@@ -50,7 +50,7 @@ def commits_at(rows: pa.Table, at: Int64s, serials: Int64s, met: dict[int, Trans
     ]
 
 
-def lows(commits: list[Commit], open_low: int) -> list[int]:
+def resume_scns(commits: list[Commit], open_low: int) -> list[int]:
     """Per commit, the SCN from which mining has to resume after it: the start of the oldest transaction that is still open or not yet
     delivered.
 
@@ -63,7 +63,7 @@ def lows(commits: list[Commit], open_low: int) -> list[int]:
     return found
 
 
-def after(position: OraclePosition, commits: list[Commit], low: int) -> OraclePosition:
+def position_after(position: OraclePosition, commits: list[Commit], low: int) -> OraclePosition:
     """The position after some commits that follow a position.
 
     :param low: SCN from which mining has to resume

@@ -15,7 +15,7 @@ from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
 from airflow_provider_cdc.sources.oracle.schema.object_names import unnamed
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
-from airflow_provider_cdc.sources.oracle.transactions.commits import Commit, after
+from airflow_provider_cdc.sources.oracle.transactions.commits import Commit, position_after
 from airflow_provider_cdc.sources.oracle.transactions.open_transactions import transaction_id
 
 CODES: Final = (DDL, MISSING_SCN, UNSUPPORTED)
@@ -94,7 +94,7 @@ class DdlRows:
             return
         ts_us = int(str(row["ts_us"]))
         # Oracle commits a DDL statement by itself
-        position = after(position, [Commit(-1, transaction, scn, thread, ts_us)], min(open_low, scn))
+        position = position_after(position, [Commit(-1, transaction, scn, thread, ts_us)], min(open_low, scn))
         source = {
             "txId": transaction, "scn": str(scn), "rs_id": str(row["rs_id"] or "").strip() or None, "ssn": row["ssn"],
             "redo_thread": thread, "user_name": row["user"],

@@ -23,7 +23,7 @@ from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 log = logging.getLogger(__name__)
 
 
-def completed(
+def reselect(
     rows: Rows,
     unknown: npt.NDArray[np.bool_],
     schema: TableSchema,

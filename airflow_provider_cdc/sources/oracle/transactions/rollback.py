@@ -22,7 +22,7 @@ Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
-def remaining(rows: pa.Table) -> tuple[Mask, int]:
+def not_rolled_back(rows: pa.Table) -> tuple[Mask, int]:
     """Find the changes of some transactions that were not rolled back.
 
     :param rows: columns ``tx``, ``code``, ``table``, ``row_id`` and ``rollback`` of :data:`.spill_buffer.ROWS`, the rows of a

@@ -20,7 +20,7 @@ from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader, Rows
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 from airflow_provider_cdc.sources.oracle.transactions.commits import Commit
-from airflow_provider_cdc.sources.oracle.transactions.reselect import completed
+from airflow_provider_cdc.sources.oracle.transactions.reselect import reselect
 
 Int64s = npt.NDArray[np.int64]
 
@@ -72,8 +72,8 @@ class RowDecoder:
         found: list[tuple[RowBlock, Int64s]] = []
         for number in np.unique(tables):
             index = np.flatnonzero(tables == number)
-            for part, structure in self._by_schema(rows, index, int(number)):
-                found += self._read(rows, part, structure, owner, ids, commit_scns)
+            for part, schema in self._by_schema(rows, index, int(number)):
+                found += self._read(rows, part, schema, owner, ids, commit_scns)
         self._number(found, len(owner))
         return [block for block, _ in found], transactions
 
@@ -81,19 +81,19 @@ class RowDecoder:
         """Split rows of a table by the schema at their SCN: rows may be written before a DDL statement and committed after it."""
         scns = rows.column("scn").to_numpy()[index]
         lowest, highest = int(scns.min()), int(scns.max())
-        structure, until = self._versions.at(number, lowest)
+        schema, until = self._versions.at(number, lowest)
         while until <= highest:
             early = scns < until
-            yield index[early], structure
+            yield index[early], schema
             index, scns = index[~early], scns[~early]
-            structure, until = self._versions.at(number, int(scns.min()))
-        yield index, structure
+            schema, until = self._versions.at(number, int(scns.min()))
+        yield index, schema
 
     def _read(
         self,
         rows: pa.Table,
         index: Int64s,
-        structure: TableSchema,
+        schema: TableSchema,
         owner: npt.NDArray[np.int32],
         ids: pa.StringArray,
         commit_scns: pa.StringArray,
@@ -102,13 +102,13 @@ class RowDecoder:
         codes = rows.column("code").to_numpy()
         for part in _by_size(rows, index, codes, owner):
             picked = rows.take(pa.array(part)).combine_chunks()
-            read, origin = self._texts(picked, structure, owner[part])
+            read, origin = self._texts(picked, schema, owner[part])
             if not len(origin):
                 continue
             picked = picked.take(pa.array(origin)) if len(origin) != len(part) else picked
             at = part[origin]
             block = RowBlock(
-                table=structure,
+                table=schema,
                 op=read.op,
                 before=read.before,
                 after=read.after,
@@ -122,8 +122,8 @@ class RowDecoder:
             blocks.append((block, at))
         return blocks
 
-    def _texts(self, rows: pa.Table, structure: TableSchema, owner: npt.NDArray[np.int32]) -> tuple[Rows, Int64s]:
-        reader = self._reader(structure)
+    def _texts(self, rows: pa.Table, schema: TableSchema, owner: npt.NDArray[np.int32]) -> tuple[Rows, Int64s]:
+        reader = self._reader(schema)
         codes, texts = rows.column("code").to_numpy(), rows.column("sql").combine_chunks()
         try:
             row_ids = _array(rows.column("row_id"))
@@ -134,17 +134,17 @@ class RowDecoder:
             if assembled.unknown is not None:
                 ids = row_ids.take(pa.array(origin)).to_pylist()
                 scns = [self._scns[i] for i in owner[origin].tolist()]
-                found = completed(found, assembled.unknown, structure, ids, scns, self._lookups)
+                found = reselect(found, assembled.unknown, schema, ids, scns, self._lookups)
             return found, origin
         except CdcError as e:
             scns = rows.column("scn").to_numpy()
-            e.where = f"{e.where or structure.id}, redo of SCN {scns.min()} to {scns.max()}"
+            e.where = f"{e.where or schema.id}, redo of SCN {scns.min()} to {scns.max()}"
             raise
 
-    def _reader(self, structure: TableSchema) -> RedoReader:
-        known = self._readers.get(id(structure))
-        if known is None or known[0] is not structure:
-            known = self._readers[id(structure)] = structure, RedoReader(structure, self._config)
+    def _reader(self, schema: TableSchema) -> RedoReader:
+        known = self._readers.get(id(schema))
+        if known is None or known[0] is not schema:
+            known = self._readers[id(schema)] = schema, RedoReader(schema, self._config)
         return known[1]
 
     def _source(

@@ -27,7 +27,7 @@ from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 from airflow_provider_cdc.sources.oracle.transactions import ddl_rows
 from airflow_provider_cdc.sources.oracle.transactions.block_builder import BlockBuilder
-from airflow_provider_cdc.sources.oracle.transactions.commits import after, commits_at
+from airflow_provider_cdc.sources.oracle.transactions.commits import commits_at, position_after
 from airflow_provider_cdc.sources.oracle.transactions.continuation import ContinuationRows
 from airflow_provider_cdc.sources.oracle.transactions.deduplicate import duplicates
 from airflow_provider_cdc.sources.oracle.transactions.spill_buffer import ROWS
@@ -133,7 +133,7 @@ class RowProcessor:
         serials, met = self.transactions.number(rows)
         ends = np.flatnonzero((codes == COMMIT) | (codes == ROLLBACK))
         last = dict(zip(serials[ends].tolist(), ends.tolist(), strict=True))
-        _nothing_after(rows, serials, codes, last)
+        _check_ends(rows, serials, codes, last)
         changes = self._captured(rows, serials, codes)
         commits = commits_at(rows, ends[codes[ends] == COMMIT], serials, met)
         wanted = [c for c in commits if not self._start.captured(c.scn, c.thread, c.id)]
@@ -154,7 +154,7 @@ class RowProcessor:
         keep = numbers >= 0
         self._counters.filtered += int((~control & ~keep).sum())
         keep &= ~duplicates(rows, serials, keep)
-        keep &= self.transactions.kept(serials)
+        keep &= self.transactions.not_given_up(serials)
         self._counters.changes += int(keep.sum())
         columns = {name: rows.column(name) for name in ROWS.names if name not in ("tx", "table")}
         columns |= {"tx": pa.array(serials), "table": pa.array(numbers)}
@@ -163,14 +163,14 @@ class RowProcessor:
 
     def _items(self, committed: CommittedRows) -> Iterator[LogItem]:
         low = committed.low
-        position = self.position if low is None else after(self.position, committed.commits, low)
+        position = self.position if low is None else position_after(self.position, committed.commits, low)
         for item in self._blocks.items(committed, self.position, position):
             if isinstance(item, LogBlock):
                 self.position = position
             yield item
 
 
-def _nothing_after(rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16], last: dict[int, int]) -> None:
+def _check_ends(rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16], last: dict[int, int]) -> None:
     """Make sure that no transaction has changes after its end.
 
     :param last: serial of a transaction that ended → index of the row with its end

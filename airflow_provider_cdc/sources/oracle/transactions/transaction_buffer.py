@@ -16,9 +16,9 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels.operations import FOREVER, LAST_CHANGE
 from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.transactions.commits import Commit, lows
+from airflow_provider_cdc.sources.oracle.transactions.commits import Commit, resume_scns
 from airflow_provider_cdc.sources.oracle.transactions.open_transactions import OpenTransactions, Transaction
-from airflow_provider_cdc.sources.oracle.transactions.rollback import remaining
+from airflow_provider_cdc.sources.oracle.transactions.rollback import not_rolled_back
 from airflow_provider_cdc.sources.oracle.transactions.spill_buffer import SpillBuffer
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class TransactionBuffer:
             rows.column("xid").combine_chunks(), rows.column("scn").to_numpy(), rows.column("ts_us").to_numpy()
         )
 
-    def kept(self, serials: Int64s) -> npt.NDArray[np.bool_]:
+    def not_given_up(self, serials: Int64s) -> npt.NDArray[np.bool_]:
         """Mask of the rows whose transaction is not given up."""
         given_up = [t.serial for t in self._open if t.given_up]
         return ~np.isin(serials, given_up) if given_up else np.ones(len(serials), np.bool_)
@@ -143,7 +143,7 @@ class TransactionBuffer:
         self._open.end(ended)
         sizes = [self._buffer.counts.get(c.serial, 0) + counts.get(c.serial, 0) for c in commits]
         left = [(commit, size) for commit, size in zip(commits, sizes, strict=True) if size]
-        begins = lows([commit for commit, _ in left], self._open.low(FOREVER))
+        begins = resume_scns([commit for commit, _ in left], self._open.low(FOREVER))
         group: list[Commit] = []
         rows = group_low = 0
         for (commit, size), low in zip(left, begins, strict=True):
@@ -177,7 +177,7 @@ class TransactionBuffer:
         rank = order[np.searchsorted(serials[order], rows.column("tx").to_numpy())]
         if (np.diff(rank) < 0).any():
             rows = rows.take(pa.array(np.argsort(rank, kind="stable")))
-        keep, unmatched = remaining(rows)
+        keep, unmatched = not_rolled_back(rows)
         _warn_unmatched(unmatched, commits)
         if not keep.all():
             rows = rows.filter(pa.array(keep))
@@ -206,7 +206,7 @@ class TransactionBuffer:
         if any(pc.any(part.column("rollback")).as_py() for part in parts):
             names = ["tx", "code", "table", "row_id", "rollback"]
             parts = list(self._buffer.pieces(commit.serial, BLOCK_ROWS, names))
-        keep, unmatched = remaining(pa.concat_tables(parts).combine_chunks())
+        keep, unmatched = not_rolled_back(pa.concat_tables(parts).combine_chunks())
         _warn_unmatched(unmatched, [commit])
         return keep
 

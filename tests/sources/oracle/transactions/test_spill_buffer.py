@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import StorageFull
 from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
-from airflow_provider_cdc.sources.oracle.transactions.rollback import remaining
+from airflow_provider_cdc.sources.oracle.transactions.rollback import not_rolled_back
 from airflow_provider_cdc.sources.oracle.transactions.spill_buffer import ROWS, SpillBuffer
 
 
@@ -94,7 +94,7 @@ def log_of(entries: list[tuple[int, str | None, bool, int]]) -> pa.Table:
 
 
 def kept(entries: list[tuple[int, str | None, bool, int]]) -> tuple[list[int], int]:
-    keep, unmatched = remaining(log_of(entries))
+    keep, unmatched = not_rolled_back(log_of(entries))
     return np.flatnonzero(keep).tolist(), unmatched
 
 
