@@ -1,8 +1,8 @@
-"""SQL_REDO, the SQL texts that LogMiner makes of redo records, to columns.
+"""Reads ``SQL_REDO``, the SQL statements that LogMiner reconstructs from redo records, into columns.
 
-It imports ``schema``, ``kernels`` and the heads of the source.
+It imports ``schema``, ``kernels`` and ``config``.
 
-:class:`~.reader.RedoReader` reads many texts of one table at once: ``kernels.split`` finds each column's literal, ``kernels.convert``
-makes columns of them, and :mod:`.statement_parser` reads the texts of unusual shape one by one, or says why they cannot be read.
-:mod:`.pieces` reads the texts of the operations that carry LOBs, XML documents and long strings in pieces.
+:class:`~.reader.RedoReader` reads many statements of one table at once: ``kernels.split`` finds each column's literal, ``kernels.convert``
+makes columns of them, and :mod:`.statement_parser` reads statements of unusual form one by one, or says why they cannot be read.
+:mod:`.pieces` reads the operations that carry LOBs, XML documents and long strings in pieces; :mod:`.lobs` assembles them.
 """

@@ -1,6 +1,6 @@
-"""The images of changes and of the conditions of long values, side by side.
+"""The row images of changes and of the conditions that long values begin with, in common arrays.
 
-Places 0, 1, 2 … are the changes, in their order; the conditions of the begins follow.
+Images 0 … n-1 are those of the changes, in their order; the images of the conditions follow.
 """
 
 from __future__ import annotations
@@ -24,9 +24,14 @@ from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 
 
 class Images:
-    """What the texts say, and which of them are of the same row.
+    """Row images, and which of them are of the same table row. Methods take indices of images.
 
-    :param conditions: of the begins of long values, from ``texts``
+    :param rows: the changes
+    :param conditions: conditions of the beginnings of long values
+    :param texts: the statements of these beginnings, for errors
+    :ivar lobs: indices of the columns with long values
+    :ivar keys_after: per image a number for the key of the after image; equal numbers are equal keys; -1 = no whole key
+    :ivar keys_before: the same for the before image
     """
 
     def __init__(self, reader: RedoReader, rows: Rows, conditions: list[dict[str, Literal]], texts: list[str]) -> None:
@@ -53,7 +58,7 @@ class Images:
         self.keys_after, self.keys_before = self._keys()
 
     def _codes(self, columns: list[int]) -> tuple[Int64s, Int64s]:
-        """Per row and column a number for each value; -1 = the text does not have it."""
+        """Per image and column a number for each distinct value; -1 = the statement does not have the value."""
         size = len(self.after)
         found = np.full((2 * size, len(columns)), -1, np.int64)
         for at, c in enumerate(columns):
@@ -64,7 +69,7 @@ class Images:
         return found[:size], found[size:]
 
     def _keys(self) -> tuple[list[int], list[int]]:
-        """A number for each key; -1 = there is none, it has a NULL, or the text does not have all of it."""
+        """A number for each distinct key; -1 = no key, a key with NULL, or not all its columns are in the statement."""
         size = len(self.after)
         if not self._keyed:
             return [-1] * size, [-1] * size
@@ -87,11 +92,11 @@ class Images:
     # -- what belongs together --------------------------------------------------------------------------------------------
 
     def lacks_key(self, begin: int) -> bool:
-        """Whether a begin's condition leaves out a part of the table's key."""
+        """Whether the condition of a beginning does not have all columns of the table's key."""
         return self._keyed and bool((self._codes_after[begin] < 0).any())
 
     def agree(self, change: int, begin: int) -> bool:
-        """Whether a begin's condition fits the row of a change, as far as both tell."""
+        """Whether the condition of a beginning matches the row of a change, in the columns that both have."""
         wanted = self._codes_after[begin]
         op = self.changes.op[change] if change < self.n else events.UPDATE
         for codes, absent in ((self._codes_after, events.DELETE), (self._codes_before, events.CREATE)):
@@ -103,7 +108,7 @@ class Images:
         return False
 
     def completes(self, first: int, update: int) -> bool:
-        """Whether an update only adds LOBs to the row that an earlier change of its statement made."""
+        """Whether an update only sets LOBs of the row of an earlier change of the same statement."""
         have, wanted = self._codes_after[first], self._codes_before[update]
         anything = np.zeros(len(have), np.bool_) if self._keyed else (have < 0) | (wanted < 0)
         same = (((have == wanted) & (have >= 0)) | anything).all()
@@ -111,7 +116,7 @@ class Images:
 
     @cached_property
     def _only_lobs(self) -> Mask:
-        """Updates that set LOBs and change nothing else."""
+        """Mask of the updates that set LOBs and change no other column."""
         n = self.n
         found = np.zeros(n, np.bool_)
         for c in self.lobs:
@@ -126,15 +131,15 @@ class Images:
         return found
 
     def sets(self, change: int, column: int) -> bool:
-        """Whether an update sets a LOB."""
+        """Whether an update sets a LOB column."""
         return not self.missing_after[column, change]
 
     def is_lob(self, column: int) -> bool:
-        """Whether it is a CLOB, an NCLOB or a BLOB."""
+        """Whether a column is a CLOB, NCLOB or BLOB."""
         return column in self._emptied
 
     def is_empty(self, change: int, column: int) -> bool:
-        """Whether a change shows what stands for a value that follows: an empty LOB, NULL for a document or a string."""
+        """Whether a change has the placeholder of a value that follows: an empty LOB, or NULL for an XML document or string."""
         if change >= self.n or self.missing_after[column, change] or self.changes.op[change] == events.DELETE:
             return False
         value = self.after.field(column)[change].as_py()
@@ -144,26 +149,30 @@ class Images:
 
     # -- rows -------------------------------------------------------------------------------------------------------------
 
-    def take(self, places: Int64s, op: npt.NDArray[np.int8]) -> Rows:
-        """The rows at these places."""
-        picked = pa.array(places)
-        plain = np.concatenate([self.changes.plain, np.ones(len(self.after) - self.n, np.bool_)])[places]
+    def take(self, images: Int64s, op: npt.NDArray[np.int8]) -> Rows:
+        """The rows with these images.
+
+        :param op: operation code of each row
+        """
+        picked = pa.array(images)
+        plain = np.concatenate([self.changes.plain, np.ones(len(self.after) - self.n, np.bool_)])[images]
         rows = Rows(op, None, None, None, None, plain)
-        self._places = places
+        self._images_of_rows = images
         if (op != events.CREATE).any():
             rows.before = self.before.take(picked)
-            rows.unavailable_before = _or_none(self.missing_before[:, places])
+            rows.unavailable_before = _or_none(self.missing_before[:, images])
         if (op != events.DELETE).any():
             rows.after = self.after.take(picked)
-            rows.unavailable_after = _or_none(self.missing_after[:, places])
+            rows.unavailable_after = _or_none(self.missing_after[:, images])
         return rows
 
     def replace(self, rows: Rows, replaced: dict[int, list[tuple[int, Any]]]) -> Mask | None:
-        """Put long values into the images after.
+        """Put long values into the after images.
 
-        :param rows: from :meth:`take`
-        :param replaced: per column (row, value); the value as in :mod:`.lobs`. Emptied
-        :return: which values are not known
+        :param rows: the last result of :meth:`take`; changed
+        :param replaced: column → (index of the row, value as in :attr:`.lob_state.Event.values`); emptied, to free memory
+        :return: ``bool[column, row]``: values that are not known; ``None`` if there are none
+        :raises UnreadableValue: the values are too large for one batch, or a value cannot be assembled
         """
         assert rows.after is not None
         n = len(rows)
@@ -172,7 +181,7 @@ class Images:
         missing = np.zeros_like(unknown) if missing is None else missing
         children = [rows.after.field(c) for c in range(rows.after.type.num_fields)]
         for c in sorted(replaced):
-            take, bytes_ = self._places.copy(), 0
+            take, bytes_ = self._images_of_rows.copy(), 0
             values: list[Any] = []
             for at, value in replaced.pop(c):
                 if isinstance(value, int):
@@ -205,7 +214,7 @@ class Images:
 
     def _unreadable(self, what: str, column: int) -> UnreadableValue:
         return UnreadableValue(
-            f"A long value cannot be put together: {what}.",
+            f"A long value cannot be assembled: {what}.",
             where=f"{self.reader.schema.id}.{self.reader.schema.names[column]}",
             safe="Nothing is lost: the batch was not written.",
             remedy="leave the column out with column.exclude.list, or read the table again",

@@ -1,4 +1,4 @@
-"""How the columns of one table are read: from a table's schema to what the kernels need."""
+"""How the columns of one table are read: from the table's schema to the kernels' input."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Finish = Callable[[pa.Array], pa.Array]
 class ColumnRead:
     """How a column is read.
 
-    :param how: kind in ``kernels.convert``, with the parameters ``a`` and ``b``
-    :param raw: Arrow type of what comes out of the kernel and out of ``values.read_value``
-    :param finish: from there to the column's change log type
+    :param how: kind in ``kernels.convert``, with its parameters ``a`` and ``b``
+    :param raw: Arrow type of the values that the kernel and ``values.read_value`` give
+    :param finish: converts them to the column's type in the change log
     """
 
     how: int
@@ -47,9 +47,12 @@ class ColumnRead:
 
 
 class Layout:
-    """What the kernels need to know of a table.
+    """The kernels' input for one table.
 
     :param ignored: names of the table's columns that are not captured; statements may have them
+    :ivar parameters: ``int64[columns, 4]``: kind, a, b, and number of the buffer in its store
+    :ivar heads: beginnings of the three statements, as UTF-8; ``head_ends`` their offsets
+    :ivar names: the quoted column names, as UTF-8; ``name_ends`` their offsets
     """
 
     def __init__(self, schema: TableSchema, config: OracleConfig, ignored: tuple[str, ...] = ()) -> None:
@@ -120,7 +123,7 @@ def column_read(column: Column, where: str, config: OracleConfig) -> ColumnRead:
 
 
 def _number(t: ColumnType, type_: pa.DataType) -> ColumnRead:
-    """NUMBER and FLOAT, in the form that the change log column has."""
+    """How NUMBER and FLOAT are read for the column's type in the change log."""
     if pa.types.is_boolean(type_):
         return ColumnRead(k.NUMBER, 1, 0, pa.int64(), lambda v: pc.greater(v, 0))
     if pa.types.is_integer(type_):

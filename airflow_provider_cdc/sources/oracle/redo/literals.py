@@ -1,4 +1,4 @@
-"""Values in SQL, as a person would read them; :mod:`.values` makes values of a column's type of them."""
+"""Parsed SQL literals; :mod:`.values` converts them to values of a column's type."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value as the statement spells it.
+    """A value as it is written in the statement.
 
-    :param name: of the function, in upper case
-    :param text: the text, the digits, or the function's first argument
-    :param format: the function's second argument
+    :param text: the text, the digits, or the first argument of a function
+    :param name: name of a function, in upper case
+    :param format: second argument of a function
     """
 
     kind: Kind
@@ -38,14 +38,14 @@ class Literal:
 
 
 class Unreadable(Exception):
-    """A statement or a value is not what it should be; the text says why."""
+    """A statement or a value cannot be read; the text says why."""
 
 
 _ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{4})|(\\))|\\")
 
 
 def unistr(text: str) -> str:
-    """What ``UNISTR`` makes of its argument.
+    """The text that Oracle's ``UNISTR`` returns for an argument.
 
     >>> unistr("\\\\00e9t\\\\00e9")
     'été'
@@ -53,7 +53,7 @@ def unistr(text: str) -> str:
 
     def unit(m: re.Match[str]) -> str:
         if m[0] == "\\":
-            raise Unreadable(f"UNISTR has a backslash that is not followed by four hexadecimal digits: {text[:60]!r}")
+            raise Unreadable(f"UNISTR has a backslash without four hexadecimal digits after it: {text[:60]!r}")
         return "\\" if m[2] else chr(int(m[1], 16))
 
     decoded = _ESCAPE.sub(unit, text)

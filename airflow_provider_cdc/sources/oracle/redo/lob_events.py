@@ -1,4 +1,4 @@
-"""The output rows of long values: what the pieces of a value make of it, and the value that it had before."""
+"""The output rows of long values: applies the pieces of a value, and finds the value that it had before."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE
 
 
 class LobEvents:
-    """The output rows, in the order in which they came up, with their long values.
+    """Collects the output rows and their long values.
 
-    :param texts: redo texts, and ``codes`` their operation codes
+    :param texts: ``SQL_REDO`` of the log rows
+    :param codes: their ``OPERATION_CODE``
+    :ivar found: the output rows, in the order in which they were added
     """
 
     def __init__(self, reader: RedoReader, texts: pa.Array, codes: Int64s) -> None:
@@ -29,15 +31,15 @@ class LobEvents:
         self.found: list[Event] = []
 
     def list(self, event: Event) -> None:
-        """There is a row for this change."""
+        """Add the output row of a change, once."""
         if not event.listed:
             event.listed = True
             self.found.append(event)
 
     def apply(self, group: Group, piece: p.Piece) -> None:
-        """A piece of a value.
+        """Apply a piece to a value.
 
-        :raises Unreadable: it does not fit the value
+        :raises Unreadable: the piece contradicts the value
         """
         first, group.touched = not group.touched, True
         if group.column < 0:
@@ -47,7 +49,7 @@ class LobEvents:
             and not group.in_place
             and (isinstance(piece, p.Erase) or (isinstance(piece, p.Trim) and piece.length))
         ):
-            # no statement begins so: it is a change in place that has no row id
+            # a statement that sets a value never begins so: it is a change in place without a ROWID
             group.in_place = True
             group.value = self.current(group.event.row, group.column, group.event, group.text, group.value.text)
         match piece:
@@ -61,7 +63,7 @@ class LobEvents:
                 group.value.erase(offset - 1, length)
 
     def current(self, row: Row, column: int, event: Event, text: str, is_text: bool) -> LongValue:
-        """The value that is changed in place."""
+        """The current value of a LOB that is changed in place."""
         found = self._known(row, column)
         if isinstance(found, LongValue):
             same: bool = event.values.get(column) is found
@@ -77,7 +79,7 @@ class LobEvents:
         return LongValue(found, text=is_text)
 
     def _known(self, row: Row, column: int) -> Any:
-        """What the transaction has put into a column; :data:`UNAVAILABLE` when nothing is known."""
+        """The value that the transaction has set in a column; :data:`UNAVAILABLE` if it is not known."""
         name = self._reader.schema.names[column]
         for entry in reversed(row.history):
             if isinstance(entry, tuple):
@@ -91,7 +93,7 @@ class LobEvents:
         return UNAVAILABLE
 
     def close(self, state: Transaction) -> None:
-        """The value that has begun last, if there is one, is at its end."""
+        """End the value that began last, if there is one."""
         group, state.group = state.group, None
         if group is None or group.column < 0:
             return
@@ -105,7 +107,7 @@ class LobEvents:
                 self._close_fresh(state, group)
         except Unreadable as e:
             raise self._reader.unreadable(
-                f"A long value cannot be put together: {e}.",
+                f"A long value cannot be assembled: {e}.",
                 group.text,
                 column=self._reader.schema.names[group.column],
             ) from e
@@ -117,10 +119,10 @@ class LobEvents:
         return document(group.parts, text=text, xml=group.kind == "XML")
 
     def _close_fresh(self, state: Transaction, group: Group) -> None:
-        """A value that a statement sets. One that does not begin at its first character continues the one before."""
+        """End a value that a statement sets. If it does not begin at its first character, it continues the previous value."""
         value = group.value
         if not group.touched:
-            raise Unreadable("nothing of it follows on its begin")
+            raise Unreadable("it has no pieces")
         trimmed = value.length
         if value.whole and (trimmed is None or trimmed == value.reach) and (value.reach or trimmed == 0):
             value.length, value.fresh = value.reach, False

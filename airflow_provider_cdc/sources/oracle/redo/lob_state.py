@@ -1,4 +1,4 @@
-"""What is known of a transaction while its long values are put together (:mod:`.lobs`)."""
+"""State of a transaction while its long values are assembled (:mod:`.lobs`)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from airflow_provider_cdc.sources.oracle.redo.long_value import LongValue
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """What a transaction has done to a row so far.
+    """The changes of a transaction to one table row so far.
 
-    :param history: places of the inserts and updates, and (column, value) of long values, oldest first
-    :param event: the output row that the last of them went to
-    :param key: its number for the row's key, -1 when it has none
+    :param history: indices of its inserts and updates, and (column, value) of its long values, oldest first
+    :param event: the output row of the last of them
+    :param deleted: the last change was a delete
+    :param key: number of its key, see :class:`.images.Images`; -1 without a key
     """
 
     history: list[Any] = field(default_factory=list)
@@ -27,9 +28,12 @@ class Row:
 class Event:
     """An output row.
 
-    :param image: where its images are in :class:`.images.Images`
-    :param values: long values that replace those of the image: a :class:`LongValue`, bytes, ``None``, :data:`UNAVAILABLE`, or
-        the place of the image that has it
+    :param origin: index of its first log row
+    :param image: index of its images in :class:`.images.Images`
+    :param op: operation code of ``core.model.events``
+    :param values: column → long value that replaces the image's: a :class:`LongValue`, bytes, ``None``, :data:`UNAVAILABLE`, or the index
+        of the image that has the value
+    :param listed: it was added to the output
     """
 
     origin: int
@@ -42,9 +46,17 @@ class Event:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """A value that has begun; ``column`` is -1 when nobody wants it.
+    """A long value that has begun and not ended.
 
-    :param before: the output row that the row's last change went to
+    :param kind: ``CLOB``, ``NCLOB``, ``BLOB``, ``XML`` or ``STRING``
+    :param column: index of its column; -1 if that is not captured
+    :param text: the statement that begins it, for errors
+    :param event: the output row that it belongs to
+    :param before: the output row of the previous change of the same table row
+    :param parts: pieces of an XML document or long string
+    :param in_place: ``DBMS_LOB`` changes an existing value
+    :param touched: it has pieces
+    :param ended: its end was read
     """
 
     kind: str
@@ -61,12 +73,14 @@ class Group:
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """What is known of a transaction.
+    """State of a transaction.
 
-    :param rows: by key
-    :param open: the output row of a statement whose last row may not have come yet
+    :param rows: table rows by number of the key
+    :param by_row_id: table rows by ROWID
+    :param open: the output row of a statement whose last log row may still follow
     :param last: the output row of the last change
-    :param unnamed: output rows of changes whose row is known by neither key nor row id
+    :param unnamed: output rows whose table row has neither a known key nor a ROWID
+    :param group: the long value that began last
     """
 
     rows: dict[int, Row] = field(default_factory=dict)

@@ -1,13 +1,13 @@
-"""Long values and the rows they belong to.
+"""Assembles long values (LOBs, XML documents, long strings) and merges them into the change that they belong to.
 
-LogMiner shows a statement with long values as several rows: first the change itself, where a LOB is ``EMPTY_CLOB()``, then for each
-value a locator with writes (or the begin and end of an XML document or a long string), and at last an update of the values that
-are short enough to lie in the row. All but the last have the empty row id. What ``DBMS_LOB`` does to a value in place begins with a
-locator that has the row's own row id. One row comes of all of them, as in Debezium's connector.
+LogMiner shows a statement with long values as several log rows: first the change itself, in which a LOB is ``EMPTY_CLOB()``; then for
+each value a locator with writes (or the begin and end of an XML document or a long string); at last an update with the values that are
+short enough to be stored in the row. All but the last have the empty ROWID. A change in place by ``DBMS_LOB`` begins with a locator
+that has the row's own ROWID. All of them become one output row, as in Debezium's connector.
 
-A LOB that a statement sets is written once, from its first to its last character. A change in place needs the value before it, which
-is known when the same transaction has set it, or when the change covers it. Otherwise the value is unavailable, and
-:attr:`Assembled.unknown` says that it has changed.
+A LOB that a statement sets is written once, from its first to its last character. For a change in place the old value is needed: it is
+known if the same transaction has set it, or if the change overwrites all of it. Otherwise the value is unavailable, and
+:attr:`Assembled.unknown` marks it as changed.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _TYPES = {"CLOB": k.TEXT, "NCLOB": k.TEXT, "BLOB": k.BYTES, "XML": k.TEXT}
 
 @dataclass(slots=True)
 class Assembled:
-    """Rows with their long values.
+    """Output rows with their long values.
 
-    :param origin: per row the input row that it begins with: its SCN, ``RS_ID`` … are the row's. Ascending
-    :param unknown: ``[column, row]``, long values that have changed in a way that the log does not tell: they are
-        unavailable in ``rows``, and a target that keeps its own is wrong; ``None`` when there are none
+    :param origin: per output row the index of its first log row, whose SCN, ``RS_ID`` … it has. Ascending
+    :param unknown: ``bool[column, row]``: long values that were changed, but whose new value is not in the log. They are unavailable in
+        ``rows``, and a target that keeps the old value is wrong; ``None`` if there are none
     """
 
     rows: Rows
@@ -56,13 +56,14 @@ def read_with_lobs(
     transactions: npt.NDArray[Any],
     row_ids: list[str | None] | pa.Array,
 ) -> Assembled:
-    """The rows of one table of which some have long values.
+    """Read the log rows of one table, some of which have long values.
 
-    :param texts: redo texts in log order, joined where one goes on in the next row; the ends of values may be NULL
+    :param texts: ``SQL_REDO`` in log order, continuation rows joined; may be NULL for the end of a value
     :param codes: ``OPERATION_CODE`` of changes and of pieces of long values
-    :param transactions: which transaction each text is of; they may be interleaved, and must be complete
-    :raises UnreadableValue: a text, or how they follow each other, cannot be understood
-    :raises SchemaConflict: a text names another table, or a column that the schema does not have
+    :param transactions: transaction of each log row; transactions may be interleaved, and must be complete
+    :param row_ids: ROWID of each log row
+    :raises UnreadableValue: a statement, or the sequence of statements, cannot be understood
+    :raises SchemaConflict: a statement names another table, or a column that the schema does not have
     """
     if isinstance(texts, list):
         texts = pa.array(texts, pa.large_string())
@@ -72,7 +73,7 @@ def read_with_lobs(
 
 
 class _Assembly:
-    """Walks over the texts once."""
+    """One pass over the log rows, with the state of each transaction."""
 
     def __init__(self, reader: RedoReader, texts: pa.Array, codes: Int64s) -> None:
         self.reader, self.texts, self.codes = reader, texts, codes
@@ -116,7 +117,7 @@ class _Assembly:
         return self.texts[i].as_py() or ""
 
     def _find_begins(self) -> list[tuple[int, p.Begin]]:
-        """Every begin, so that their rows are read together."""
+        """Parse the beginnings of all long values, so that their conditions are read in one call."""
         blocks = pc.match_substring_regex(self.texts, r"(?i)^\s*(declare|begin|select)\b").fill_null(False)
         starts = np.isin(self.codes, (o.SELECT_LOB_LOCATOR, o.XML_BEGIN, o.STRING_BEGIN)) | (
             np.isin(self.codes, o.LOB_CODES) & blocks.to_numpy(zero_copy_only=False)
@@ -173,15 +174,15 @@ class _Assembly:
         state.last = event
 
     def _row(self, state: Transaction, i: int, key: int, row_id: str | None) -> Row | None:
-        """The row with this row id or key, if the transaction has changed it before."""
+        """The table row with this ROWID or key, if the transaction has changed it before."""
         named, keyed = state.by_row_id.get(row_id) if row_id else None, state.rows.get(key)
         row = named or keyed
         if row is not None and key >= 0 and (row.key not in (-1, key) or keyed not in (None, row)):
-            raise self._confused(i, "its row id and its key are of different rows", None)
+            raise self._confused(i, "its ROWID and its key are of different rows", None)
         return row
 
     def _complete(self, state: Transaction, event: Event, at: int, row_id: str) -> None:
-        """The last row of a statement: the values that lie in the row."""
+        """The last log row of a statement: the LOB values that are stored in the row."""
         for c in self.images.lobs:
             if self.images.sets(at, c):
                 event.values[c] = at
@@ -204,7 +205,7 @@ class _Assembly:
             codes = {"XML": o.XML_CODES, "STRING": o.STRING_CODES}.get(group.kind, o.LOB_CODES)
             if code not in codes or group.ended or piece.kind not in (None, group.kind):
                 raise self._confused(
-                    i, f"a piece of operation code {code} follows on the begin of another value", group
+                    i, f"a piece with operation code {code} follows the beginning of another value", group
                 )
             try:
                 self.found.apply(group, piece)
@@ -213,7 +214,7 @@ class _Assembly:
         if code in (o.XML_END, o.STRING_END):
             last = state.group
             if last is None or last.ended or (last.kind == "XML") != (code == o.XML_END):
-                raise self._confused(i, "a value ends that has not begun", last)
+                raise self._confused(i, "the end of a value comes without its beginning", last)
             last.ended = True
 
     def _begin(self, state: Transaction, i: int, begin: p.Begin, row_id: str | None) -> None:
@@ -226,7 +227,7 @@ class _Assembly:
             raise self._confused(i, "its condition does not have the key of its row", None, begin.column)
         row = self._row(state, i, key, row_id)
         if row is None and in_place and 0 < len(state.unnamed) <= _MAX_UNNAMED:
-            # rows without a key: the one that it can be, if there are not several
+            # without a key: the row is known if exactly one fits
             fitting = [e for e in state.unnamed if self.images.agree(e.image, image)]
             if len(fitting) == 1:
                 row = fitting[0].row
@@ -251,7 +252,7 @@ class _Assembly:
         state.group = Group(begin.kind, column, text, event, before, value, in_place=in_place)
 
     def _event_of(self, state: Transaction, row: Row | None, image: int, column: int, in_place: bool) -> Event | None:
-        """The output row that a value goes to; ``None`` = one of its own."""
+        """The output row that a value belongs to; ``None`` = a new one."""
         if in_place:
             return row.event if row is not None else None
         event = state.open
@@ -262,11 +263,11 @@ class _Assembly:
         return None
 
     def _announced(self, event: Event, column: int) -> bool:
-        """Whether a change has an empty value for a column that gets its value later."""
+        """Whether a change has an empty LOB in a column, so that its value follows."""
         return column >= 0 and column not in event.values and self.images.is_empty(event.image, column)
 
     def _inferred(self, state: Transaction, i: int, code: int, piece: p.Piece) -> Group:
-        """LOBs that never lie in the row have no locator: they belong to the change just before."""
+        """A LOB that is never stored in the row has no locator: it belongs to the change just before."""
         last = state.last
         if code in o.LOB_CODES and isinstance(piece, p.Write) and last is not None and last is state.open:
             how = k.BYTES if piece.kind == "BLOB" else k.TEXT
@@ -278,7 +279,7 @@ class _Assembly:
                 value = LongValue(None, text=how == k.TEXT, fresh=True)
                 state.group = Group(piece.kind or "CLOB", fitting[0], self.text(i), last, None, value)
                 return state.group
-        raise self._confused(i, "a piece of a long value has no begin", None)
+        raise self._confused(i, "a piece comes without the beginning of its value", None)
 
     def _column(self, begin: p.Begin, text: str) -> int:
         column = self.columns.get(begin.column, -1)
@@ -296,7 +297,7 @@ class _Assembly:
     def _confused(self, i: int, what: str, group: Group | None, column: str | None = None) -> Exception:
         if group is not None and group.column >= 0:
             column = self.reader.schema.names[group.column]
-        return self.reader.unreadable(f"A long value cannot be put together: {what}.", self.text(i), column=column)
+        return self.reader.unreadable(f"A long value cannot be assembled: {what}.", self.text(i), column=column)
 
     # -- rows -------------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A long value while it is put together from pieces."""
+"""A long value while it is assembled from pieces."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Final
 from airflow_provider_cdc.sources.oracle.redo.literals import Unreadable
 
 MAX_BYTES: Final = (1 << 31) - 1
-"""What a cell of the change log can hold."""
+"""Greatest size of a value in the change log."""
 _MAX_HOLE: Final = 16 << 20
-"""Between two pieces of a value that is not known as a whole; beyond, it is given up."""
+"""Greatest gap between two pieces of a value that is not known as a whole; with a larger gap the value is unavailable."""
 _UTF16, _UTF32 = "utf-16-le", "utf-32-le"
 
 
 class LongValue:
-    """Writes, trims and erasures, applied as they come.
+    """Applies writes, trims and erasures in their order.
 
-    Text is kept in bytes as long as it is ASCII, then in UTF-16, whose units are what ``DBMS_LOB`` counts; a log that counts
-    characters beyond the basic plane as one is understood by the lengths of its pieces.
+    Offsets and lengths count units: bytes of a BLOB; UTF-16 units of text, as ``DBMS_LOB`` does, or characters if the lengths in the
+    log show that it counts them. Text is kept as ASCII, UTF-16 or UTF-32.
 
         >>> value = LongValue("")
         >>> value.write("Hello world", 0)
@@ -26,18 +26,20 @@ class LongValue:
         >>> bytes(value.result())
         b'Hello'
 
-    :param base: the value before; ``None`` when it is not known
-    :param text: whether it is a text
-    :param fresh: it is written once from nothing: what is written twice or left out is missing from the log or too much in it
+    :param base: the old value; ``None`` if it is not known
+    :param text: it is text, not bytes
+    :param fresh: a statement sets the whole value: every unit has to be written once; anything else is an error in the log
+    :ivar unit: bytes per unit
+    :ivar length: length in units; ``None`` = not known
+    :ivar covered: ascending, disjoint ranges ``[begin, end]`` of the units that are known
+    :ivar touched: it was changed
     """
 
     def __init__(self, base: str | bytes | None, *, text: bool = True, fresh: bool = False) -> None:
         self.text, self.fresh = text, fresh
         self.unit = 1
         self.length: int | None = None
-        """In units; ``None`` = not known."""
         self.covered: list[list[int]] = []
-        """Which units are known: begin and end of stretches that do not touch."""
         self.touched = False
         self._lost = False
         self._counts = ""
@@ -56,12 +58,16 @@ class LongValue:
 
     # -- changes ----------------------------------------------------------------------------------------------------------
 
-    def write(self, data: str | bytes, at: int, told: int | None = None) -> None:
-        """Put ``data`` at the place ``at``, which counts from 0; ``told`` is its length as the log says."""
+    def write(self, data: str | bytes, at: int, logged_length: int | None = None) -> None:
+        """Write ``data`` at the offset ``at``, which counts from 0.
+
+        :param logged_length: the length of ``data`` in the log, in units
+        :raises Unreadable: it contradicts earlier pieces
+        """
         if isinstance(data, str) is not self.text:
             raise Unreadable(f"a piece of {'bytes' if self.text else 'text'} is written to a value of another kind")
         self.touched = True
-        raw = self._encoded(data, told)
+        raw = self._encoded(data, logged_length)
         end = at + len(raw) // self.unit
         if self.fresh and self._known(at, end):
             raise Unreadable(f"characters or bytes {at + 1} to {end} are written a second time")
@@ -72,7 +78,10 @@ class LongValue:
             self.length = max(self.length, end)
 
     def trim(self, length: int) -> None:
-        """Cut the value after ``length`` units."""
+        """Truncate the value to ``length`` units.
+
+        :raises Unreadable: it is shorter
+        """
         self.touched = True
         if self.length is not None and length > self.length:
             raise Unreadable(f"a value of {self.length} characters or bytes is trimmed to {length}")
@@ -88,7 +97,7 @@ class LongValue:
             self.covered[-1][1] = min(self.covered[-1][1], length)
 
     def erase(self, at: int, length: int) -> None:
-        """Blank ``length`` units from ``at`` on, as far as the value reaches."""
+        """Overwrite ``length`` units from the offset ``at`` on with blanks or zeros, up to the end of the value."""
         self.touched = True
         if self.fresh:
             raise Unreadable("some of it is erased while it is written")
@@ -102,7 +111,10 @@ class LongValue:
     # -- what it is -------------------------------------------------------------------------------------------------------
 
     def result(self) -> bytes | bytearray | None:
-        """UTF-8 or bytes; ``None`` when the value is not known."""
+        """The value as UTF-8 or bytes; ``None`` if not all of it is known.
+
+        :raises Unreadable: the text ends in the middle of a character
+        """
         if self._lost or self.length is None or self.length != self.reach:
             return None
         if self.unit == 1:
@@ -115,23 +127,23 @@ class LongValue:
 
     @property
     def reach(self) -> int:
-        """How many units are known from the first on."""
+        """Number of units that are known without a gap from the first on."""
         return self.covered[0][1] if self.covered and self.covered[0][0] == 0 else 0
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is missing between the first and the last unit that is known."""
+        """Whether the known units have no gap, and begin with the first."""
         return len(self.covered) <= 1 and (not self.covered or self.covered[0][0] == 0)
 
     def stretch(self) -> tuple[int, str | bytes]:
-        """The one stretch that is known: where it begins, and what it is."""
+        """Offset and data of the only known range."""
         ((begin, end),) = self.covered
         raw = bytes(self._data[begin * self.unit : end * self.unit])
         return begin, raw.decode({1: "ascii", 2: _UTF16, 4: _UTF32}[self.unit]) if self.text else raw
 
     # -- inside -----------------------------------------------------------------------------------------------------------
 
-    def _encoded(self, data: str | bytes, told: int | None) -> bytes:
+    def _encoded(self, data: str | bytes, logged_length: int | None) -> bytes:
         if isinstance(data, bytes):
             return data
         if data.isascii() and self.unit == 1:
@@ -142,7 +154,7 @@ class LongValue:
             raise Unreadable("a piece has half of a character") from e
         self._recode(2)
         if len(wide) // 2 != len(data):
-            counts = "" if told is None else "characters" if told == len(data) else "units"
+            counts = "" if logged_length is None else "characters" if logged_length == len(data) else "units"
             if counts and self._counts not in ("", counts):
                 raise Unreadable("characters beyond the basic plane are counted in two ways")
             self._counts = counts or self._counts
@@ -151,7 +163,7 @@ class LongValue:
         return wide if self.unit == 2 else data.encode(_UTF32)
 
     def _recode(self, unit: int) -> None:
-        """Keep the text in wider units."""
+        """Change the encoding to wider units."""
         if unit <= self.unit:
             return
         if unit == 4 and any(0xD800 <= u < 0xE000 for u in memoryview(self._data).cast("H")):
@@ -167,7 +179,7 @@ class LongValue:
         self.unit = unit
 
     def _fill(self, at: int, end: int) -> None:
-        """What ``DBMS_LOB`` puts where nothing was written: blanks, or zeros."""
+        """Write blanks or zeros, as ``DBMS_LOB`` does where nothing was written."""
         if end > MAX_BYTES // self.unit:
             raise Unreadable(f"a value reaches to {end}, which the change log cannot hold")
         if at < end:
@@ -210,12 +222,14 @@ class LongValue:
 
 
 def document(parts: list[str | bytes | None], *, text: bool, xml: bool) -> bytes | None:
-    """An XML document or a long string, whose pieces follow each other; as bytes or UTF-8.
+    """An XML document or a long string, from its consecutive pieces; as bytes or UTF-8. ``None`` = NULL.
 
-    :param text: of a text column, whose pieces may be bytes all the same
+    :param text: it is of a text column; its pieces may still be bytes
+    :param xml: it is an XML document
+    :raises Unreadable: the pieces are missing, mixed, or not text
     """
     if not parts:
-        raise Unreadable("nothing of it follows on its begin")
+        raise Unreadable("it has no pieces")
     if parts == [None]:
         return None
     if all(isinstance(part, str) for part in parts) and text:

@@ -1,8 +1,8 @@
-"""Values that come in rows of their own: LOBs, XML documents, strings of more than 4,000 bytes.
+"""Parses the log rows of values that have rows of their own: LOBs, XML documents, strings of more than 4,000 bytes.
 
 A value begins with a statement that names its row and column (``SELECT_LOB_LOCATOR``, ``XML DOC BEGIN``, the ``Stmt`` of a long
-string), and goes on with writes, trims and erasures until something else begins. These functions read one text each; :mod:`.lobs`
-puts the pieces together.
+string). Writes, trims and erasures follow, until another change or value begins. These functions parse one log row each; :mod:`.lobs`
+assembles the values.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _APPEND = re.compile(r"\s*;\s*dbms_lob\.writeappend\s*\(\s*\w+\s*,\s*(\d+)\s*,\s
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A value begins.
+    """The beginning of a value.
 
     :param kind: ``CLOB``, ``NCLOB``, ``BLOB``, ``XML`` or ``STRING``
-    :param where: the row, as the columns before the change; LOBs are not among them
+    :param where: the condition that names the row: values of its columns other than LOBs
     """
 
     kind: str
@@ -55,12 +55,12 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Some of a value.
+    """A piece of a value.
 
-    :param data: characters of a text, bytes of a BLOB or of binary XML, ``None`` for an XML document that is NULL
-    :param offset: from 1, in characters or bytes; ``None`` = after the piece before
-    :param length: in the same unit, as the log says
-    :param kind: ``CLOB``, ``NCLOB`` or ``BLOB``, where the text says it
+    :param data: characters of text, bytes of a BLOB or of binary XML; ``None`` for an XML document that is NULL
+    :param offset: from 1, in characters or bytes; ``None`` = after the previous piece
+    :param length: length in the log, in the same unit
+    :param kind: ``CLOB``, ``NCLOB`` or ``BLOB``, if the statement says it
     """
 
     data: str | bytes | None
@@ -71,7 +71,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """The value ends after ``length`` characters or bytes."""
+    """The value is truncated to ``length`` characters or bytes."""
 
     length: int
     kind: str | None = None
@@ -90,11 +90,12 @@ Piece = Begin | Write | Trim | Erase
 
 
 def read_pieces(code: int, text: str) -> list[Piece]:
-    """What a redo text of an operation that is about a long value says; nothing for the ones that only end a value.
+    """Parse the statement of a log row of a long value. The rows that only end a value give no piece.
 
-    Some versions put the locator and what is done with it into one text.
+    Some versions of Oracle write the locator and the writes into one statement, so there may be several pieces.
 
-    :raises Unreadable: it is not what the operation's texts are
+    :param code: ``OPERATION_CODE``
+    :raises Unreadable: the statement does not have the form of its operation
     """
     if code in (XML_END, STRING_END):
         return []
@@ -112,7 +113,7 @@ def read_pieces(code: int, text: str) -> list[Piece]:
 
 
 def read_piece_text(code: int, text: str) -> Piece | None:
-    """The one piece of a text, ``None`` when it has none. Raises like :func:`read_pieces`, and when there are several."""
+    """The only piece of a statement; ``None`` if it has none. Raises like :func:`read_pieces`, and if there are several pieces."""
     found = read_pieces(code, text)
     if len(found) > 1:
         raise Unreadable(f"the text has {len(found)} pieces")
@@ -120,7 +121,7 @@ def read_piece_text(code: int, text: str) -> Piece | None:
 
 
 class _Block(Cursor):
-    """Reads ``[DECLARE .. BEGIN] select .. for update; buf_c := ..; dbms_lob.write(..); [END;]``, any part of it."""
+    """Parses ``[DECLARE .. BEGIN] select .. for update; buf_c := ..; dbms_lob.write(..); [END;]``, or a part of it."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -136,10 +137,10 @@ class _Block(Cursor):
         if not self.done():
             raise self.fail("the end of the statement")
         if self.variables:
-            raise Unreadable(f"nothing is done with {', '.join(self.variables).lower()}")
+            raise Unreadable(f"the statement sets {', '.join(self.variables).lower()}, but does not use it")
         wanted: dict[int, tuple[type, ...]] = {LOB_TRIM: (Trim, Begin), LOB_WRITE: (Write,), LOB_ERASE: (Erase,)}
         if not any(isinstance(piece, wanted.get(code, (Begin,))) for piece in found):
-            raise Unreadable(f"the text has none of what operation code {code} says")
+            raise Unreadable(f"the statement does not do what its operation code {code} says")
         return found
 
     def _declarations(self) -> None:
@@ -166,7 +167,7 @@ class _Block(Cursor):
         column, variable = _selected(self)
         if variable not in _VARIABLES:
             raise Unreadable(
-                f"the LOB locator is put in {variable!r}, which is none of {', '.join(_VARIABLES).lower()}"
+                f"the LOB locator is selected into {variable!r}, which is not one of {', '.join(_VARIABLES).lower()}"
             )
         owner, table, where = _row(self)
         if not self.keyword("for", "update"):
@@ -175,21 +176,21 @@ class _Block(Cursor):
         return Begin(_VARIABLES[variable], owner, table, column, where)
 
     def _statement(self) -> Piece | None:
-        """An assignment, which is remembered, or a call."""
+        """An assignment, whose value is kept for a later call; or a call of ``DBMS_LOB``."""
         name = self.identifier()
         if self.sign(":="):
             self.variables[name] = self.value()
             self.expect(";")
             return None
         if name != "DBMS_LOB":
-            raise self.fail(f"what is done with {name!r}")
+            raise self.fail(f"an assignment to {name!r}, or a call of dbms_lob,")
         self.expect(".")
         call = self.identifier()
         self.expect("(")
         locator = self.identifier()
         self.expect(",")
         if locator not in _VARIABLES:
-            raise Unreadable(f"{locator.lower()} is no variable of a LOB")
+            raise Unreadable(f"{locator.lower()} is not a variable of a LOB")
         pieces: dict[str, Callable[[str], Piece]] = {"WRITE": self._write, "TRIM": self._trim, "ERASE": self._erase}
         if call not in pieces:
             raise Unreadable(f"dbms_lob.{call.lower()} is not known")
@@ -205,7 +206,7 @@ class _Block(Cursor):
         self.expect(",")
         buffer = self.identifier()
         if buffer not in self.variables or buffer[4:] != locator[4:]:
-            raise Unreadable(f"dbms_lob.write takes {buffer.lower()}, which the text does not set")
+            raise Unreadable(f"dbms_lob.write takes {buffer.lower()}, which the statement does not set")
         data = _data(self.variables.pop(buffer))
         if offset < 1 or not _fits(data, length):
             raise Unreadable(f"a LOB write of {length} from {offset} has {len(data)} characters or bytes")
@@ -237,15 +238,15 @@ def _data(literal: Literal) -> str | bytes:
 
 
 def _fits(data: str | bytes, length: int) -> bool:
-    """Whether a piece has the length that is told, in bytes or characters.
+    """Whether a piece has the logged length, in bytes or characters.
 
-    Characters beyond the basic plane count as two where the database keeps UTF-16, which it mostly does.
+    A character beyond the basic plane may count as two, since databases mostly store CLOBs in UTF-16.
     """
     return length == len(data) or (isinstance(data, str) and length == len(data.encode("utf-16-le")) // 2)
 
 
 def _selected(cursor: Cursor) -> tuple[str, str]:
-    """``"C" [into loc_c] from``, after ``select``: the column, and the variable."""
+    """Parse ``"C" [into loc_c] from`` after ``select``: the column and the variable."""
     column = cursor.column()
     variable = cursor.identifier() if cursor.keyword("into") else ""
     if not cursor.keyword("from"):
@@ -254,7 +255,7 @@ def _selected(cursor: Cursor) -> tuple[str, str]:
 
 
 def _row(cursor: Cursor) -> tuple[str | None, str, dict[str, Literal]]:
-    """``"O"."T" [alias] [where ..]``."""
+    """Parse ``"O"."T" [alias] [where ..]``."""
     owner, table = cursor.table()
     if not cursor.sees("where") and not cursor.sees("for") and not cursor.done() and not cursor.sees(";"):
         cursor.identifier()
@@ -262,7 +263,7 @@ def _row(cursor: Cursor) -> tuple[str | None, str, dict[str, Literal]]:
 
 
 def _xml_begin(text: str) -> Begin:
-    """Binary XML begins with a select, XML that is kept as text with an update."""
+    """Parse the beginning of an XML document: a select for binary XML, an update for XML stored as text."""
     found = _XML_BEGIN.match(text)
     start = found.end() if found else 0
     cursor = Cursor(text)
@@ -281,7 +282,7 @@ def _updated(kind: str, text: str) -> Begin:
     statement = read_statement(text)
     later = [name for name, literal in statement.new.items() if literal.kind is Kind.LATER]
     if statement.code != UPDATE or len(later) != 1:
-        raise Unreadable("an update of one column is expected whose value comes in later rows")
+        raise Unreadable("an update of one column with a bind variable as its value is expected")
     return Begin(kind, statement.owner, statement.table, later[0], statement.where)
 
 
@@ -299,7 +300,7 @@ def _string_begin(text: str) -> Begin:
 
 
 def _assigned(text: str) -> Write:
-    """``XML_REDO := HEXTORAW('..'):len``, the text itself, NULL, or ``buf_c := '..'; DBMS_LOB.WriteAppend(TempLob, len, buf_c);``."""
+    """Parse ``XML_REDO := HEXTORAW('..'):len``, plain text, NULL, or ``buf_c := '..'; DBMS_LOB.WriteAppend(TempLob, len, buf_c);``."""
     found = _ASSIGNED.match(text)
     if found is None:
         raise Unreadable("an assignment with := is expected")

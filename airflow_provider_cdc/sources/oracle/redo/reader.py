@@ -1,4 +1,4 @@
-"""Many SQL_REDO texts of one table to typed columns.
+"""Reads many ``SQL_REDO`` statements of one table into typed columns.
 
 >>> rows = RedoReader(schema, config).read(pa.array([text, ...]), codes)
 >>> rows.after
@@ -34,7 +34,7 @@ Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 
 SPAN_ROWS = 2_048
-"""Rows whose spans are kept between splitting and converting: few enough to stay in the processor's cache."""
+"""Rows per pass of the kernels: few enough that the spans of their literals stay in the processor's cache."""
 MAX_BYTES = 256 << 20
 _OPERATION = np.array([0, events.CREATE, events.DELETE, events.UPDATE], np.int8)
 _STALE = re.compile(r"COL \d+")
@@ -42,15 +42,15 @@ _STALE = re.compile(r"COL \d+")
 
 @dataclass(slots=True)
 class Rows:
-    """What the texts say, in their order.
+    """The rows of the statements, in their order.
 
-    :param op: ``int8[n]``, codes of ``core.events``
-    :param before: struct array of length n, null where a row has no image before; ``None`` when no row has one
-    :param after: likewise, for the image after
-    :param unavailable_before: ``[column, row]``, the values that the text does not have, which are null in ``before``: a LOB,
-        or any column that is not in ``where``; ``None`` when there is none
-    :param unavailable_after: likewise, for ``after``: columns that are neither in ``set`` nor in ``where``
-    :param plain: the rows that were read one by one
+    :param op: ``int8[n]``, codes of ``core.model.events``
+    :param before: struct array of length n, null for a row without a before image; ``None`` if no row has one
+    :param after: the same for the after image
+    :param unavailable_before: ``bool[column, row]``: values that the statement does not have, which are null in ``before``: a LOB,
+        or a column that is not in ``where``; ``None`` if there are none
+    :param unavailable_after: the same for ``after``: columns that are neither in ``set`` nor in ``where``
+    :param plain: mask of the rows that were read one by one
     """
 
     op: npt.NDArray[np.int8]
@@ -71,7 +71,7 @@ class _Image:
 
 
 class RedoReader:
-    """Reads the texts of one table under one table schema.
+    """Reads the redo statements of one table with one schema.
 
     :param ignored: names of the table's columns that are not captured
     """
@@ -83,12 +83,12 @@ class RedoReader:
         self._spans = _Spans(len(schema.columns), SPAN_ROWS)
 
     def read(self, texts: pa.Array, codes: npt.NDArray[Any]) -> Rows:
-        """Read complete texts (continuation rows joined), up to 256 MB of them.
+        """Read complete statements (continuation rows joined), up to 256 MB.
 
         :param texts: string or binary array, 32 or 64-bit offsets, without nulls
         :param codes: ``OPERATION_CODE`` of each: 1 insert, 2 delete, 3 update
-        :raises UnreadableValue: a text or a value in it cannot be understood
-        :raises SchemaConflict: a text names another table, or a column that the schema does not have
+        :raises UnreadableValue: a statement or a value in it cannot be read
+        :raises SchemaConflict: a statement names another table, or a column that the schema does not have
         """
         buf, offsets = _flat(texts)
         codes = np.asarray(codes, np.int64)
@@ -100,10 +100,10 @@ class RedoReader:
         return self._merged(rows, read, picked)
 
     def read_fast(self, buf: Bytes, offsets: Int64s, codes: Int64s) -> tuple[Rows, Mask]:
-        """Read the texts of usual shape.
+        """Read the statements of usual form, by kernels.
 
-        :param buf: UTF-8; text i is ``buf[offsets[i]:offsets[i + 1]]``
-        :return: the rows, and which of them are left to :meth:`read_plain`: null, and nothing is unavailable in them
+        :param buf: UTF-8; statement i is ``buf[offsets[i]:offsets[i + 1]]``
+        :return: the rows; and a mask of those that :meth:`read_plain` has to read, which are null here
         """
         n = len(codes)
         left = np.zeros(n, np.uint8)
@@ -127,7 +127,7 @@ class RedoReader:
         return _rows(codes, images, np.zeros(n, np.bool_)), ~good
 
     def read_plain(self, texts: list[str], codes: npt.NDArray[Any]) -> Rows:
-        """Read texts of any known shape, one by one. Raises like :meth:`read`."""
+        """Read statements of any known form, one by one. Raises like :meth:`read`."""
         befores: list[dict[str, Literal] | None] = []
         afters: list[dict[str, Literal] | None] = []
         for text, code in zip(texts, codes, strict=True):
@@ -141,9 +141,11 @@ class RedoReader:
         return _rows(np.asarray(codes, np.int64), images, np.ones(len(texts), np.bool_))
 
     def read_conditions(self, conditions: list[dict[str, Literal]], texts: list[str]) -> tuple[pa.StructArray, Mask]:
-        """The rows that conditions of :mod:`.pieces` name, and which values they do not have.
+        """The rows that conditions of :mod:`.pieces` name, and a mask of the values that they do not have.
 
-        :param texts: the statements they are from, for errors. Raises like :meth:`read`
+        Raises like :meth:`read`.
+
+        :param texts: their statements, for errors
         """
         for condition, text in zip(conditions, texts, strict=True):
             self.check_columns(condition, text)
@@ -155,9 +157,9 @@ class RedoReader:
         return self._layout.columns[column]
 
     def values_set(self, text: str, code: int, names: Iterable[str]) -> dict[str, Any]:
-        """The values that an insert or an update gives some of its columns, as :func:`..values.read_value` has them.
+        """The values that an insert or update sets in the named columns, as :func:`..values.read_value` gives them.
 
-        Columns that it does not set are not there. Raises like :meth:`read`.
+        Columns that it does not set are not in the result. Raises like :meth:`read`.
         """
         statement = self._statement(text, code)
         found = {}
@@ -183,18 +185,24 @@ class RedoReader:
         return statement
 
     def _check(self, statement: Statement, text: str) -> None:
-        """The statement must be about this table and its columns."""
+        """Check that the statement names this table and its columns."""
         self.check_table(statement.owner, statement.table, text)
         self.check_columns({**statement.where, **statement.new}, text)
 
     def check_table(self, owner: str | None, name: str, text: str) -> None:
-        """:raises SchemaConflict: it is not the reader's table"""
+        """Check a table's name.
+
+        :raises SchemaConflict: it is not the reader's table
+        """
         id_ = self.schema.id
         if name != id_.name or owner not in (id_.namespace, None):
             raise self._conflict(f"A redo statement is about {owner}.{name} instead of {id_}.", text)
 
     def check_columns(self, named: Iterable[str], text: str) -> None:
-        """:raises SchemaConflict: the table does not have one of these columns"""
+        """Check names of columns.
+
+        :raises SchemaConflict: the table does not have one of them
+        """
         known = {*self.schema.names, *self._layout.ignored}
         if unknown := [name for name in named if name not in known]:
             stale = " LogMiner's dictionary did not know the table's columns." if _STALE.fullmatch(unknown[0]) else ""
@@ -220,9 +228,9 @@ class RedoReader:
         return _Image(struct, np.array(unavailable, np.bool_).reshape(len(children), len(literals)))
 
     def unreadable(self, what: str, text: str, *, column: str | None = None, quotes: bool = False) -> CdcError:
-        """The error for a text that makes no sense.
+        """The error for a statement that cannot be read.
 
-        :param quotes: apostrophes that are not doubled may be the reason
+        :param quotes: apostrophes that are not doubled may be the cause
         """
         relax = "set internal.log.mining.sql.relaxed.quote.detection=true if apostrophes in texts are not doubled; otherwise "
         return UnreadableValue(
@@ -244,7 +252,7 @@ class RedoReader:
     # -- both -------------------------------------------------------------------------------------------------------------
 
     def _merged(self, fast: Rows, read: Rows, picked: npt.NDArray[np.intp]) -> Rows:
-        """The rows of ``read`` put in the places ``picked``."""
+        """The rows, with those at the indices ``picked`` replaced by ``read``."""
         n = len(fast)
         take = np.arange(n)
         take[picked] = n + np.arange(len(picked))
@@ -282,12 +290,15 @@ def _rows(codes: Int64s, images: dict[int, _Image], plain: Mask) -> Rows:
 
 
 def _excerpt(text: str) -> str:
-    """Enough of a statement to find it again, without all of its values."""
+    """The beginning of a statement, to find it again without showing all its values."""
     return text if len(text) <= 120 else f"{text[:120]}… ({len(text)} characters)"
 
 
 def _flat(texts: pa.Array) -> tuple[Bytes, Int64s]:
-    """Bytes and offsets of texts; bytes that are not UTF-8 are refused."""
+    """Bytes and offsets of an array of statements.
+
+    :raises UnreadableValue: they are not UTF-8
+    """
     if texts.null_count:
         raise ValueError("a redo text is NULL")
     wide = (
@@ -312,7 +323,7 @@ def _flat(texts: pa.Array) -> tuple[Bytes, Int64s]:
 
 
 class _Spans:
-    """Where the kernels keep what one hands to the other."""
+    """Memory for the spans of literals, which ``split_rows`` writes and ``convert_rows`` reads."""
 
     def __init__(self, columns: int, rows: int) -> None:
         shape = (2, columns, rows)
@@ -321,7 +332,7 @@ class _Spans:
 
 
 class _Columns:
-    """Room for one image of ``n`` rows; untouched memory costs nothing."""
+    """Column buffers for one image of ``n`` rows; untouched memory costs nothing."""
 
     def __init__(self, layout: Layout, n: int, text_bytes: int) -> None:
         fixed, wide, variable = (max(count, 1) for count in layout.counts)
@@ -336,7 +347,7 @@ class _Columns:
 
     @property
     def arrays(self) -> tuple[Int64s, Int64s, Int64s, Bytes, Int64s, Bytes]:
-        """In the order that the kernel takes them."""
+        """The arrays in the order of the kernel's parameters."""
         return self.fixed, self.wide, self.ends, self.data, self.filled, self.valid
 
     def finish(self, layout: Layout, present: Mask) -> _Image:

@@ -1,8 +1,8 @@
-"""Row statements of any shape that LogMiner is known to write, read one by one.
+"""Parses single redo statements, of any form that LogMiner is known to write.
 
-Beside the shapes of ``kernels.split`` there are aliases (``update .. a set a."A" = ..``), statements without ``where``,
-``UNISTR(..) || UNISTR(..)``, comments, numbers without quotes, bind variables in the place of values that
-follow in later rows, and texts with apostrophes that LogMiner forgot to double.
+Besides the forms that ``kernels.split`` reads, there are aliases (``update .. set a."A" = ..``), statements without ``where``,
+``UNISTR(..) || UNISTR(..)``, comments, numbers without quotes, bind variables for values that follow in later rows, and text in which
+LogMiner has not doubled apostrophes.
 
     >>> read_statement('''delete from "SHOP"."PARTS" where "ID" = '7';''').where
     {'ID': Literal(kind=<Kind.TEXT: 'a text'>, text='7', name='', format=None)}
@@ -31,11 +31,11 @@ _ENDS_CONDITION = re.compile(
 
 @dataclass(slots=True)
 class Statement:
-    """A row change.
+    """A parsed statement.
 
     :param code: 1 insert, 2 delete, 3 update, as ``OPERATION_CODE``
-    :param new: columns of the insert's list, or of the update's ``set``
-    :param where: columns of ``where``: the row before
+    :param new: columns of an insert, or of the ``set`` of an update
+    :param where: columns of ``where``: the row before the change
     """
 
     code: int
@@ -46,11 +46,11 @@ class Statement:
 
 
 def read_statement(text: str, *, relaxed: bool = False) -> Statement:
-    """Read an insert, an update or a delete.
+    """Parse an insert, update or delete.
 
-    :param relaxed: where the text makes no sense as SQL, take an apostrophe as the end of a value only before what can follow
-        one
-    :raises Unreadable: it is none of them, or is cut off
+    :param relaxed: if it cannot be parsed as SQL, try again with apostrophes that are not doubled: an apostrophe ends a value only if
+        the next characters can follow a value (``internal.log.mining.sql.relaxed.quote.detection``)
+    :raises Unreadable: it is none of them, or is truncated
     """
     try:
         return _Reader(text).statement()
@@ -61,7 +61,11 @@ def read_statement(text: str, *, relaxed: bool = False) -> Statement:
 
 
 class Cursor:
-    """A place in a text. ``relaxed`` is a pattern that begins with the apostrophe that ends a value."""
+    """A position in a statement, with methods that parse what comes next.
+
+    :ivar at: index of the next character
+    :ivar ends: pattern that begins with the apostrophe at the end of a value, for relaxed parsing; ``None`` = apostrophes are doubled
+    """
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
@@ -80,7 +84,7 @@ class Cursor:
         return self.at >= len(self.text)
 
     def sign(self, sign: str) -> bool:
-        """Go past ``sign`` if it is next."""
+        """Skip ``sign`` if it is next; returns whether it was."""
         self.blank()
         if not self.text.startswith(sign, self.at):
             return False
@@ -92,7 +96,7 @@ class Cursor:
             raise self.fail(repr(sign))
 
     def keyword(self, *words: str) -> bool:
-        """Go past these words if they are next."""
+        """Skip these words if they are next; returns whether they were."""
         start = self.at
         for word in words:
             self.blank()
@@ -134,7 +138,7 @@ class Cursor:
         return (name, self.identifier()) if self.sign(".") else (None, name)
 
     def quoted(self) -> str:
-        """A text; the cursor is after its opening apostrophe."""
+        """Parse a quoted text, after its opening apostrophe."""
         if self.ends is not None:
             return self._relaxed(self.ends)
         parts = []
@@ -158,13 +162,11 @@ class Cursor:
         if "'" not in single:
             return raw.replace("''", "'")
         if "''" in raw:
-            raise Unreadable(
-                f"the text {raw[:60]!r} has doubled apostrophes and others: it can be read in several ways"
-            )
+            raise Unreadable(f"the text {raw[:60]!r} has doubled apostrophes and single ones, so it is ambiguous")
         return raw
 
     def value(self) -> Literal:
-        """A value; several texts that are joined with ``||`` are one."""
+        """Parse a value; texts concatenated with ``||`` are one value."""
         first = self._operand()
         if not self.sign("||"):
             return first
@@ -211,7 +213,7 @@ class Cursor:
         return Literal(Kind.CALL, arguments[0].text, name, arguments[1].text if len(arguments) > 1 else None)
 
     def conditions(self) -> dict[str, Literal]:
-        """``"A" = '1' and "B" IS NULL``."""
+        """Parse ``"A" = '1' and "B" IS NULL``."""
         found: dict[str, Literal] = {}
         while True:
             name = self.column()
@@ -231,13 +233,13 @@ def joined(literal: Literal) -> str:
     if literal.kind is Kind.CALL and literal.name == "UNISTR":
         return unistr(literal.text)
     if literal.kind is not Kind.TEXT:
-        raise Unreadable(f"{literal} cannot be joined with ||")
+        raise Unreadable(f"{literal} cannot be concatenated with ||")
     return literal.text
 
 
 def put(found: dict[str, Literal], name: str, value: Literal) -> None:
     if name in found:
-        raise Unreadable(f"column {name} is there twice")
+        raise Unreadable(f"column {name} occurs twice")
     found[name] = value
 
 
@@ -287,7 +289,7 @@ class _Reader(Cursor):
             put(statement.new, name, value)
 
     def _change(self, statement: Statement) -> None:
-        """An update or a delete, with or without an alias."""
+        """Parse an update or delete, with or without an alias."""
         for word in ("set", "where"):
             if self.sees(word):
                 break

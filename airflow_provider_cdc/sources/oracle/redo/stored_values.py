@@ -1,8 +1,8 @@
-"""Values as they lie in Oracle's blocks, to the literals that LogMiner writes of them.
+"""Converts values in Oracle's internal format to the literals that LogMiner writes for them.
 
-LogMiner shows values in this form, as ``HEXTORAW('c102')``, where its dictionary does not fit the row. The formats are those that
-``DUMP`` shows (Oracle Call Interface Programmer's Guide, "Data Types"). What a type's format does not allow is refused: it is the
-sign that the value is of another type than was thought.
+LogMiner shows the internal bytes, as ``HEXTORAW('c102')``, if the row does not match its dictionary. The formats are those that ``DUMP``
+shows (Oracle Call Interface Programmer's Guide, "Data Types"). Bytes that the type's format does not allow are an error: they mean that
+the column has another type than assumed.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ _CODECS: Final = {
     "CL8ISO8859P5": "iso8859-5", "EL8ISO8859P7": "iso8859-7", "EL8MSWIN1253": "cp1253", "TR8MSWIN1254": "cp1254",
     "AL16UTF16": "utf-16-be",
 }  # fmt: skip
-"""Character sets of Oracle for which Python has the same one."""
+"""Oracle character set → Python codec."""
 _OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
 _MIDDLE: Final = 1 << 31
-"""Stands for 0 in the parts of an interval that have four bytes; 60 does in those that have one."""
+"""Bias of the four-byte parts of an interval; that of the one-byte parts is 60."""
 _REGION = 0x80
 _NATIONAL = ("NCHAR", "NVARCHAR2")
 
 
 def stored_literal(data: bytes, type_: ColumnType, formats: StoredFormats) -> str:
-    """A value that is not NULL, as SQL in LogMiner's form.
+    """The literal of a value that is not NULL, as LogMiner writes it.
 
     >>> stored_literal(bytes.fromhex("c102"), ColumnType.parse("NUMBER(9)"), StoredFormats())
     "'1'"
 
-    :raises Unreadable: it is none of the type, or nobody can tell what it is
+    :param formats: character sets and time zone of the database
+    :raises Unreadable: it is not a value of the type, or the type's format is not known
     """
     if type_.base in ("CHAR", "VARCHAR2", *_NATIONAL):
         return _text(data, type_, formats)
@@ -62,14 +63,15 @@ def _text(data: bytes, type_: ColumnType, formats: StoredFormats) -> str:
 
 
 def readable(type_: ColumnType) -> bool:
-    """Whether the stored form of values of a type is known."""
+    """Whether the internal format of a type is known."""
     return type_.base in _READERS or type_.base in ("CHAR", "VARCHAR2", *_NATIONAL, "TIMESTAMP WITH LOCAL TIME ZONE")
 
 
 def decoded(data: bytes, characters: str) -> str:
     """Text in one of Oracle's character sets.
 
-    :raises Unreadable: it is not text of this set, or the set is not known
+    :param characters: name of the character set, as ``NLS_CHARACTERSET`` has it
+    :raises Unreadable: it is not text in this character set, or the character set is not known
     """
     try:
         if characters == "UTF8":  # CESU-8: characters beyond the first 65,536 are pairs of three bytes each
@@ -86,7 +88,7 @@ def decoded(data: bytes, characters: str) -> str:
 
 
 def number(data: bytes) -> Decimal:
-    """A NUMBER: an exponent of 100 and up to 20 digits of base 100, in an order that sorts like the numbers.
+    """A NUMBER: a base-100 exponent and up to 20 base-100 digits, in a form whose bytes sort like the numbers.
 
     >>> number(bytes.fromhex("c20349")), number(bytes.fromhex("3e6466"))
     (Decimal('272'), Decimal('-1'))
@@ -120,7 +122,7 @@ def _number(data: bytes, type_: ColumnType) -> str:
 
 
 def _float(data: bytes, type_: ColumnType) -> str:
-    """IEEE 754 with the sign turned over, and all other bits with it where it is negative."""
+    """IEEE 754 with the sign bit inverted; in a negative number all bits are inverted."""
     single = type_.base == "BINARY_FLOAT"
     if len(data) != (4 if single else 8):
         raise Unreadable(f"{data[:20].hex()} is no {type_.base}")
@@ -137,7 +139,7 @@ def _float(data: bytes, type_: ColumnType) -> str:
 
 
 def _moment(data: bytes) -> tuple[int, int, int, int, int, int]:
-    """Year to second of the first seven bytes."""
+    """Year, month, day, hour, minute and second, from the first seven bytes."""
     year = (data[0] - 100) * 100 + data[1] - 100
     month, day, hour, minute, second = data[2], data[3], data[4] - 1, data[5] - 1, data[6] - 1
     signs = (data[0] - 100 >= 0) == (data[1] - 100 >= 0) or data[1] == 100 or data[0] == 100
@@ -171,7 +173,7 @@ def _timestamp(data: bytes, type_: ColumnType) -> str:
 
 
 def _shifted(data: bytes, minutes: int) -> str:
-    """The moment, some minutes later."""
+    """The moment ``minutes`` later, as text."""
     parts = _moment(data)
     if parts[0] < 1:
         raise Unreadable(f"{_shown(*parts).strip()} lies before the year 1, which change log readers cannot represent")
@@ -183,7 +185,7 @@ def _shifted(data: bytes, minutes: int) -> str:
 
 
 def _zoned(data: bytes, type_: ColumnType) -> str:
-    """In UTC, with the zone behind it: 20 + hours and 60 + minutes, or the number of a region."""
+    """Stored in UTC, followed by the zone: 20 + hours and 60 + minutes, or the number of a region."""
     if len(data) != 13:
         raise Unreadable(f"{data[:20].hex()} is no TIMESTAMP WITH TIME ZONE")
     if data[11] & _REGION:
@@ -196,7 +198,7 @@ def _zoned(data: bytes, type_: ColumnType) -> str:
 
 
 def _local(data: bytes, digits: int, minutes: int) -> str:
-    """In the database's time zone, shown in UTC, which is the session's."""
+    """Stored in the database's time zone (``minutes`` east of UTC); given in UTC, the session's time zone."""
     if len(data) not in (7, 11):
         raise Unreadable(f"{data[:20].hex()} is no TIMESTAMP WITH LOCAL TIME ZONE")
     return f"TO_TIMESTAMP_TZ('{_shifted(data, -minutes)}.{_nanos(data, digits):09d} +00:00')"
@@ -205,7 +207,9 @@ def _local(data: bytes, digits: int, minutes: int) -> str:
 def _minutes(zone: str) -> int:
     found = _OFFSET.fullmatch(zone.strip())
     if found is None:
-        raise Unreadable(f"the database's time zone {zone!r} is a region: what lies in it cannot be told exactly")
+        raise Unreadable(
+            f"the database's time zone {zone!r} is a region: its offset at that moment is not known for sure"
+        )
     value = int(found[2]) * 60 + int(found[3])
     return -value if found[1] == "-" else value
 
@@ -257,7 +261,7 @@ def _row_id(data: bytes, type_: ColumnType) -> str:
 
 
 def _digits(value: int, width: int) -> str:
-    """A number with 64 digits, as in row ids."""
+    """A number in base 64, as in a ROWID."""
     bits = value << (24 - 6 * width % 24) % 24
     size = -(-width // 4) * 3
     return base64.b64encode(bits.to_bytes(size, "big")).decode()[:width]

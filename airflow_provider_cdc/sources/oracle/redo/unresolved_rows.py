@@ -1,12 +1,12 @@
-"""Rows that LogMiner could not name, because its dictionary is of another time, in the form that they would have with the right one.
+"""Restores the names in redo statements that LogMiner could not resolve, because its dictionary is newer than the row.
 
-Such a row has columns ``"COL 1"``, ``"COL 2"`` .. and values as they lie in the block:
+Such a statement has columns ``"COL 1"``, ``"COL 2"`` .. and values in Oracle's internal format:
 
     insert into "UNKNOWN"."OBJ# 74858"("COL 1","COL 2") values (HEXTORAW('c102'),HEXTORAW('61'));
 
-The numbers are places in the stored row. They are those of the structure's columns where a table has no other stored column, which is
-so for most tables, but not for one with columns that are unused, were ever invisible, or are Oracle's own (as some types and some
-defaults bring them). So a row is restored only where nothing speaks against it, and all its values fit; otherwise it is an error.
+The numbers are those of the columns in the stored row. They equal the positions in the table's schema unless the table has other stored
+columns: unused or formerly invisible ones, or hidden columns that Oracle adds for some types and defaults. So a row is restored only if
+the table is known to have no such columns and all values fit their types; otherwise it is an error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COLUMN_NUMBERS = (
     r'^\s*(?:insert into|update|delete from)\s+"[^"]*"\."[^"]*"\s*(?:\(|set |where )\s*"COL \d+"'
     r'|\b(?:select|set) "COL \d+"'
 )
-"""A text with numbers in the place of column names."""
+"""Matches a statement with numbers instead of column names."""
 _STALE = re.compile(COLUMN_NUMBERS)
 _NUMBER = re.compile(r"COL (\d+)")
 _HEAD = re.compile(r'(\s*(?:insert into|update|delete from)\s+)"([^"]*)"\."([^"]*)"')
@@ -43,31 +43,36 @@ _LOBS = ("CLOB", "NCLOB", "BLOB")
 
 
 def nameless(names: pa.Array, at: npt.NDArray[np.int64], part: str) -> npt.NDArray[np.bool_]:
-    """Where LogMiner had no owner or no table's name; ``at`` = -1 stands for NULL."""
+    """Mask of the rows for which LogMiner does not know the owner or the table's name.
+
+    :param names: the distinct names
+    :param at: per row, index into ``names``; -1 = NULL
+    :param part: ``OWNER`` or ``NAME``
+    """
     found = [unnamed(name, "-") if part == "OWNER" else unnamed("-", name) for name in names.to_pylist()]
     of_row: npt.NDArray[np.bool_] = np.array([*found, True], np.bool_)[at]
     return of_row
 
 
 def stale(rows: pa.Table) -> npt.NDArray[np.bool_]:
-    """Changes that were made under another version of their table than LogMiner's dictionary has."""
+    """Mask of the rows that belong to another version of their table than the one in LogMiner's dictionary."""
     status = rows.column("status").combine_chunks().fill_null(0).to_numpy(zero_copy_only=False)
     doubtful: npt.NDArray[np.bool_] = status != 0
     if not doubtful.any():
         return doubtful
     at = np.flatnonzero(doubtful)
     some = rows.take(pa.array(at))
-    told = pc.match_substring(some.column("info").fill_null(""), "version mismatch", ignore_case=True)
-    seen = pc.match_substring_regex(some.column("sql").fill_null(""), COLUMN_NUMBERS)
-    doubtful[at] = pc.or_(told, seen).to_numpy()
+    mismatch = pc.match_substring(some.column("info").fill_null(""), "version mismatch", ignore_case=True)
+    numbered = pc.match_substring_regex(some.column("sql").fill_null(""), COLUMN_NUMBERS)
+    doubtful[at] = pc.or_(mismatch, numbered).to_numpy()
     return doubtful
 
 
 class NameRestorer:
-    """Restores the rows of committed transactions.
+    """Restores the names in the rows of committed transactions.
 
-    :param structures: of the tables, at the SCN of each row
-    :param lookups: knows what the stored form of values depends on
+    :param versions: the tables' schemas by SCN
+    :param lookups: gives the database's character sets and time zone, which the internal format depends on
     """
 
     def __init__(self, config: OracleConfig, versions: SchemaVersions, lookups: Lookups) -> None:
@@ -76,10 +81,10 @@ class NameRestorer:
         self._stored: dict[int, StoredColumns | None] = {}
 
     def restored(self, rows: pa.Table) -> pa.Table | None:
-        """The same rows with all names; ``None`` when nothing was missing.
+        """The same rows with all names; ``None`` if no name was missing.
 
         :param rows: columns of :data:`..transactions.spill_buffer.ROWS`
-        :raises SchemaConflict: a row cannot be restored with certainty, or is not to be
+        :raises SchemaConflict: a row cannot be restored with certainty, or ``log.mining.strategy`` is not ``hybrid``
         """
         sql = rows.column("sql").combine_chunks()
         sql = sql.combine_chunks() if isinstance(sql, pa.ChunkedArray) else sql
@@ -127,10 +132,10 @@ class NameRestorer:
     def _statement(self, statement: Statement, schema: TableSchema, number: int) -> str:
         columns = [c for c in schema.columns if not c.declared.generated]
         self._certain(columns, number)
-        new, where = _by_place(statement.new), _by_place(statement.where)
+        new, where = _by_number(statement.new), _by_number(statement.where)
         full = new if statement.code == INSERT else where
         _complete(full, columns, insert=statement.code == INSERT)
-        if any(place > len(columns) for place in new):
+        if any(column > len(columns) for column in new):
             raise Unreadable(f"it has a column {max(new)}, the table has {len(columns)}")
         formats = self._lookups.formats()
         shown_new, shown_where = (_values(values, columns, formats) for values in (new, where))
@@ -142,7 +147,7 @@ class NameRestorer:
             return f"insert into {name}({names}) values ({','.join(shown_new.values())});"
         conditions = " and ".join(f'"{n}" IS NULL' if v == "NULL" else f'"{n}" = {v}' for n, v in shown_where.items())
         if statement.code == UPDATE:
-            if not shown_new:  # long values alone, which are not captured
+            if not shown_new:  # it sets LOBs only, which are not captured
                 first = next(iter(shown_where.items()))
                 shown_new = dict([first])
             sets = ", ".join(f'"{n}" = {v}' for n, v in shown_new.items())
@@ -150,20 +155,21 @@ class NameRestorer:
         return f"delete from {name} where {conditions};"
 
     def _certain(self, columns: list[Column], number: int) -> None:
-        """:raises Unreadable: the table may have other stored columns than those of its structure"""
+        """Check that column numbers are positions in the schema.
+
+        :raises Unreadable: the table may have other stored columns than those of its schema
+        """
         for column in columns:
             type_ = ColumnType.of(column)
             if type_.base in _LOBS and not self._lobs:
                 continue
             if not readable(type_):
-                raise Unreadable(f"column {column.name} is {type_.expression}, whose stored form is not known")
+                raise Unreadable(f"column {column.name} is {type_.expression}, whose internal format is not known")
         if number not in self._stored:
             self._stored[number] = self._versions.stored(number)
         stored = self._stored[number]
         if stored is not None and not stored.plain:
-            raise Unreadable(
-                "the table has hidden, unused or invisible columns, so that the numbers mean nothing certain"
-            )
+            raise Unreadable("the table has hidden, unused or invisible columns, so that column numbers are ambiguous")
         for column in columns:
             if (
                 column.nullable
@@ -171,11 +177,12 @@ class NameRestorer:
                 and (stored is None or column.name not in stored.names)
             ):
                 raise Unreadable(
-                    f"the default of column {column.name} may have brought a hidden column, and the dictionary does not tell any more"
+                    f"the default of column {column.name} may have added a hidden column, and the catalog does not show it any more"
                 )
 
 
-def _by_place(literals: dict[str, Literal]) -> dict[int, Literal]:
+def _by_number(literals: dict[str, Literal]) -> dict[int, Literal]:
+    """Column number → value."""
     found = {}
     for name, literal in literals.items():
         if name == "ROWID":
@@ -188,12 +195,15 @@ def _by_place(literals: dict[str, Literal]) -> dict[int, Literal]:
 
 
 def _complete(given: dict[int, Literal], columns: list[Column], *, insert: bool) -> None:
-    """:raises Unreadable: these are not all the columns of the table"""
+    """Check that a statement has values for all columns.
+
+    :raises Unreadable: it has not
+    """
     needed = {i for i, c in enumerate(columns, 1) if ColumnType.of(c).base not in _LOBS}
     if needed <= set(given) <= set(range(1, len(columns) + 1)):
         return
     first_ones = insert and set(given) == set(range(1, len(given) + 1)) and len(given) < len(columns)
-    # what is NULL at the end of a row is not stored; an unused column further ahead would be NULL as well
+    # NULLs at the end of a row are not stored; but a NULL before them may be of an unused column
     nulls = any(v.kind is Kind.NULL or (v.kind is Kind.CALL and not v.text) for v in given.values())
     if first_ones and not nulls and all(c.nullable for c in columns[len(given) :]):
         return
@@ -202,11 +212,11 @@ def _complete(given: dict[int, Literal], columns: list[Column], *, insert: bool)
 
 
 def _values(values: dict[int, Literal], columns: list[Column], formats: StoredFormats) -> dict[str, str]:
-    """Literals by name, in the order of the columns. Long values, which are not captured, are left out."""
+    """Column name → literal, in the order of the columns, without LOBs."""
     found = {}
-    for place, column in enumerate(columns, 1):
+    for number, column in enumerate(columns, 1):
         type_ = ColumnType.of(column)
-        literal = values.get(place)
+        literal = values.get(number)
         if literal is None or type_.base in _LOBS:
             continue
         if literal.kind is Kind.CALL and literal.name == "HEXTORAW":
@@ -216,11 +226,11 @@ def _values(values: dict[int, Literal], columns: list[Column], formats: StoredFo
             try:
                 found[column.name] = stored_literal(data, type_, formats) if data else "NULL"
             except Unreadable as e:
-                raise Unreadable(f"column {place} does not fit {column.name} {type_.expression}: {e}") from e
+                raise Unreadable(f"column {number} does not fit {column.name} {type_.expression}: {e}") from e
         elif literal.kind is Kind.NULL:
             found[column.name] = "NULL"
         else:
-            raise Unreadable(f"column {place} is {literal}, not a stored value")
+            raise Unreadable(f"column {number} is {literal}, not a value in internal format")
     return found
 
 
@@ -232,7 +242,7 @@ _AGAIN = "read the table again with snapshot.mode=always for one run"
 def _refused(schema: TableSchema, scn: int, strategy: MiningStrategy) -> SchemaConflict:
     others = " or ".join(s.value for s in (MiningStrategy.HYBRID, MiningStrategy.REDO_LOG_CATALOG) if s is not strategy)
     return SchemaConflict(
-        f"A change of {schema.id} is older than the table's present structure: LogMiner's dictionary cannot name its columns.",
+        f"A change of {schema.id} is older than the table's current definition: LogMiner's dictionary cannot name its columns.",
         where=f"{schema.id}, SCN {scn}",
         safe="Everything before is captured.",
         remedy=f"set log.mining.strategy={others} and run the capture again, or {_AGAIN}",
@@ -241,7 +251,7 @@ def _refused(schema: TableSchema, scn: int, strategy: MiningStrategy) -> SchemaC
 
 def _not_restored(schema: TableSchema, scn: int, why: str) -> SchemaConflict:
     return SchemaConflict(
-        f"A change of {schema.id} cannot be read with the structure that the table had: {why}.",
+        f"A change of {schema.id} cannot be read with the definition that the table had then: {why}.",
         where=f"{schema.id}, SCN {scn}",
         safe="Everything before is captured.",
         remedy=f"set log.mining.strategy=redo_log_catalog and run the capture again, or {_AGAIN}",

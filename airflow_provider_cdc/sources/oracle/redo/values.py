@@ -1,4 +1,4 @@
-"""Literals to values of a column's change log type: the readable twin of ``kernels.convert``."""
+"""Converts literals to values of a column's type in the change log: the plain-Python twin of ``kernels.convert``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unr
 from airflow_provider_cdc.sources.oracle.schema.types import number_text
 
 UNAVAILABLE: Final = object()
-"""Stands for a value that the statement does not have."""
+"""Marks a value that the statement does not have."""
 
 _SINGLE = 3.4028235677973366e38
-"""From here on a number is infinite as a BINARY_FLOAT."""
+"""The smallest number that is infinite as a BINARY_FLOAT."""
 _EXACT = Context(prec=400, Emin=-999, Emax=999, traps=[InvalidOperation])
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
 _FLOAT = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?|[+-]?inf(?:inity)?|nan", re.IGNORECASE)
@@ -33,15 +33,15 @@ _YEAR_TO_MONTH = re.compile(r"([+-]?)(\d{1,9})-(\d{1,2})")
 _DAY_TO_SECOND = re.compile(r"([+-]?)(\d{1,9}) (\d\d):(\d\d):(\d\d)(?:\.(\d{0,9}))?")
 _EPOCH: Final = dt.date(1970, 1, 1)
 MONTH_US: Final = 2_629_800_000_000
-"""Microseconds of a twelfth of 365.25 days."""
+"""Microseconds of a month, a twelfth of 365.25 days (Debezium's ``MicroDuration``)."""
 
 
 def read_value(literal: Literal | None, how: int, a: int, b: int) -> Any:
-    """The value, as Python has it: ``int``, ``Decimal``, ``str``, ``bytes``, ``None`` or :data:`UNAVAILABLE`.
+    """The value as ``int``, ``Decimal``, ``str``, ``bytes``, ``None`` or :data:`UNAVAILABLE`.
 
-    Dates and times are numbers since the epoch, in the unit of the column's type; doubles are texts of numbers.
+    Dates and times are numbers since the epoch, in the unit of the column's type; doubles are decimal text.
 
-    :param how: the column's kind in ``kernels.convert``, with its parameters
+    :param how: the column's kind in ``kernels.convert``, with its parameters ``a`` and ``b``
     :raises Unreadable: it is not a value of the column's type
     """
     if literal is None or how == k.NOT_READ or literal.kind in (Kind.LATER, Kind.UNSUPPORTED):
@@ -68,7 +68,7 @@ def read_value(literal: Literal | None, how: int, a: int, b: int) -> Any:
 
 
 def _floating(literal: Literal, *, single: bool) -> str:
-    """A binary floating point number as text; one that its column could not hold is none."""
+    """A BINARY_FLOAT or BINARY_DOUBLE as text; a number that its column cannot hold is an error."""
     text = literal.text.lower()
     number = float(text)
     if not math.isfinite(number):
@@ -121,7 +121,7 @@ def _number(literal: Literal) -> Decimal:
 
 
 def _scaled(number: Decimal, digits: int, scale: int) -> Decimal:
-    """The number with exactly ``scale`` decimals."""
+    """The number with exactly ``scale`` digits after the point."""
     scaled = number.quantize(Decimal((0, (1,), -scale)), context=_EXACT)
     if scaled != number:
         raise Unreadable(f"{number} has more than {scale} decimals")
@@ -196,7 +196,7 @@ def _minutes(zone: str, at: dt.datetime, literal: Literal) -> int:
     offsets = {at.replace(tzinfo=region, fold=fold).utcoffset() for fold in (0, 1)}
     offset = offsets.pop()
     if offsets or offset is None:
-        raise Unreadable(f"{literal} can be two moments: the clocks of {zone} were changed then")
+        raise Unreadable(f"{literal} is ambiguous: the clocks of {zone} were set back then")
     return int(offset.total_seconds()) // 60
 
 
@@ -236,7 +236,7 @@ def _duration(literal: Literal, how: int, a: int) -> int | str:
 
 
 def _parts(text: str, months: bool) -> list[int]:
-    """Sign, then years and months, or days, hours, minutes, seconds and nanoseconds."""
+    """The sign (1 or -1), then years and months, or days, hours, minutes, seconds and nanoseconds."""
     m = (_YEAR_TO_MONTH if months else _DAY_TO_SECOND).fullmatch(text)
     if m is None:
         raise Unreadable(f"{text!r} is not an interval")
@@ -269,7 +269,7 @@ def duration_text(text: str) -> str:
 
 
 def read_piece(literal: Literal) -> str | bytes:
-    """Some characters of a text, or some bytes."""
+    """The characters or bytes of a piece of a long value."""
     if literal.kind is Kind.CALL and literal.name == "HEXTORAW":
         return _bytes(literal, True) or b""
     return _text(literal, True) or ""
