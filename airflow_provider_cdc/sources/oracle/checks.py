@@ -1,4 +1,4 @@
-"""Prerequisites of capture: modes of the database, its logging, and the account's privileges, each with what mends it.
+"""Prerequisites of capture: modes of the database, its logging, and the account's privileges, each with its remedy.
 
 See "Setting up Oracle" and "Creating users for the connector" of the Debezium Oracle connector document (spec ORA-022 to 048).
 """
@@ -41,7 +41,7 @@ from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted
 from airflow_provider_cdc.sources.oracle.signal_checks import signal_findings
 
 LONGEST_NAME: Final = 30
-"""Bytes. LogMiner has no rows of tables with longer names, or with columns that have longer names."""
+"""Bytes. LogMiner does not show tables with longer names, or with longer names of columns."""
 SHORT_UNDO: Final = 3_600
 SMALL_LOG: Final = 200 << 20
 
@@ -49,7 +49,7 @@ _RETENTION: Final = "SELECT VALUE FROM V$PARAMETER WHERE NAME = 'undo_retention'
 
 
 def check(config: OracleConfig) -> list[Finding]:
-    """Findings about everything that capture needs and does not have; an empty list means ready.
+    """All findings about prerequisites that are not met; an empty list = ready.
 
     :raises SourceUnavailable: the database does not answer
     :raises AccessDenied: user or password is wrong
@@ -88,7 +88,7 @@ def _modes(database: Database) -> Iterator[Finding]:
         )
     if "MIN" not in database.supplemental:
         yield Finding(
-            "The database has no supplemental logging: the log does not tell which row a change is of.",
+            "The database has no supplemental logging: the log does not identify the row of a change.",
             "ALTER DATABASE ADD SUPPLEMENTAL LOG DATA. On Amazon RDS: "
             "EXEC rdsadmin.rdsadmin_util.alter_supplemental_logging('ADD')",
         )
@@ -101,18 +101,18 @@ def _modes(database: Database) -> Iterator[Finding]:
 
 
 def _standby(connection: Connection, database: Database, config: OracleConfig) -> Iterator[Finding]:
-    """The role of the database, the standby that is mined, and the mining strategy."""
+    """Findings about the database's role, the mined standby, and the mining strategy."""
     host = config.log_mining_readonly_hostname
     if not database.primary and not host:
         yield Finding(
-            f"{database.name} is a {database.role.lower()}, which can only be read.",
+            f"{database.name} is a {database.role.lower()}, which is read-only.",
             "set database.hostname to the primary, and log.mining.readonly.hostname to this standby",
         )
     if not host:
         return
     if config.log_mining_strategy is not MiningStrategy.ONLINE_CATALOG:
         yield Finding(
-            f"log.mining.strategy={config.log_mining_strategy} writes a dictionary to the log, which a standby cannot.",
+            f"log.mining.strategy={config.log_mining_strategy} writes a dictionary to the redo log, which a standby cannot.",
             "set log.mining.strategy=online_catalog",
         )
     try:
@@ -131,12 +131,14 @@ def _standby(connection: Connection, database: Database, config: OracleConfig) -
 
 
 def _names(connection: Connection, database: Database, config: OracleConfig) -> Iterator[Finding]:
-    """``database.dbname`` and ``database.pdb.name``."""
+    """Findings about ``database.dbname`` and ``database.pdb.name``."""
     wanted = config.database_dbname.partition(".")[0].upper()
     pdb = config.database_pdb_name
     if not database.cdb:
         if pdb:
-            yield Finding(f"{database.name} has no containers, and so no {pdb}.", "remove database.pdb.name")
+            yield Finding(
+                f"{database.name} is not a container database, so it has no {pdb}.", "remove database.pdb.name"
+            )
     else:
         yield from _containers(connection, config)
     if wanted != database.name.upper() and not config.database_url:
@@ -161,7 +163,7 @@ def _containers(connection: Connection, config: OracleConfig) -> Iterator[Findin
     pdb = config.database_pdb_name
     if not pdb:
         yield Finding(
-            "The database has containers, and none of them is named.",
+            "The database is a container database, and no pluggable database is configured.",
             f"set database.pdb.name to one of {there or 'those of V$PDBS'}",
         )
     elif not seen:
@@ -175,7 +177,7 @@ def _containers(connection: Connection, config: OracleConfig) -> Iterator[Findin
 
 
 def _destination(connection: Connection, config: OracleConfig) -> Iterator[Finding]:
-    """Where archived logs are read from."""
+    """Findings about the archive destination."""
     sql = "SELECT DEST_NAME, STATUS, TYPE FROM V$ARCHIVE_DEST_STATUS"
     seen = asked(connection, sql)
     if seen is None:
@@ -197,7 +199,7 @@ def _destination(connection: Connection, config: OracleConfig) -> Iterator[Findi
 
 
 def _advice(connection: Connection, database: Database, config: OracleConfig) -> Iterator[Finding]:
-    """Warnings about what may go wrong later."""
+    """Findings that are not fatal: heartbeats, undo retention, size of redo logs."""
     if database.cdb and config.heartbeat_interval_ms and not config.heartbeat_action_query:
         yield Finding(
             "heartbeat.interval.ms is set without heartbeat.action.query: while the pluggable database is quiet and others are "
@@ -245,13 +247,13 @@ def _tables(connection: Connection, database: Database, config: OracleConfig, gr
         names = [name for name in (schema.id.name, *schema.names) if len(name.encode()) > LONGEST_NAME]
         if names:
             yield Finding(
-                f"LogMiner has no rows of {schema.id}, because of names with more than {LONGEST_NAME} bytes: {', '.join(names)}.",
+                f"LogMiner does not show rows of {schema.id}, because of names with more than {LONGEST_NAME} bytes: {', '.join(names)}.",
                 f"shorten them, or leave the table out: table.exclude.list={schema.id}",
             )
 
 
 def _logging(connection: Connection, database: Database, captured: list[TableSchema]) -> Iterator[Finding]:
-    """Supplemental logging of all columns, of each table or of the database."""
+    """Findings about supplemental logging of all columns, of the database or of each table."""
     if "ALL" in database.supplemental:
         return
     kinds: dict[tuple[str, str], set[str]] = {}
@@ -263,9 +265,9 @@ def _logging(connection: Connection, database: Database, captured: list[TableSch
             continue
         keyed = bool(schema.key) and ("PK" in database.supplemental or "PRIMARY KEY LOGGING" in has)
         outcome = (
-            "events lack the columns that a change left as they were"
+            "events lack the columns that a change did not modify"
             if keyed
-            else "the log does not tell which row a change is of"
+            else "the log does not identify the row of a change"
         )
         yield Finding(
             f"{schema.id} has no supplemental logging of all columns: {outcome}.",

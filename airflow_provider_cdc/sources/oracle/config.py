@@ -112,7 +112,7 @@ class OracleConfig(RelationalConfig):
     snapshot_locking_mode: LockingMode = Field(
         LockingMode.SHARED,
         alias="snapshot.locking.mode",
-        description="Whether tables are locked against DDL while a snapshot reads their structure.",
+        description="Whether tables are locked against DDL while a snapshot reads their definitions.",
     )
     snapshot_select_statement_overrides: dict[str, str] = Field(
         {},
@@ -129,7 +129,7 @@ class OracleConfig(RelationalConfig):
     log_mining_strategy: Strategy = Field(
         MiningStrategy.REDO_LOG_CATALOG,
         alias="log.mining.strategy",
-        description="Where LogMiner has the names of tables and columns from.",
+        description="The dictionary from which LogMiner takes names of tables and columns.",
     )
     log_mining_query_filter_mode: QueryFilter = Field(
         QueryFilter.NONE,
@@ -139,13 +139,13 @@ class OracleConfig(RelationalConfig):
     log_mining_buffer_type: BufferType = Field(
         BufferType.MEMORY,
         alias="log.mining.buffer.type",
-        description="Where changes wait for their commit: in memory, and on disk beyond a bound.",
+        description="Where changes are buffered until their commit: in memory, and on disk beyond a limit.",
     )
     log_mining_buffer_memory_max_bytes: int = Field(
         256 << 20,
         alias="log.mining.buffer.memory.max.bytes",
         ge=0,
-        description="How much of the changes that wait for their commit is in memory; what is beyond waits in files.",
+        description="How many bytes of uncommitted changes are kept in memory; the rest is spilled to files.",
     )
     log_mining_buffer_spill_folder: str | None = Field(
         None,
@@ -201,7 +201,7 @@ class OracleConfig(RelationalConfig):
         10_000,
         alias="log.mining.archive.log.only.scn.poll.interval.ms",
         ge=1,
-        description="How often to look whether the start has been archived.",
+        description="How often to check whether the start SCN has been archived.",
     )
     log_mining_archive_destination_name: str | None = Field(
         None, alias="log.mining.archive.destination.name", description="Archive destination, as LOG_ARCHIVE_DEST_5."
@@ -228,24 +228,24 @@ class OracleConfig(RelationalConfig):
         1_000_000,
         alias="log.mining.scn.gap.detection.gap.size.min",
         ge=0,
-        description="A jump of the SCN by more, within the time below, is taken at once.",
+        description="A jump of the SCN by more, within the time below, is mined in one window.",
     )
     log_mining_scn_gap_detection_time_interval_max_ms: int = Field(
         20_000,
         alias="log.mining.scn.gap.detection.time.interval.max.ms",
         ge=0,
-        description="The longest time in which the SCN has jumped.",
+        description="Greatest time between two SCNs for their difference to count as a jump.",
     )
     log_mining_flush_table_name: str = Field(
         "LOG_MINING_FLUSH",
         alias="log.mining.flush.table.name",
-        description="Small table that is updated so that the database writes its log buffer.",
+        description="Small table that is updated to make the database flush its log buffer.",
     )
     log_mining_readonly_hostname: str | None = Field(
         None, alias="log.mining.readonly.hostname", description="Read-only standby to mine on, host or host:port."
     )
     log_mining_include_redo_sql: bool = Field(
-        False, alias="log.mining.include.redo.sql", description="Events tell their redo SQL."
+        False, alias="log.mining.include.redo.sql", description="Events have their redo SQL."
     )
     log_mining_path_dictionary: str | None = Field(
         None, alias="log.mining.path.dictionary", description="Dictionary file to mine with."

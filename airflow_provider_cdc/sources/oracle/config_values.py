@@ -1,4 +1,4 @@
-"""The kinds of values that properties of the Oracle source have: choices, lists of names."""
+"""Types of the values of the Oracle source's properties: choices, lists of names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BeforeValidator
 log = logging.getLogger(__name__)
 
 LOBS: Final = frozenset({"CLOB", "NCLOB", "BLOB", "XMLTYPE"})
-"""Types of columns that ``lob.enabled`` decides on: LogMiner gives their values in rows of their own, and leaves them out of ``where``."""
+"""Column types that are captured with ``lob.enabled`` only: LogMiner shows their values in rows of their own, and not in ``where``."""
 
 
 class Adapter(enum.StrEnum):
@@ -52,7 +52,7 @@ class BufferType(enum.StrEnum):
 
 def _known_strategy(value: Any) -> Any:
     if value == "redo_in_catalog":
-        log.warning("log.mining.strategy=redo_in_catalog is a wrong spelling of redo_log_catalog, which is used.")
+        log.warning("log.mining.strategy=redo_in_catalog is taken as redo_log_catalog, the correct spelling.")
         return MiningStrategy.REDO_LOG_CATALOG
     return value
 

@@ -1,4 +1,4 @@
-"""Connections by python-oracledb in its thin mode, and what a database says of itself."""
+"""Connections by python-oracledb in thin mode; identity, role and modes of a database."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = [
 
 CONNECT_SECONDS: Final = 20.0
 KEEP_ALIVE_MINUTES: Final = 2
-"""Gateways drop connections that are silent for some minutes (Debezium Oracle connector, "Frequently asked questions")."""
+"""Network gateways drop idle connections after some minutes (Debezium Oracle connector, "Frequently asked questions")."""
 
 SESSION: Final = (
     "ALTER SESSION SET NLS_DATE_FORMAT = 'SYYYY-MM-DD HH24:MI:SS' NLS_TIMESTAMP_FORMAT = 'SYYYY-MM-DD HH24:MI:SS.FF9'"
     " NLS_TIMESTAMP_TZ_FORMAT = 'SYYYY-MM-DD HH24:MI:SS.FF9 TZH:TZM' NLS_NUMERIC_CHARACTERS = '.,'",
     "ALTER SESSION SET TIME_ZONE = '00:00'",
 )
-"""What the readers of redo texts and of snapshots expect. ``SYYYY`` shows years before Christ as such; ``YYYY`` would
-give them as if they were after."""
+"""The session's formats, which the readers of redo statements and of snapshots expect. ``SYYYY`` gives years BC a minus sign; ``YYYY``
+does not distinguish them."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_$#]*")
 _HOST = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:]+))(?::(?P<port>\d+))?")
@@ -39,13 +39,13 @@ _HOST = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:]+))(?::(?P<port>\d+))?")
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """What a database says of itself.
+    """Identity, role and modes of a database.
 
-    :param name: of the database; of the root where there are containers
+    :param name: name of the database (of the root of a container database)
     :param role: ``PRIMARY``, ``PHYSICAL STANDBY``, ``LOGICAL STANDBY`` …
     :param open_mode: ``READ WRITE``, ``READ ONLY``, ``READ ONLY WITH APPLY`` …
     :param resetlogs: SCN of the database's incarnation (``RESETLOGS_CHANGE#``)
-    :param threads: redo threads that are in use, those of instances that are down among them
+    :param threads: redo threads in use, including those of instances that are down
     :param open_threads: redo threads of running instances
     :param supplemental: kinds of the database's supplemental logging: ``MIN``, ``ALL``, ``PK`` …
     :param utc_offset: seconds that the server's clock (``SYSDATE``, LogMiner's ``TIMESTAMP``) is ahead of UTC
@@ -80,11 +80,11 @@ class Database:
 
 
 def connect(config: OracleConfig, *, host: str | None = None, container: bool = False) -> Connection:
-    """A connection whose dates, times and numbers are written as the readers of redo texts expect, with UTC as its time zone.
+    """Open a connection with the formats of :data:`SESSION` and the time zone UTC.
 
     :param host: instead of ``database.hostname`` or ``database.url``: a node of ``rac.nodes``, or
         ``log.mining.readonly.hostname``; ``host`` or ``host:port``
-    :param container: enter ``database.pdb.name``, as dictionary and snapshot reads need; LogMiner works in the root
+    :param container: enter ``database.pdb.name``, as the catalog and snapshots need; LogMiner works in the root
     :raises AccessDenied: user or password is wrong
     :raises SourceUnavailable: no server answers
     :raises PrerequisiteError: the pluggable database cannot be entered
@@ -114,14 +114,14 @@ def connect(config: OracleConfig, *, host: str | None = None, container: bool = 
 
 
 def enter_container(connection: Connection, config: OracleConfig) -> None:
-    """Go to ``database.pdb.name``, where there is one."""
+    """Switch the session to ``database.pdb.name``, if it is set."""
     if config.database_pdb_name:
         with connection.cursor() as cursor:
             cursor.execute(f"ALTER SESSION SET CONTAINER = {_identifier(config.database_pdb_name)}")
 
 
 def _target(config: OracleConfig, host: str | None) -> dict[str, Any]:
-    """Where to connect to, as the driver takes it."""
+    """The address to connect to, as arguments of the driver."""
     url = bare_url(config.database_url) if config.database_url else None
     service, protocols = config.database_dbname, {config.database_protocol.value}
     if url is not None:
@@ -150,7 +150,7 @@ def _target(config: OracleConfig, host: str | None) -> dict[str, Any]:
             remedy="write it as host or host:port",
         )
     port = int(found["port"] or config.database_port)
-    # a node of a cluster is spoken to as the address is that everybody connects to
+    # connect to a node of a cluster by the protocol of the common address
     protocol = "tcps" if "tcps" in protocols else "tcp"
     return {
         "host": found["v6"] or found["host"], "port": port, "service_name": service, "protocol": protocol, **tls,
@@ -158,12 +158,12 @@ def _target(config: OracleConfig, host: str | None) -> dict[str, Any]:
 
 
 def _listed(protocols: Any) -> set[str]:
-    """The protocols of all addresses, which the driver gives as one text, or as a list of them."""
+    """The protocols of all addresses; the driver gives one text or a list."""
     return {str(p).lower() for p in (protocols if isinstance(protocols, list) else [protocols])}
 
 
 def _tls(config: OracleConfig) -> dict[str, Any]:
-    """Whom to trust with tcps; what a URL says of that itself comes first."""
+    """The arguments for TLS (tcps); those in a URL take precedence."""
     settings: dict[str, Any] = {"ssl_server_dn_match": config.database_ssl_server_dn_match}
     if config.database_ssl_server_cert_dn:
         settings["ssl_server_cert_dn"] = config.database_ssl_server_cert_dn
@@ -182,7 +182,7 @@ def _identifier(name: str) -> str:
 
 @contextlib.contextmanager
 def translated(config: OracleConfig, where: str = "") -> Iterator[None]:
-    """Translates the driver's errors; neither the password nor the credentials of a URL appear in them.
+    """Translate the driver's errors; they never contain the password or the credentials of a URL.
 
     :param where: table, SCN or host, for the error's text; by default the server's address
     """
@@ -194,7 +194,7 @@ def translated(config: OracleConfig, where: str = "") -> Iterator[None]:
 
 
 def rows(connection: Connection, sql: str, **binds: Any) -> list[tuple[Any, ...]]:
-    """All rows of a query; long texts come as texts."""
+    """All rows of a query; LOBs as values."""
     with connection.cursor() as cursor:
         cursor.arraysize = 1_000
         cursor.execute(sql, binds, fetch_lobs=False)
@@ -208,11 +208,14 @@ def scalar(connection: Connection, sql: str, **binds: Any) -> Any:
 
 
 def current_scn(connection: Connection) -> int:
-    """The SCN that the database has reached; of a standby, that up to which it has applied redo."""
+    """The database's current SCN; on a standby the SCN up to which redo is applied.
+
+    :raises SourceUnavailable: the database is not open
+    """
     scn = scalar(connection, "SELECT CURRENT_SCN FROM V$DATABASE")
     if not scn:
         raise SourceUnavailable(
-            "The database tells no current SCN: it is mounted, not open.",
+            "The database has no current SCN: it is mounted, not open.",
             where="V$DATABASE",
             safe="The offset is untouched.",
             remedy="ALTER DATABASE OPEN, or wait until the standby is open",
@@ -221,7 +224,7 @@ def current_scn(connection: Connection) -> int:
 
 
 def utc_offset(connection: Connection) -> int:
-    """Seconds that the server's clock is ahead of UTC now; it changes with daylight saving time."""
+    """Offset of the server's clock from UTC, seconds; it changes with daylight saving time."""
     text = str(scalar(connection, "SELECT TO_CHAR(SYSTIMESTAMP, 'TZH:TZM') FROM DUAL")).strip()
     sign = -1 if text.startswith("-") else 1
     hours, _, minutes = text.lstrip("+-").partition(":")

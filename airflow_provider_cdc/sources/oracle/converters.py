@@ -16,7 +16,7 @@ CONVERTERS: Final[Mapping[str, Mapping[str, str]]] = {
     BOOLEAN: {"selector": "patterns"},
     ZERO_SCALE: {"decimal.mode": "decimal mode"},
 }
-"""Class → its properties → what they hold."""
+"""Java class → its properties → type of their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,14 @@ class NumberConverter:
     """A converter of NUMBER columns.
 
     :param type: the documented class, one of :data:`CONVERTERS`
-    :param options: its properties, without the converter's name before them
+    :param options: its properties, without the prefix of the converter's name
     """
 
     type: str
     options: Mapping[str, str]
 
     def wants(self, table: TableId, column: str) -> bool:
-        """Whether ``selector`` lets it have this column; without a selector it has all that fit."""
+        """Whether it applies to a column by its ``selector``; without a selector it applies to all."""
         names = [f"{table}.{column}"] + ([f"{table.catalog}.{table}.{column}"] if table.catalog else [])
         return any(selects(self.options.get("selector"), name) for name in names)
 
@@ -42,7 +42,10 @@ def number_converters(converters: Sequence[Mapping[str, str]]) -> list[NumberCon
 
 
 def check_number_converters(converters: Sequence[Mapping[str, str]]) -> None:
-    """:raises ValueError: there is no such converter, it has no such property, or a property has a wrong value"""
+    """Check the property ``converters``.
+
+    :raises ValueError: a converter or one of its properties is unknown, or a value is wrong
+    """
     check_converters(converters, CONVERTERS)
     for c in converters:
         if c.get("decimal.mode", DecimalHandling.PRECISE) not in [*DecimalHandling]:

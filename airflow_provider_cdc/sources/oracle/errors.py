@@ -1,4 +1,4 @@
-"""What an error of the database, or of the connection to it, means for capture: kind, what is safe, and the remedy."""
+"""Translates errors of the database and of the driver into errors of this project, with what is safe and the remedy."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _RETRY = "a retry goes on where this run stopped"
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What some error numbers stand for.
+    """The error for some error codes.
 
-    :param what: first sentence; the server's own text follows it. ``remedy`` may name ``{user}`` and ``{all}``
-        (``CONTAINER=ALL`` where there are containers)
+    :param what: first sentence; the server's message follows it
+    :param remedy: may contain ``{user}``, and ``{all}`` for ``CONTAINER=ALL``
     """
 
     kind: type[CdcError]
@@ -43,9 +43,9 @@ class Meaning:
 
 
 SNAPSHOT_TOO_OLD: Final = frozenset({1555, 22924})
-"""The undo no longer has what a flashback query or a LOB needs."""
+"""The undo does not reach back to the SCN of a flashback query or LOB."""
 TABLE_CHANGED: Final = frozenset({1466, 8103, 8176})
-"""The table's definition changed after the SCN that is read at."""
+"""The table's definition was changed after the SCN of a flashback query."""
 LOG_NOT_READY: Final = frozenset({308, 310, 313, 1284, 1291, 1323, 1289})
 """A log has been switched, archived or removed since it was looked up: collect the logs again."""
 
@@ -78,10 +78,10 @@ _NOT_TRUSTED = Meaning(
     "connect by the host's name as the certificate has it (no address), or say its distinguished name in database.ssl.server.cert.dn",
 )
 _UNTRUSTED: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED|DPY-(6002|6006|2018)\b")
-"""What the driver says, within another error, of a server that is not whom it should be, or of a wallet that is missing."""
+"""In the message of another error: the server's certificate is not trusted, or a wallet is missing."""
 _BUSY = Meaning(
     SourceUnavailable,
-    "The database has no room for another session or lock now",
+    "The database cannot give another session or a lock now",
     _AGAIN,
     "raise PROCESSES, SESSIONS or the profile's SESSIONS_PER_USER, or wait; " + _RETRY,
 )
@@ -100,27 +100,27 @@ _SPACE = Meaning(
 )
 _UNDO = Meaning(
     SourceUnavailable,
-    "Rows as they were when the snapshot began are no longer in the undo",
-    "Tables that were read completely are kept; the others are read again on a new view.",
+    "The undo does not reach back to the beginning of the snapshot any more",
+    "Tables that were read completely are kept; the others are read again at a new SCN.",
     "raise the undo: ALTER SYSTEM SET UNDO_RETENTION = 86400 (the undo tablespace must have room for it), raise "
     "snapshot.max.threads so that the snapshot ends sooner, or begin with snapshot.mode=no_data",
 )
 _CHANGED = Meaning(
     SourceUnavailable,
-    "The structure of a table was changed after the snapshot began",
-    "Tables that were read completely are kept; the others are read again on a new view.",
-    "let DDL wait until the snapshot has ended; a retry takes a new view, which has the new structure",
+    "The definition of a table was changed after the snapshot began",
+    "Tables that were read completely are kept; the others are read again at a new SCN.",
+    "let DDL wait until the snapshot has ended; a retry reads at a new SCN, with the new definition",
 )
 _SCN = Meaning(
     PositionLost,
-    "The SCN that reading shall begin at is not one of this database",
+    "The SCN to resume from is not an SCN of this database",
     "Everything before the saved position is captured.",
     "if the database was restored or replaced, set snapshot.mode=when_needed to read all tables again and go on from there",
 )
 _LOG = Meaning(
     PositionLost,
-    "A redo log that is needed is not there any more",
-    "Everything before the saved position is captured. The tables still have the outcome of what followed.",
+    "A redo log that is needed does not exist any more",
+    "Everything before the saved position is captured. The tables still have the outcome of the changes after it.",
     "restore the archived log (RMAN> RESTORE ARCHIVELOG FROM SCN <the position's scn>) and run again, or set "
     "snapshot.mode=when_needed to read all tables again; keep archived logs longer than the longest pause between captures",
 )
@@ -231,7 +231,7 @@ _MEANINGS: list[tuple[Iterable[int], Meaning]] = [
 _OF_CODE: Final = {code: meaning for codes, meaning in _MEANINGS for code in codes}
 
 _OF_DRIVER: Final = {
-    # python-oracledb's own: no ORA number, because the server never spoke
+    # errors of python-oracledb itself, without an ORA code
     "DPY-4000": _NAME, "DPY-4001": _DENIED, "DPY-4017": _NAME, "DPY-4018": _NAME, "DPY-4019": _NAME, "DPY-4020": _NAME,
     "DPY-4021": _NAME, "DPY-4022": _NAME, "DPY-4026": _NAME, "DPY-4027": _NAME, "DPY-6000": _LOST, "DPY-6001": _LOST,
     "DPY-6003": _NAME, "DPY-6005": _LOST, "DPY-4011": _LOST, "DPY-4024": _LOST, "DPY-1001": _LOST, "DPY-3008": _VALUE,
@@ -242,7 +242,7 @@ _HELP = re.compile(r"\s*Help: https?://\S+")
 
 
 def code_of(e: BaseException) -> int:
-    """The ORA number of an error, 0 when it has none.
+    """The ORA code of an error; 0 if it has none.
 
     >>> code_of(ValueError("no number"))
     0
@@ -254,7 +254,10 @@ def code_of(e: BaseException) -> int:
 
 
 def translate(e: BaseException, config: OracleConfig, where: str = "") -> CdcError:
-    """An error of the driver as one of ours; neither the password nor the credentials of a URL are in it."""
+    """The error of this project for an error of the driver, without the password and the credentials of a URL.
+
+    :param where: table, SCN or host; by default the server's address
+    """
     detail = e.args[0] if isinstance(e, oracledb.Error) and e.args else None
     full = str(getattr(detail, "full_code", ""))
     message = without_secrets(_HELP.sub("", str(getattr(detail, "message", None) or e)).strip(), config)
@@ -270,19 +273,19 @@ def translate(e: BaseException, config: OracleConfig, where: str = "") -> CdcErr
 
 
 def _other(e: BaseException) -> Meaning:
-    """An error that no table has: of the connection, or of a statement, which a person must look at."""
+    """The meaning of an unknown error: of the connection, or of a statement."""
     if isinstance(e, OSError | EOFError | oracledb.OperationalError | oracledb.InterfaceError):
         return _LOST
     return Meaning(
         PrerequisiteError,
         "The database refused a statement",
         _AGAIN,
-        "look the number up (https://docs.oracle.com/error-help/db/), mend what it tells, and run again",
+        "look the error code up (https://docs.oracle.com/error-help/db/), mend the cause, and run again",
     )
 
 
 def address(config: OracleConfig) -> str:
-    """Where the database is, for texts."""
+    """Address of the database, for errors."""
     return without_secrets(config.database_url or f"{config.database_hostname}:{config.database_port}", config)
 
 
@@ -292,7 +295,7 @@ _SID = re.compile(r"([^/()@:\s]+):(\d+):([\w$#]+)")
 
 
 def bare_url(url: str) -> str:
-    """``database.url`` as the thin driver takes it: without the words of JDBC and without credentials.
+    """``database.url`` in the form of the thin driver: without the JDBC prefix and without credentials.
 
     >>> bare_url("jdbc:oracle:thin:scott/tiger@//db:1521/ORCL")
     '//db:1521/ORCL'
@@ -309,7 +312,7 @@ def bare_url(url: str) -> str:
 
 
 def without_secrets(text: str, config: OracleConfig) -> str:
-    """``text`` with ``***`` in the place of the password, and of credentials in ``database.url``."""
+    """``text`` with ``***`` instead of the password and of the credentials in ``database.url``."""
     if config.database_url and config.database_url in text:
         text = text.replace(config.database_url, bare_url(config.database_url))
     password = config.database_password.get_secret_value()

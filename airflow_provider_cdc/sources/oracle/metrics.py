@@ -1,10 +1,9 @@
-"""What a source's streams do, in numbers: under the names of the documents where these have one (Debezium Oracle connector, "Monitoring").
+"""Metrics of the streams of a source, under the documented names where there are such (Debezium Oracle connector, "Monitoring").
 
-Whoever does the work counts, in the counters that it was given; :class:`StreamMetrics` owns the counters, puts them together, writes a
-line into the log once a minute and at the end of a run, and is what :meth:`OracleSource.metrics` shows. A source has one of them; its
-streams add to it, one after the other.
+:class:`StreamMetrics` owns the counters; each part of a stream updates its own. It also writes a line to the task's log once a minute and
+at the end of a run. :meth:`OracleSource.metrics` returns its values.
 
-Names without a counterpart in the documents: ``ScnLag``, ``NumberOfMiningSessions``, ``NumberOfScnGaps``, ``NumberOfLogRetries``,
+Names that are not in Debezium's documents: ``ScnLag``, ``NumberOfMiningSessions``, ``NumberOfScnGaps``, ``NumberOfLogRetries``,
 ``OldestTransactionId``, ``OldestTransactionAgeInMilliseconds``, ``BufferedChangesCount``, ``BufferedChangesInBytes``, ``SpilledChangesCount``.
 """
 
@@ -24,9 +23,9 @@ from airflow_provider_cdc.sources.oracle.position import OraclePosition
 log = logging.getLogger(__name__)
 
 REPORT_SECONDS: Final = 60.0
-"""Between two lines of the log."""
+"""Seconds between two lines in the log."""
 IDS: Final = 100
-"""Of so many transactions that ended in a special way the ids are kept."""
+"""How many ids of rolled back transactions, and of transactions that were given up, are kept."""
 _PACKAGE: Final = __name__.rpartition(".")[0]
 
 
@@ -36,14 +35,17 @@ def _ids() -> deque[str]:
 
 @dataclass(slots=True)
 class RowCounters:
-    """Counts the rows that LogMiner gave; times in seconds.
+    """Counters of rows and transactions; times in seconds.
 
     :ivar changes: rows of captured tables
     :ivar filtered: rows of tables that are not captured
-    :ivar oversized: transactions that were given up because of their size; they are in ``abandoned`` too
-    :ivar spilled: changes that were put on disk until their commit
-    :ivar unknown_ddl: statements on captured tables that were not understood
-    :ivar ts_us: when the last row was written, 0 before the first one
+    :ivar oversized: transactions that were given up because of their size; also in ``abandoned``
+    :ivar abandoned: ids of transactions that were given up
+    :ivar parse: total time of reading redo statements
+    :ivar last_commit: time to build the last block of committed changes; ``max_commit`` the longest
+    :ivar spilled: changes that were written to disk until their commit
+    :ivar unknown_ddl: DDL statements on captured tables that were not understood
+    :ivar ts_us: time of the last row, µs since the epoch; 0 before the first one
     """
 
     changes: int = 0
@@ -65,8 +67,10 @@ class RowCounters:
     def ended(self, committed: int, rolled_back: Iterable[str], last: str, last_scn: int) -> None:
         """Transactions ended.
 
-        :param rolled_back: ids of those that were rolled back
-        :param last: id of the last one that was committed, and ``last_scn`` its commit; not read where there is none
+        :param committed: number of committed transactions
+        :param rolled_back: ids of rolled back transactions
+        :param last: id of the last committed transaction; ignored if there is none
+        :param last_scn: SCN of its commit
         """
         rolled_back = list(rolled_back)
         self.committed += committed
@@ -82,12 +86,12 @@ class RowCounters:
 
 @dataclass(slots=True)
 class SessionCounters:
-    """Counts LogMiner sessions; times in seconds.
+    """Counters of LogMiner sessions; times in seconds.
 
-    :ivar switches: of logs within the last day, when the last session began
-    :ivar logs: name and status of the logs of the last session; they stay when it ends
-    :ivar memory: bytes that the session has in the server, by metric
-    :ivar last_fetch: how long the driver took to give the rows of the last query
+    :ivar switches: number of log switches within the last day, when the last session began
+    :ivar logs: name and status of the logs of the last session, also after its end
+    :ivar memory: memory of the session in the server, bytes by metric
+    :ivar last_fetch: time of fetching the rows of the last query
     """
 
     sessions: int = 0
@@ -108,7 +112,10 @@ class SessionCounters:
     total_fetch: float = 0.0
 
     def began(self, logs: list[tuple[str, str]], switches: int) -> None:
-        """A session began with these logs."""
+        """A session began.
+
+        :param logs: name and status of its logs
+        """
         self.sessions += 1
         self.logs, self.switches = logs, switches
         self.min_logs = min(self.min_logs or len(logs), len(logs))
@@ -133,7 +140,7 @@ class SessionCounters:
 
 @dataclass(slots=True)
 class WindowCounters:
-    """Counts the windows of SCNs that were chosen."""
+    """Counters of the windows of SCNs."""
 
     steps: int = 0
     gaps: int = 0
@@ -144,14 +151,14 @@ class WindowCounters:
 class Gauges:
     """The state of a stream at one moment.
 
-    :param current: the SCN that the database had reached at the last look
-    :param read: the SCN up to which rows were read
-    :param active: transactions that are open
-    :param oldest: id, first SCN and time of the oldest of them that is kept; ``None`` when there is none
-    :param buffered: changes that wait for their commit
-    :param buffered_bytes: how much memory they take
-    :param window: SCNs of the next window
-    :param pause: seconds to wait before the next look
+    :param current: the database's SCN when it was last asked
+    :param read: SCN up to which rows were read
+    :param active: number of open transactions
+    :param oldest: id, first SCN and time (µs since the epoch) of the oldest one that is not given up; ``None`` without one
+    :param buffered: number of buffered changes
+    :param buffered_bytes: their size in memory
+    :param window: number of SCNs of the next window
+    :param pause: seconds to wait before the next window
     """
 
     position: OraclePosition
@@ -167,7 +174,7 @@ class Gauges:
 
 @dataclass(slots=True)
 class _Steps:
-    """Counts the windows that were mined; times in seconds."""
+    """Counters of the mined windows; times in seconds."""
 
     count: int = 0
     last: float = 0.0
@@ -182,7 +189,7 @@ class _Steps:
     frozen: int = 0
 
 
-class _Complaints(logging.Handler):
+class _LogCounter(logging.Handler):
     """Counts the warnings and errors that the source logs."""
 
     def __init__(self) -> None:
@@ -209,7 +216,7 @@ class StreamMetrics:
     def __init__(self, config: OracleConfig, *, clock: Callable[[], float] = time.time) -> None:
         self._config, self._clock = config, clock
         self.rows, self.session, self.windows = RowCounters(), SessionCounters(), WindowCounters()
-        self._steps, self._complaints = _Steps(), _Complaints()
+        self._steps, self._log_counter = _Steps(), _LogCounter()
         self._lags: list[int] = []  # last, least, most, in milliseconds
         self._began = self._shown = clock()
         self._changes = self._low = self._read = 0
@@ -217,16 +224,16 @@ class StreamMetrics:
     def begin(self, position: OraclePosition) -> None:
         """A stream begins at a position."""
         self._low = self._read = position.scn
-        logging.getLogger(_PACKAGE).addHandler(self._complaints)
+        logging.getLogger(_PACKAGE).addHandler(self._log_counter)
 
     def end(self, gauges: Gauges) -> None:
         """The stream ends."""
-        logging.getLogger(_PACKAGE).removeHandler(self._complaints)
+        logging.getLogger(_PACKAGE).removeHandler(self._log_counter)
         log.info("%s", self._line(gauges))
 
     @property
     def late(self) -> bool:
-        """Whether a line for the log is due, or the first window was mined."""
+        """Whether a line in the log is due, or no window was counted yet."""
         return self._steps.count == 0 or self._clock() - self._shown >= REPORT_SECONDS
 
     def stepped(self, gauges: Gauges, rows: int, seconds: float) -> None:
@@ -254,11 +261,11 @@ class StreamMetrics:
             log.info("%s", self._line(gauges))
 
     def document(self, gauges: Gauges) -> dict[str, Value]:
-        """By name; times in milliseconds unless the name says otherwise."""
+        """The metrics by name; times in milliseconds unless the name says otherwise."""
         return self._of_position(gauges) | self._of_session() | self._of_steps(gauges) | self._of_transactions(gauges)
 
     def _line(self, gauges: Gauges) -> str:
-        """A line for the log.
+        """The line for the log:
 
         ``Mined 12 windows up to SCN 91237 (7 behind, 0.4 s): 1,200 rows, 900 changes, 14 commits, 1 rollback …``
         """
@@ -288,8 +295,8 @@ class StreamMetrics:
             "SourceEventPosition": {"scn": str(gauges.position.scn), "commit_scn": str(counted.committed_scn)},
             "NumberOfEventsFiltered": counted.filtered,
             "UnparsableDdlCount": counted.unknown_ddl,
-            "ErrorCount": self._complaints.errors,
-            "WarningCount": self._complaints.warnings,
+            "ErrorCount": self._log_counter.errors,
+            "WarningCount": self._log_counter.warnings,
         }
 
     def _of_session(self) -> dict[str, Value]:
@@ -362,7 +369,7 @@ class StreamMetrics:
 
 
 def _behind(gauges: Gauges) -> int:
-    """How many SCNs the stream is behind the database."""
+    """Number of SCNs that the stream lags behind the database."""
     return max(gauges.current - gauges.read, 0)
 
 

@@ -1,8 +1,8 @@
-"""A position in the redo log: what has been captured, and where mining has to begin so that no open transaction is lost.
+"""A position in the redo log: up to which commit changes are captured, and from which SCN mining has to resume.
 
-Oracle writes the changes of a transaction long before its commit. So a position needs two numbers (Debezium Oracle connector, "How the
-connector maintains offsets"): ``scn``, the low watermark, at which mining begins, and ``commit_scn``, the high watermark, up to
-which commits were captured, one per redo thread because each thread commits by itself.
+Oracle may write the changes of a transaction long before its commit. So a position needs two numbers (Debezium Oracle connector, "How
+the connector maintains offsets"): ``scn``, the low watermark, from which mining resumes, so that no open transaction is lost; and
+``commit_scn``, the high watermark, up to which commits are captured, one per redo thread, because each thread commits independently.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _OLD = re.compile(r"(\d+)\s*:\s*\"?(?:0x)?([0-9A-Fa-f.]+)\s*:\s*(\d+)\"?")
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """The last commits of one redo thread.
+    """The last captured commits of one redo thread.
 
-    :param transactions: ids of those that were captured at ``scn`` itself; there may be others at the same SCN
+    :param scn: SCN of the last one
+    :param transactions: ids of the transactions captured at ``scn`` itself; there may be others with the same SCN
     """
 
     scn: int
@@ -32,12 +33,12 @@ class Commits:
 class OraclePosition:
     """A position between two transactions, in the order of commits.
 
-    :param scn: reading begins here: no transaction that is not captured began before
-    :param read_scn: everything that was committed up to here is captured
-    :param commits: redo thread → its last captured commits, where they are beyond ``read_scn``
-    :param resetlogs: SCN of the database's incarnation (``RESETLOGS_CHANGE#``); 0 = unknown
-    :param dbid: which database this is; 0 = unknown
-    :param given_up: ids of open transactions that were given up, so that nothing of them is captured later
+    :param scn: SCN from which mining resumes; every uncaptured transaction began at it or later
+    :param read_scn: all commits up to this SCN are captured
+    :param commits: redo thread → its last captured commits, if they are after ``read_scn``
+    :param resetlogs: SCN at which the database's incarnation began (``RESETLOGS_CHANGE#``); 0 = unknown
+    :param dbid: ``DBID`` of the database; 0 = unknown
+    :param given_up: ids of open transactions that were given up; they are not captured when they commit
     """
 
     scn: int
@@ -55,7 +56,11 @@ class OraclePosition:
         return last is not None and (scn < last.scn or (scn == last.scn and transaction in last.transactions))
 
     def committed(self, scn: int, thread: int, transactions: frozenset[str]) -> OraclePosition:
-        """The position after more commits of a thread, all of them at ``scn`` or before; those at ``scn`` are named."""
+        """The position after more commits of a thread.
+
+        :param scn: SCN of the last of them
+        :param transactions: ids of those with this SCN
+        """
         last = self.commits.get(thread)
         if last is not None and last.scn == scn:
             transactions |= last.transactions
@@ -85,7 +90,7 @@ class OraclePosition:
     def from_json(cls, document: dict[str, Any]) -> OraclePosition:
         """The inverse of :meth:`to_json`; also reads the documented offsets ``{"scn": …, "commit_scn": …}``.
 
-        :raises ConfigError: it is not a place in a redo log
+        :raises ConfigError: it is not a position in a redo log
         """
         try:
             scn = int(document["scn"])
@@ -112,7 +117,7 @@ class OraclePosition:
 
 
 def _commits(text: str) -> dict[int, Commits]:
-    """``commit_scn`` in its three spellings: ``scn:thread:txid-txid`` per thread, a bare SCN, ``scn: "0xtxid:thread"``."""
+    """Parse the three forms of ``commit_scn``: ``scn:thread:txid-txid`` per thread, a bare SCN, ``scn: "0xtxid:thread"``."""
     found: dict[int, Commits] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         if (old := _OLD.fullmatch(entry)) and ("x" in entry or '"' in entry):

@@ -1,4 +1,4 @@
-"""The account's privileges: those that it has, and findings about those that it lacks, each with its GRANT.
+"""The account's privileges, and findings about missing ones, each with its GRANT.
 
 (Debezium Oracle connector, "Creating users for the connector".)
 """
@@ -28,7 +28,11 @@ _FORBIDDEN: Final = {942, 1031}
 
 
 class Grant:
-    """Writes GRANT statements for the capture user."""
+    """Makes GRANT statements for the capture user.
+
+    >>> Grant(config)("SELECT ANY TABLE")
+    'GRANT SELECT ANY TABLE TO c##cdc CONTAINER=ALL'
+    """
 
     def __init__(self, config: OracleConfig) -> None:
         self._rest = f" TO {config.database_user}" + (" CONTAINER=ALL" if config.database_pdb_name else "")
@@ -39,11 +43,11 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Privileges:
-    """What the account may do in one container.
+    """The account's privileges in one container.
 
     :param privileges: system privileges and roles
-    :param objects: (action, owner, name) of privileges on single objects
-    :param user: the account, which may do everything with its own tables
+    :param objects: object privileges: (privilege, owner, name)
+    :param user: the account, which has all privileges on its own tables
     """
 
     privileges: frozenset[str]
@@ -57,16 +61,16 @@ class Privileges:
         return (action, owner, name) in self.objects
 
     def on_table(self, actions: Iterable[str], table: TableId) -> bool:
-        """Whether one of the actions is allowed on this table by itself."""
+        """Whether the account has one of the object privileges on a table."""
         return table.namespace == self.user or any(self.on(a, table.namespace, table.name) for a in actions)
 
     def may(self, action: str, table: TableId) -> bool:
-        """Whether an action is allowed on a table, by itself or on all."""
+        """Whether an action is allowed on a table, by an object privilege or by a system privilege."""
         return self.any(f"{action} ANY TABLE") or self.on_table([action], table)
 
 
 def asked(connection: Connection, sql: str) -> list[tuple[Any, ...]] | None:
-    """The rows of a view; ``None`` where the account may not read it, which other checks report where it matters."""
+    """The rows of a view; ``None`` if the account may not read it (other checks report that where it matters)."""
     try:
         return rows(connection, sql)
     except oracledb.DatabaseError as e:
@@ -76,13 +80,13 @@ def asked(connection: Connection, sql: str) -> list[tuple[Any, ...]] | None:
 
 
 def view_findings(connection: Connection, grant: Grant) -> Iterator[Finding]:
-    """Views of the server that the account may not read."""
+    """Findings for ``V$`` views that the account may not read."""
     for name in (*_VIEWS, *_MERE_STATISTICS):
         try:
             rows(connection, f"SELECT 1 FROM V${name} WHERE 1 = 0")
         except oracledb.DatabaseError as e:
             if code_of(e) not in _FORBIDDEN:
-                continue  # it may be read: V$LOGMNR_CONTENTS asks for a session first
+                continue  # another error than missing rights: V$LOGMNR_CONTENTS needs a LogMiner session
             yield Finding(
                 f"The account may not read V${name}.",
                 grant(f"SELECT ON V_${name}"),
@@ -91,7 +95,7 @@ def view_findings(connection: Connection, grant: Grant) -> Iterator[Finding]:
 
 
 def privileges_of(connection: Connection, config: OracleConfig) -> Privileges:
-    """The account's privileges in the container that the connection is in."""
+    """The account's privileges in the connection's current container."""
     names = {str(name) for (name,) in rows(connection, "SELECT PRIVILEGE FROM SESSION_PRIVS")}
     names |= {str(name) for (name,) in rows(connection, "SELECT ROLE FROM SESSION_ROLES")}
     sql = "SELECT PRIVILEGE, TABLE_SCHEMA, TABLE_NAME FROM ALL_TAB_PRIVS"
@@ -105,7 +109,7 @@ def privileges_of(connection: Connection, config: OracleConfig) -> Privileges:
 def server_findings(
     connection: Connection, database: Database, config: OracleConfig, grant: Grant
 ) -> Iterator[Finding]:
-    """Privileges in the root: LogMiner, its dictionary, and the flush table."""
+    """Findings for missing privileges in the root: LogMiner, its dictionary, and the flush table."""
     rights = privileges_of(connection, config)
 
     def missing(what: str, why: str, *, fatal: bool = True) -> Finding:
@@ -132,14 +136,14 @@ def server_findings(
 def _flush_table(
     connection: Connection, database: Database, config: OracleConfig, rights: Privileges, grant: Grant
 ) -> Iterator[Finding]:
-    """The small table whose commits make the database write its log buffer."""
+    """A finding if the flush table does not exist and cannot be created."""
     if not database.writable or config.log_mining_readonly_hostname or rights.any("CREATE TABLE"):
         return
     name = config.log_mining_flush_table_name
     sql = "SELECT COUNT(*) FROM ALL_TABLES WHERE OWNER = :owner AND TABLE_NAME = :name"
     if not scalar(connection, sql, owner=config.database_user.upper(), name=name.upper()):
         yield Finding(
-            f"The account lacks CREATE TABLE, and its table {name} is not there, with which the log buffer is written.",
+            f"The account lacks CREATE TABLE, and the flush table {name} does not exist, by which the log buffer is flushed.",
             grant("CREATE TABLE"),
         )
 
@@ -147,7 +151,7 @@ def _flush_table(
 def table_findings(
     captured: list[TableSchema], config: OracleConfig, rights: Privileges, grant: Grant
 ) -> Iterator[Finding]:
-    """Reading, flashback and locks: for all tables at once, or on each by itself."""
+    """Findings for missing privileges to read, flashback and lock the captured tables."""
     reads = not never_reads(config)
     locks = reads and config.snapshot_locking_mode is LockingMode.SHARED
     needed = [

@@ -1,7 +1,7 @@
-"""Prerequisites of the signal table: that it is there, is what signals and watermarks need, and that its rows come back in the log.
+"""Checks of the signal table: that it exists, has the columns for signals and watermarks, and that its rows are captured.
 
-Capture itself goes on without all this, so nothing here is fatal (Debezium Oracle connector, "Creating a signaling data collection";
-spec ORA-119 to 121).
+Capture works without it, so no finding is fatal (Debezium Oracle connector, "Creating a signaling data collection"; spec ORA-119 to
+121).
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _CLOBS: Final = {"CLOB", "NCLOB"}
 
 
 def hidden(table: TableId, config: OracleConfig) -> str | None:
-    """Why rows of the signal table that this account writes do not come back in the log; ``None`` when they do."""
+    """Why rows that this account writes to the signal table are not captured; ``None`` if they are."""
     if is_system(table, config):
-        return f"{table} is a table of the database's own, which is never captured"
+        return f"{table} is a system table, which is never captured"
     user = config.database_user.upper()
     if user in {name.upper() for name in config.log_mining_username_exclude_list}:
-        return f"log.mining.username.exclude.list leaves out the changes of {user}, who writes the watermarks"
+        return f"log.mining.username.exclude.list excludes the changes of {user}, which writes the watermarks"
     include = {name.upper() for name in config.log_mining_username_include_list}
     if include and user not in include:
-        return f"log.mining.username.include.list lacks {user}, who writes the watermarks"
+        return f"log.mining.username.include.list lacks {user}, which writes the watermarks"
     if config.log_mining_clientid_include_list:
-        return "log.mining.clientid.include.list leaves out changes without a client id, as watermarks are"
+        return "log.mining.clientid.include.list excludes changes without a client id, as watermarks are"
     return None
 
 
 def signal_findings(
-    dictionary: Catalog, config: OracleConfig, privileges: Privileges, grant: Grant
+    catalog: Catalog, config: OracleConfig, privileges: Privileges, grant: Grant
 ) -> tuple[list[Finding], TableSchema | None]:
-    """What is wrong with the signal table, and its structure. Nothing where there is none, or nothing uses it.
+    """Findings about the signal table, and its schema. No findings if none is configured, or nothing uses it.
 
-    :param privileges: in the container of the tables
+    :param privileges: the account's privileges in the container of the tables
     """
     writes = not config.read_only
     if config.signal_data_collection is None or not (writes or "source" in config.signal_enabled_channels):
@@ -58,8 +58,8 @@ def signal_findings(
         return [Finding(e.what, e.remedy or "", fatal=False)], None
     found = []
     if reason := hidden(table, config):
-        found.append(_advice(f"Signals and watermarks do not come back from the signal table: {reason}.", "correct it"))
-    schema = dictionary.tables([table]).get(table)
+        found.append(_advice(f"Signals and watermarks in the signal table are not captured: {reason}.", "correct it"))
+    schema = catalog.tables([table]).get(table)
     if schema is None:
         what = f"The signal table {table.full_name} does not exist, or cannot be seen."
         rights = grant(f"SELECT, INSERT, DELETE ON {quoted(table)}")
@@ -81,7 +81,7 @@ def _columns(schema: TableSchema, config: OracleConfig) -> Iterator[Finding]:
             if not config.lob_enabled:
                 yield _advice(
                     f"{schema.id}.{column.name} is a {kind.base}, whose values are not captured: signals have no data.",
-                    f"ALTER TABLE {quoted(schema.id)} with a column VARCHAR2(4000) in its place, or set lob.enabled=true",
+                    f"ALTER TABLE {quoted(schema.id)} with a column VARCHAR2(4000) instead, or set lob.enabled=true",
                 )
         elif kind.base not in _TEXTS or (kind.length or 0) < width:
             yield _advice(f"{schema.id}.{column.name} is {kind.expression}, which does not hold {what}.", fix)

@@ -1,4 +1,4 @@
-"""The source that a capture talks to: it answers questions about the database, opens snapshots and streams the log."""
+"""The :class:`~airflow_provider_cdc.core.spi.source.Source` of Oracle."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class OracleSource(Source):
         return self._stream.measured() if self._stream is not None else {}
 
     def execute(self, statement: str) -> None:
-        """Run a statement, in the pluggable database where there is one."""
+        """Run a statement and commit; in the pluggable database, if one is configured."""
         connection = connect(self._config, container=True)
         try:
             with translated(self._config, statement), connection.cursor() as cursor:
@@ -151,7 +151,7 @@ class OracleSource(Source):
 
     @property
     def database(self) -> Database:
-        """Identity, role and modes of the database that is mined; asked once."""
+        """Identity, role and modes of the mined database, asked once."""
         if self._database is None:
             with translated(self._config):
                 self._database = database_of(self._rooted())
@@ -165,7 +165,7 @@ class OracleSource(Source):
         self._root = None
 
     def _rooted(self) -> Connection:
-        """A connection to the database that is mined: the standby, where ``log.mining.readonly.hostname`` names one."""
+        """A connection to the mined database, in its root: the standby, if ``log.mining.readonly.hostname`` names one."""
         if self._root is None or not self._root.is_healthy():
             self._root = connect(self._config, host=self._config.log_mining_readonly_hostname)
         return self._root

@@ -1,8 +1,8 @@
-"""Events in the form of an XStream connector for Oracle, made of what LogMiner gives.
+"""The event form of an XStream connector for Oracle, made from events of LogMiner.
 
-It is a rendering for consumers that were written for such events, not a client of XStream: the driver's thin mode has none. What
-such a connector does otherwise in the log itself stays as LogMiner has it: parts of a LOB that are written one by one are one event,
-columns of type ROWID are there, and truncates are as ``skipped.operations`` says.
+It is for consumers that were written for such events. It is not an XStream client: the driver's thin mode has none. Differences in
+content remain as LogMiner gives them: several writes to a LOB are one event, columns of type ROWID are included, and truncates follow
+``skipped.operations``.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _FIELDS: Final = pa.struct(
 
 
 def lcr_position(scn: int, commit_scn: int, seq: int) -> str:
-    """A text of 48 hexadecimal digits that puts events in the order of the log, by plain comparison.
+    """A text of 48 hexadecimal digits that sorts events in log order by plain comparison.
 
-    It is not the position that Oracle would give: LogMiner does not tell that one. It begins with the SCN of the commit, as
-    Oracle's does; events of the same commit follow each other by ``seq``.
+    It is not Oracle's own LCR position, which LogMiner does not show. Like that one it begins with the SCN of the commit; events of
+    the same commit are ordered by ``seq``.
 
     >>> lcr_position(49066206, 49066210, 17)
     '0000000002ecb0e200000000000000110000000002ecb0de'

@@ -200,7 +200,7 @@ def test_no_captured_table_is_a_warning(server: Oracle) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [(None, "none of them is named"), ("NOPE", "There is no pluggable database NOPE")]
+    ("name", "text"), [(None, "no pluggable database is configured"), ("NOPE", "There is no pluggable database NOPE")]
 )
 def test_pluggable_database_must_be_named_and_be_there(granted: Oracle, name: str | None, text: str) -> None:
     (finding,) = found(granted, database__pdb__name=name)

@@ -64,12 +64,12 @@ def convert_rows(
     ends: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], filled: npt.NDArray[np.int64],
     valid: npt.NDArray[np.uint8], left: npt.NDArray[np.uint8],
 ) -> None:  # fmt: skip
-    """Convert what ``split_rows`` found of one image of the rows ``lo`` to ``hi``.
+    """Convert the literals that ``split_rows`` found in one image of the rows ``lo`` to ``hi``.
 
-    :param columns: per column kind, three parameters and its place in its store
-    :param ends: per variable column, where each row's bytes end; ``filled`` is the end of the last one
+    :param columns: ``int64[columns, 4]``: kind, a, b, and number of the buffer in its store
+    :param ends: per variable column, end offset of each row's bytes; ``filled`` is that of the last row
     :param valid: per column and row ``NULL``, ``VALUE`` or ``UNAVAILABLE``
-    :param left: set to 1 for rows with a literal of another form than the column's type has
+    :param left: output: 1 for rows with a literal that this kernel cannot convert
     """
     for c in range(len(columns)):
         how, a, b, slot = columns[c, 0], columns[c, 1], columns[c, 2], columns[c, 3]
@@ -183,7 +183,7 @@ def _timestamp(buf: npt.NDArray[np.uint8], p: int, end: int, how: int, a: int, b
 def _variable(
     buf: npt.NDArray[np.uint8], p: int, end: int, how: int, a: int, b: int, kind: int, out: npt.NDArray[np.uint8], at: int
 ) -> int:  # fmt: skip
-    """A value of variable length, to ``out`` from ``at``; returns where it ends, -1 for another form."""
+    """Write a value of variable length to ``out`` from ``at`` on; returns the offset after it, -1 for another form."""
     if how == TEXT:
         if kind == li.TEXT:
             n = end - p
@@ -262,7 +262,7 @@ def _unit(buf: npt.NDArray[np.uint8], p: int, end: int) -> int:
 
 @jit
 def _unicode(buf: npt.NDArray[np.uint8], p: int, end: int, out: npt.NDArray[np.uint8], at: int) -> int:
-    """What ``UNISTR`` makes of its text, in UTF-8."""
+    """The result of ``UNISTR`` for a text, in UTF-8."""
     if p == end:
         return -1
     while p < end:

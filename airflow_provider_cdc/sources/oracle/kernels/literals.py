@@ -1,4 +1,4 @@
-"""SQL literals in the forms that LogMiner writes: which one it is, where its text lies, where it ends."""
+"""Finds SQL literals in the forms that LogMiner writes: kind, span of the text, end."""
 # mypy: disable-error-code="assignment, arg-type, return-value, no-any-return"
 # ruff: noqa: C901, SIM110
 
@@ -64,7 +64,7 @@ def begins(buf: npt.NDArray[np.uint8], p: int, end: int, pattern: npt.NDArray[np
 
 @jit
 def quoted(buf: npt.NDArray[np.uint8], p: int, end: int) -> tuple[int, bool]:
-    """Where the text that begins at ``p``, after its apostrophe, is closed (-1 = nowhere), and whether it has doubled ones."""
+    """Offset of the closing apostrophe of the text at ``p`` (-1 = none), and whether the text has doubled apostrophes."""
     escaped = False
     while p < end:
         if buf[p] == APOSTROPHE:
@@ -79,7 +79,7 @@ def quoted(buf: npt.NDArray[np.uint8], p: int, end: int) -> tuple[int, bool]:
 
 @jit
 def literal(buf: npt.NDArray[np.uint8], p: int, end: int) -> tuple[int, int, int, int]:
-    """The literal at ``p``: kind, begin and end of its text, and where the statement goes on."""
+    """The literal at ``p``: kind, begin and end of its text, and the offset after the literal."""
     if p >= end:
         return UNKNOWN, p, p, p
     c = buf[p]
@@ -119,7 +119,7 @@ def literal(buf: npt.NDArray[np.uint8], p: int, end: int) -> tuple[int, int, int
 
 @jit
 def _call(buf: npt.NDArray[np.uint8], p: int, end: int) -> tuple[int, int]:
-    """The function that is called at ``p`` with a text, and where the text begins."""
+    """The kind of the function call at ``p``, and the offset of its text."""
     c = buf[p]
     if c == 84:  # T
         if begins(buf, p, end, _TO_DATE):

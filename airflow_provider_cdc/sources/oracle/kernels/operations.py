@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 INTERNAL: Final = 0
-"""No change itself; some end a change of several rows."""
+"""An internal operation, not a change; some mark the end of a change with several log rows."""
 INSERT: Final = 1
 DELETE: Final = 2
 UPDATE: Final = 3
@@ -31,15 +31,15 @@ UNSUPPORTED: Final = 255
 """A change that LogMiner cannot show."""
 
 LAST_CHANGE: Final = UPDATE
-"""Codes up to here, but for ``INTERNAL``, are changes of rows."""
+"""Codes up to this one, except ``INTERNAL``, are changes of rows."""
 FIRST_PIECE: Final = SELECT_LOB_LOCATOR
-"""Among the rows of a table, codes from here on are pieces of long values."""
+"""Codes from this one on, in log rows of a table, are pieces of long values."""
 LOB_CODES: Final = (SELECT_LOB_LOCATOR, LOB_WRITE, LOB_TRIM, LOB_ERASE)
 XML_CODES: Final = (XML_BEGIN, XML_WRITE, XML_END)
 STRING_CODES: Final = (STRING_BEGIN, STRING_WRITE, STRING_END)
-"""Values of more than 4,000 bytes in columns that are no LOBs."""
+"""Values of more than 4,000 bytes in columns that are not LOBs."""
 
 NO_ROW_ID: Final = "AAAAAAAAAAAAAAAAAA"
-"""``ROW_ID`` of rows that are about no row."""
+"""``ROW_ID`` of log rows without a ROWID."""
 FOREVER: Final = 1 << 62
-"""Ours: beyond every SCN."""
+"""A number greater than any SCN; not from Oracle."""

@@ -36,7 +36,7 @@ def split_rows(
     name_ends: npt.NDArray[np.int64], begin: npt.NDArray[np.int32], length: npt.NDArray[np.int32],
     kind: npt.NDArray[np.uint8], left: npt.NDArray[np.uint8], order: npt.NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """Split the texts ``lo`` to ``hi``; row ``lo`` goes to the first place of the spans.
+    """Split the statements ``lo`` to ``hi``; statement ``lo`` has index 0 in the output.
 
     :param heads: how an insert, a delete and an update of the table begin, one after the other; ``head_ends[code]`` is where
     :param names: quoted column names one after the other; the ones that are not captured come last
@@ -74,7 +74,7 @@ def split_rows(
 def _column(
     buf: npt.NDArray[np.uint8], p: int, end: int, names: npt.NDArray[np.uint8], name_ends: npt.NDArray[np.int64], guess: int
 ) -> int:  # fmt: skip
-    """Number of the column whose quoted name is at ``p``; -1 = unknown. Columns mostly come in the table's order."""
+    """Index of the column whose quoted name is at ``p``; -1 = unknown. Columns mostly come in the table's order."""
     count = len(name_ends) - 1
     for i in range(count):
         c = guess + i
@@ -90,7 +90,7 @@ def _put(
     image: int, column: int, at: int, k: int, begin_: int, length_: int, begin: npt.NDArray[np.int32],
     length: npt.NDArray[np.int32], kind: npt.NDArray[np.uint8],
 ) -> bool:  # fmt: skip
-    """Note a column's span; false when it has one already. Columns that are not captured have no place."""
+    """Store the span of a column's literal; false if it has one already. Columns that are not captured are skipped."""
     if column >= kind.shape[1]:
         return True
     if kind[image, column, at] != ABSENT:
@@ -136,7 +136,7 @@ def _insert(
 
 @jit
 def _ends(buf: npt.NDArray[np.uint8], p: int, end: int) -> bool:
-    """Whether nothing but the semicolon follows."""
+    """Whether only the semicolon follows."""
     return p == end or (p + 1 == end and buf[p] == 59)
 
 
@@ -146,7 +146,7 @@ def _where(
     name_ends: npt.NDArray[np.int64], at: int, begin: npt.NDArray[np.int32], length: npt.NDArray[np.int32],
     kind: npt.NDArray[np.uint8],
 ) -> bool:  # fmt: skip
-    """The conditions after ``where`` are the image before."""
+    """Read the conditions after ``where``: the before image."""
     guess = 0
     while True:
         c = _column(buf, p, end, names, name_ends, guess)
@@ -177,7 +177,7 @@ def _update(
     name_ends: npt.NDArray[np.int64], at: int, begin: npt.NDArray[np.int32], length: npt.NDArray[np.int32],
     kind: npt.NDArray[np.uint8],
 ) -> bool:  # fmt: skip
-    """``set`` gives the new values; every other column keeps the one that ``where`` names."""
+    """Read an update: ``set`` has the new values; all other columns keep the value in ``where``."""
     guess = 0
     while True:
         c = _column(buf, p, end, names, name_ends, guess)

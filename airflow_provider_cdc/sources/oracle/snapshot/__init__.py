@@ -1,4 +1,4 @@
-"""Rows that are read by queries: snapshots as of one SCN, chunks of incremental snapshots, single rows as they were.
+"""Reading rows by queries: snapshots as of one SCN, chunks of incremental snapshots, single rows by flashback query.
 
-It imports ``redo``, ``schema``, ``kernels`` and the heads of the source; not ``transactions``, and not ``mining``.
+It imports ``redo``, ``schema``, ``kernels``, ``config``, ``connect``, ``errors`` and ``position``; not ``transactions``, and not ``mining``.
 """

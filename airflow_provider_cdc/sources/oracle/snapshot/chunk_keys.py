@@ -1,8 +1,8 @@
-"""Keys in SQL: the order of rows, rows behind a key, and keys as JSON that comes back exactly.
+"""Keys that bound the chunks of a table: stored as JSON, and written into SQL.
 
-A key's value is kept as the database writes it in the session's formats (:mod:`.query_columns`), not as a change log value: what a handling
-mode leaves out (the time of a DATE, a zone) would make two keys one. It is turned back by a function around the bind variable,
-never around the column, so that the key's index serves.
+A key's value is stored as the database writes it in the session's format (:mod:`.query_columns`), not as a value of the change log: a
+handling mode may omit a part (the time of a DATE, a time zone), so that two keys would be equal. It is converted back by a function
+around the bind variable, never around the column, so that the key's index is used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColu
 
 ROWID: Final = "ROWID"
 _LARGEST_NUMBER: Final = 1 << 53
-"""Greater whole numbers are texts in JSON: others than Python read them as floating point."""
+"""Greater integers are text in JSON, since most programs other than Python read JSON numbers as floating point."""
 _MOMENT: Final = "SYYYY-MM-DD HH24:MI:SS"
 _ZONED: Final = f"TO_TIMESTAMP_TZ({{}}, '{_MOMENT}.FF9 TZH:TZM')"
 _BINDS: Final[dict[str, tuple[str, oracledb.DbType]]] = {
@@ -47,16 +47,17 @@ _BINDS: Final[dict[str, tuple[str, oracledb.DbType]]] = {
     "INTERVAL DAY TO SECOND": ("TO_DSINTERVAL({})", oracledb.DB_TYPE_VARCHAR),
     "INTERVAL YEAR TO MONTH": ("TO_YMINTERVAL({})", oracledb.DB_TYPE_VARCHAR),
 }
-"""Type of a column → what stands around its bind variable, and the variable's type."""
+"""Type of a column → SQL expression with ``{}`` for its bind variable, and the type of the variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
     """A column that rows are ordered by.
 
-    :param sql: the column
-    :param shown: expression that gives its value
-    :param rowid: it is the row's id, which is no column of the table's structure
+    :param base: base type, as ``ColumnType`` has it
+    :param sql: the column in SQL
+    :param shown: the expression that selects its value
+    :param rowid: it is the pseudocolumn ROWID
     """
 
     name: str
@@ -66,11 +67,11 @@ class KeyColumn:
     rowid: bool = False
 
     def bound(self, name: str) -> str:
-        """The bind variable ``name`` as a value of this column."""
+        """The SQL expression of the bind variable ``name``."""
         return _BINDS[self.base][0].format(f":{name}")
 
     def to_json(self, value: Any) -> Any:
-        """A value as the driver gives it, for JSON."""
+        """The JSON form of a value from the driver."""
         match value:
             case bytes():
                 return base64.b64encode(value).decode()
@@ -86,7 +87,7 @@ class KeyColumn:
                 return value
 
     def variable(self, cursor: oracledb.Cursor, value: Any) -> oracledb.Var:
-        """A variable that holds a value from JSON."""
+        """A bind variable with a value in its JSON form."""
         kind = _BINDS[self.base][1]
         if kind is oracledb.DB_TYPE_NUMBER:
             value = Decimal(str(value))
@@ -101,15 +102,15 @@ class KeyColumn:
 
 
 def is_rowid(schema: TableSchema, name: str) -> bool:
-    """Whether a name of an order is the row's id."""
+    """Whether a name in an order is the pseudocolumn ROWID."""
     return name.upper() == ROWID and name not in schema.names
 
 
 def key_columns(schema: TableSchema, order: Sequence[str], columns: QueryColumns, alias: str) -> tuple[KeyColumn, ...]:
-    """The columns of an order.
+    """The key columns of an order.
 
-    :param alias: of the table in the query
-    :raises QueryRefused: rows cannot be ordered by such a column
+    :param alias: alias of the table in the query
+    :raises QueryRefused: a column does not exist, or rows cannot be ordered by its type
     """
     found = []
     known = {column.name: column for column in schema.columns}
@@ -119,7 +120,7 @@ def key_columns(schema: TableSchema, order: Sequence[str], columns: QueryColumns
             continue
         column = known.get(name)
         base = ColumnType.of(column).base if column is not None else ""
-        if column is None or base not in _BINDS or name not in columns.place:
+        if column is None or base not in _BINDS or name not in columns.index:
             raise QueryRefused(
                 f"Rows of {schema.id} cannot be ordered by {name}: "
                 + ("there is no such column." if column is None else f"its type is {base}."),
@@ -127,27 +128,27 @@ def key_columns(schema: TableSchema, order: Sequence[str], columns: QueryColumns
                 safe="None of its rows was read; capture goes on.",
                 remedy="name another unique column as surrogate-key, or ROWID",
             )
-        shown = columns.expressions[columns.place[name]]
+        shown = columns.expressions[columns.index[name]]
         found.append(KeyColumn(name, base, f'{alias}."{name}"', shown))
     return tuple(found)
 
 
 def binds(prefix: str, columns: Sequence[KeyColumn], key: Key, cursor: oracledb.Cursor) -> dict[str, oracledb.Var]:
-    """Bind variables with a key's values."""
+    """Name → bind variable, with the values of a key."""
     pairs = zip(columns, key, strict=True)
     return {_name(prefix, i): column.variable(cursor, value) for i, (column, value) in enumerate(pairs)}
 
 
 def _name(prefix: str, i: int) -> str:
-    """No name is the beginning of another one."""
+    """Name of a bind variable; with two digits, so that no name is the prefix of another."""
     return f"{prefix}{i:02}"
 
 
 def behind(prefix: str, columns: Sequence[KeyColumn]) -> list[tuple[str, Sequence[KeyColumn]]]:
-    """The rows behind a key, in parts that follow each other.
+    """Conditions for the rows after a key, in consecutive parts, each with the columns that its rows are ordered by.
 
-    Oracle does not compare rows of values, and the OR of it all would not be a range of an index. Each part is one: first the
-    rows that differ from the key in its last column only. With each goes the columns that its rows are ordered by.
+    Oracle has no row value comparison with ``>``, and one condition with OR would not be an index range. Each part is an index range: the
+    first has the rows that differ from the key in its last column only.
     """
     found = []
     for at in reversed(range(len(columns))):
@@ -158,13 +159,16 @@ def behind(prefix: str, columns: Sequence[KeyColumn]) -> list[tuple[str, Sequenc
 
 
 def compared(prefix: str, columns: Sequence[KeyColumn], operator: str) -> str:
-    """The rows before or behind a key as one condition; ``<`` or ``>``, and ``=`` behind it where the key itself belongs to them."""
+    """One condition for the rows before or after a key.
+
+    :param operator: ``<``, ``<=``, ``>`` or ``>=``
+    """
     strict = operator[0]
     first = columns[0]
     text = f"{columns[-1].sql} {operator} {columns[-1].bound(_name(prefix, len(columns) - 1))}"
     for i, column in reversed([*enumerate(columns[:-1])]):
         value = column.bound(_name(prefix, i))
         text = f"({column.sql} {strict} {value} OR ({column.sql} = {value} AND {text}))"
-    if len(columns) > 1:  # says no more, and is a bound of an index
+    if len(columns) > 1:  # logically redundant, but gives the index a bound
         text = f"{first.sql} {strict}= {first.bound(_name(prefix, 0))} AND {text}"
     return text

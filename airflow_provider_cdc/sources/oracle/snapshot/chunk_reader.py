@@ -1,13 +1,14 @@
-"""Chunks of tables for incremental snapshots, read over a connection to the pluggable database.
+"""The chunk reader: reads chunks of tables for incremental snapshots, over a connection to the pluggable database.
 
-Rows come by plain queries, without flashback, so that no undo is needed beyond the seconds that a chunk takes (Debezium Oracle
-connector, "Incremental snapshots"). What the watermarks promise holds because Oracle's queries see exactly what was committed up to
-an SCN, which is never lower than one that was asked for before:
+Rows are read by plain queries without flashback, so undo is only needed for the seconds that a chunk takes (Debezium Oracle
+connector, "Incremental snapshots"). A query in Oracle sees exactly what was committed up to an SCN, and this SCN is never lower than the
+current SCN that was asked for before. So the watermarks hold:
 
-* *read*: ``low`` is the SCN before the rows are read, ``high`` the one afterwards. A chunk may be several queries; each lies between.
-* *written*: the row of the signal table is committed before the rows are read, and whatever was committed before it is visible.
+* read-only: ``low`` is the SCN before the rows are read, ``high`` the one afterwards. A chunk may need several queries; each sees an SCN
+  between them.
+* written: the row in the signal table is committed before the rows are read, and everything committed before it is visible.
 
-Each chunk is read under the structure that the dictionary had before and has afterwards.
+The table's columns in the catalog are compared before and after each chunk.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from airflow_provider_cdc.sources.oracle.snapshot.rowid_keys import RowidKeys, p
 log = logging.getLogger(__name__)
 
 ORDER: Final = "ALTER SESSION SET NLS_SORT = BINARY NLS_COMP = BINARY"
-"""Rows are ordered and compared as indexes are, whatever the server's or a logon trigger's settings are."""
+"""Makes the session sort and compare as indexes do, whatever the server or a logon trigger has set."""
 _STRUCTURE = """
 SELECT t.COLUMN_NAME, t.DATA_TYPE, t.DATA_LENGTH, t.CHAR_LENGTH, t.DATA_PRECISION, t.DATA_SCALE, t.NULLABLE, t.COLUMN_ID,
        t.HIDDEN_COLUMN, t.VIRTUAL_COLUMN
@@ -64,8 +65,8 @@ _Structure = tuple[tuple[Any, ...], ...]
 class OracleChunkReader(ChunkReader):
     """Reads chunks, and writes watermarks (:class:`airflow_provider_cdc.core.spi.chunks.ChunkReader`).
 
-    :param signals: the signal table, for written watermarks
-    :raises PrerequisiteError: there is no such signal table, or it cannot be written to
+    :param signals: the signal table, if watermarks are written to it; ``None`` = read-only watermarks
+    :raises PrerequisiteError: the signal table does not exist, or cannot be written to
     """
 
     def __init__(self, config: OracleConfig, signals: TableId | None) -> None:
@@ -102,27 +103,33 @@ class OracleChunkReader(ChunkReader):
         return schema
 
     def _structure(self, table: TableId) -> _Structure:
-        """A short form of the table's present columns, to compare."""
+        """The table's current columns in the catalog, for comparison."""
         return tuple(rows(self._connection, _STRUCTURE, o=table.namespace, n=table.name))
 
     def _expect(self, schema: TableSchema) -> None:
-        """:raises StructureChanged: it is not the structure that the table had when it was looked at last"""
+        """Check that a schema is the one last read from the catalog.
+
+        :raises StructureChanged: the table has another definition
+        """
         known = self._known.get(schema.id)
         if known is None or not known[0].same_structure(schema):
             self._compare(schema)
 
     def _unchanged(self, schema: TableSchema) -> None:
-        """:raises StructureChanged: the table has another structure now"""
+        """Check that the table's definition has not changed since it was last read from the catalog.
+
+        :raises StructureChanged: it has
+        """
         with self._asking(str(schema.id)):
             same = self._structure(schema.id) == self._known[schema.id][1]
-        if not same:  # or only columns that Oracle keeps for itself, as for an index
+        if not same:  # the difference may only be in hidden columns, as of a function-based index
             self._compare(schema)
 
     def _compare(self, schema: TableSchema) -> None:
         present = self.table(schema.id)
         if present is None or not present.same_structure(schema):
             raise StructureChanged(
-                f"{schema.id} {'does not exist' if present is None else 'has another structure'} now"
+                f"{schema.id} {'does not exist' if present is None else 'has another definition'} now"
             )
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -139,7 +146,7 @@ class OracleChunkReader(ChunkReader):
 
     def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
         self._expect(rows.table)
-        one = is_rowid(rows.table, rows.order[0])  # whether row ids are still valid is asked before a query
+        one = is_rowid(rows.table, rows.order[0])  # one query only: whether ROWIDs are still valid is checked before it
         left = limit if one else limit * queries
         blocks: list[RowBlock] = []
         last: Key | None = None
@@ -171,9 +178,9 @@ class OracleChunkReader(ChunkReader):
         return ChunkRows(blocks, last, self._position(low), self._position(high), complete, reading_s)
 
     def _first(self, query: RangeQuery, limit: int, fetched: int) -> Iterator[pa.Table]:
-        """The first rows of a range in parts.
+        """The first rows of a range.
 
-        :param fetched: rows that come, and are held, at a time
+        :param fetched: rows per fetch, which are in memory together
         """
         for condition, ordered in self._ranges(query):
             for part in query.frames(condition, ordered, limit, fetched):
@@ -183,7 +190,7 @@ class OracleChunkReader(ChunkReader):
                 break
 
     def _ranges(self, query: RangeQuery) -> Iterator[tuple[str, tuple[KeyColumn, ...]]]:
-        """Conditions of parts that follow each other, and what each is ordered by."""
+        """Conditions of consecutive parts of the range, each with the columns that it is ordered by."""
         first = query.key[0]
         for condition, ordered in query.ranges():
             if not (first.rowid and ordered[0] is first):
@@ -206,7 +213,7 @@ class OracleChunkReader(ChunkReader):
         return self._rowid_keys[table]
 
     def _marked(self, rows: KeyRange, key: Key) -> Key:
-        """A key; of a row id also what tells whether it is still valid."""
+        """The key; a ROWID gets a fingerprint that shows later whether it is still valid."""
         if not is_rowid(rows.table, rows.order[0]):
             return key
         origin = rows.after or rows.upto
@@ -249,7 +256,10 @@ class OracleChunkReader(ChunkReader):
             ) from e
 
     def _marking(self, signals: TableId) -> tuple[str, ...]:
-        """The columns that watermarks are written to: the first three, whatever they are called."""
+        """The columns that watermarks are written to: the first three, whatever their names.
+
+        :raises PrerequisiteError: watermarks cannot be written, or would not be captured
+        """
         if not self._database.writable:
             raise PrerequisiteError(
                 "Watermarks cannot be written: the database is open for reading only.",
@@ -279,7 +289,7 @@ class OracleChunkReader(ChunkReader):
 
     @contextlib.contextmanager
     def _asking(self, where: str) -> Iterator[None]:
-        """Translates the driver's errors, also of a reader that is closed meanwhile."""
+        """Translate the driver's errors; after :meth:`close` every error becomes :class:`SourceUnavailable`."""
         self._busy += 1
         try:
             with translated(self._config, where):
@@ -293,7 +303,7 @@ class OracleChunkReader(ChunkReader):
 
     @contextlib.contextmanager
     def _reading(self, rows: KeyRange) -> Iterator[None]:
-        """Translates the errors of a query: a lost connection, another structure, or a wrong condition."""
+        """Translate the errors of a query: a lost connection, a changed table, or a wrong condition of the user."""
         table = rows.table.id
         try:
             with self._asking(str(table)):
@@ -311,7 +321,10 @@ class OracleChunkReader(ChunkReader):
             raise refused(f"The database refuses to read {table}", e.what, rows.condition or str(table)) from e
 
     def _check_condition(self, rows: KeyRange) -> None:
-        """Ask for the condition by itself: it must not close a parenthesis that it has not opened."""
+        """Parse the condition without parentheses around it, so that it cannot close one that it did not open.
+
+        :raises QueryRefused: the database refuses it
+        """
         asked = (rows.table.id, rows.condition or "")
         if rows.condition is None or asked in self._conditions:
             return

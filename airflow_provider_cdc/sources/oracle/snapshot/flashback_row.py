@@ -1,4 +1,4 @@
-"""One row as it was at an SCN, by a flashback query on its ROWID."""
+"""Reads one row as of an SCN, by a flashback query with its ROWID."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColu
 log = logging.getLogger(__name__)
 
 _GONE: Final = {942, 904, 1410, 1466, 1555, 8180, 8181}
-"""The table, the row, the structure or the undo of that moment is not there any more."""
+"""Error codes: the table, the row or the undo of that moment does not exist any more, or the table was changed."""
 
 
 def row_at(
     connection: Connection, config: OracleConfig, schema: TableSchema, row_id: str, scn: int
 ) -> pa.StructArray | None:
-    """The row with its columns, one element; ``None`` when the table, the row, the structure or the undo of that moment is gone.
+    """The row, as a struct array with one element; ``None`` if it cannot be read any more (see :data:`_GONE`).
 
     :param connection: in the container of the tables
     """

@@ -1,7 +1,8 @@
-"""The columns of a query on a table, and its results as change log columns, by the same kernels as redo texts: a value is the same in both.
+"""The select list of a query on a table, and conversion of its results by the kernels for redo statements, so that a value is the same in
+both.
 
-Oracle is asked for numbers, dates, times and intervals as texts in the session's form (``connect.SESSION``), which are those of
-LogMiner's literals. Numbers never become floating point on the way; ``TM9`` writes all digits of a NUMBER.
+Numbers, dates, times and intervals are selected as text in the session's format (``connect.SESSION``), which is that of LogMiner's
+literals. So numbers never become floating point; ``TM9`` writes all digits of a NUMBER.
 """
 
 from __future__ import annotations
@@ -31,7 +32,12 @@ _MOMENT: Final = "SYYYY-MM-DD HH24:MI:SS"
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """How a value is asked for as a text: the expression, and the literal that LogMiner would have."""
+    """How a value is selected as text.
+
+    :param sql: the expression, with ``{c}`` for the column
+    :param kind: the kind of literal that LogMiner writes for the same value
+    :param call: the function in this literal
+    """
 
     sql: str
     kind: int
@@ -53,18 +59,19 @@ _TEXTS: Final = {
 
 
 class QueryColumns:
-    """The columns of a query on one table: what to select, and how to read the results.
+    """The select list of a query on one table, and how to read its results.
 
-    :param alias: of the table in the query
+    :param alias: alias of the table in the query
+    :ivar expressions: the select list
+    :ivar index: column → index of its first expression
+    :ivar lobs: whether LOBs are selected
     """
 
     def __init__(self, schema: TableSchema, config: OracleConfig, alias: str = "t") -> None:
         self.schema, self.type = schema, row_struct(schema)
         self._reads: list[ColumnRead | None] = []
         self.expressions: list[str] = []
-        """What to select, in this order."""
-        self.place: dict[str, int] = {}
-        """Column → number of its first expression."""
+        self.index: dict[str, int] = {}
         self.lobs = False
         for column in schema.columns:
             base = ColumnType.of(column).base
@@ -72,23 +79,23 @@ class QueryColumns:
                 self._reads.append(None)
                 continue
             self._reads.append(column_read(column, f"{schema.id}.{column.name}", config))
-            self.place[column.name] = len(self.expressions)
+            self.index[column.name] = len(self.expressions)
             self.expressions += _expressions(base, f'{alias}."{column.name}"')
             self.lobs |= base in LOBS
         if not self.expressions:
             self.expressions = ["1"]
 
     def unavailable(self, n: int) -> npt.NDArray[np.bool_] | None:
-        """``bool[column, row]``: LOBs that are not captured, which the stream does not have either."""
+        """``bool[column, row]`` for ``n`` rows: LOBs that are not captured; ``None`` if there are none."""
         absent = [
             read is None and column.type != NULL for read, column in zip(self._reads, self.schema.columns, strict=True)
         ]
         return np.repeat(np.array(absent, np.bool_)[:, None], n, axis=1) if any(absent) else None
 
     def read(self, batch: pa.Table) -> pa.StructArray:
-        """The rows of a batch of results.
+        """The rows of fetched results.
 
-        :raises UnreadableValue: a value is none of the change log, as a date before the year 1
+        :raises UnreadableValue: the change log cannot represent a value, as a date before the year 1
         """
         children, at = [], 0
         for column, read in zip(self.schema.columns, self._reads, strict=True):
@@ -119,7 +126,7 @@ class QueryColumns:
         return read.finish(found)
 
     def _plain(self, column: Column, read: ColumnRead, text: _Text, value: str) -> Any:
-        """A value of an unusual form."""
+        """A value that the kernel does not read."""
         literal = Literal(Kind.CALL, value, text.call) if text.call else Literal(Kind.TEXT, value)
         try:
             found = read_value(literal, read.how, read.a, read.b)
@@ -134,7 +141,7 @@ class QueryColumns:
 
 
 def _expressions(base: str, name: str) -> list[str]:
-    """What to select for a column."""
+    """The expressions that are selected for a column."""
     if base in _TEXTS:
         return [_TEXTS[base].sql.format(c=name)]
     if base == "ROWID":
@@ -142,7 +149,7 @@ def _expressions(base: str, name: str) -> list[str]:
     if base == "XMLTYPE":
         return [f"CASE WHEN {name} IS NOT NULL THEN XMLSERIALIZE(CONTENT {name} AS CLOB NO INDENT) END"]
     if base in LOBS:
-        # a LOB that is fetched with its row comes as NULL when it is empty
+        # an empty LOB that is fetched with its row is returned as NULL
         return [name, f"CASE WHEN DBMS_LOB.GETLENGTH({name}) = 0 THEN 1 END"]
     return [name]
 
@@ -152,7 +159,7 @@ def _one(values: pa.ChunkedArray) -> pa.Array:
 
 
 def _with_empty(values: pa.Array, empty: pa.Array) -> pa.Array:
-    """The values of a LOB column, with those that are empty instead of NULL."""
+    """The values of a LOB column, with empty values where ``empty`` is set."""
     if empty.null_count == len(empty):
         return values
     return pc.if_else(
@@ -161,7 +168,7 @@ def _with_empty(values: pa.Array, empty: pa.Array) -> pa.Array:
 
 
 def _convert(values: pa.Array, read: ColumnRead, kind: int) -> tuple[pa.Array, npt.NDArray[np.intp]]:
-    """Texts as ``read.raw``, and the rows that are left to the plain path."""
+    """Text values converted to ``read.raw`` by the kernel; and the indices of the rows that it does not read."""
     n = len(values)
     _, offsets, data = values.buffers()
     ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + n + 1] if n else np.zeros(1, np.int64)

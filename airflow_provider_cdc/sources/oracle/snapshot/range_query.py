@@ -1,4 +1,4 @@
-"""The SQL of chunks: the first rows of a range in the order of a key, and the key of its last row."""
+"""The queries of chunks: the first rows of a key range in key order, and the last key of a range."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ from airflow_provider_cdc.sources.oracle.snapshot.read_blocks import LOB_ROWS, p
 from airflow_provider_cdc.sources.oracle.snapshot.rowid_keys import plain
 
 _HINT: Final = "/*+ FIRST_ROWS(1000) */"
-"""The key's index gives a chunk without reading and sorting all that is left of the table."""
+"""Makes the optimizer use the key's index, instead of reading and sorting the rest of the table."""
 
 
 class RangeQuery:
-    """The queries on one range, by one reader."""
+    """The queries on one key range.
+
+    :ivar columns: the select list
+    :ivar key: the columns that rows are ordered by
+    """
 
     def __init__(self, rows: KeyRange, config: OracleConfig, connection: oracledb.Connection) -> None:
         self.rows = rows
@@ -29,7 +33,7 @@ class RangeQuery:
         self.columns = QueryColumns(rows.table, config, alias)
         self.key = key_columns(rows.table, rows.order, self.columns, alias)
         self._config, self._connection = config, connection
-        self._selected = [*self.columns.expressions, *(c.shown for c in self.key if c.name not in self.columns.place)]
+        self._selected = [*self.columns.expressions, *(c.shown for c in self.key if c.name not in self.columns.index)]
 
     def ranges(self) -> list[tuple[str, tuple[KeyColumn, ...]]]:
         if self.rows.after is None:
@@ -38,13 +42,15 @@ class RangeQuery:
 
     @property
     def most_rows(self) -> int:
-        """Rows that are fetched at a time at most."""
+        """Greatest number of rows per fetch."""
         return LOB_ROWS if self.columns.lobs else self._config.snapshot_fetch_size
 
     def frames(self, condition: str, ordered: tuple[KeyColumn, ...], limit: int, fetched: int) -> Iterator[pa.Table]:
         """The first rows of a part of the range.
 
-        :param fetched: rows that come at a time
+        :param condition: condition of the part
+        :param ordered: the columns that it is ordered by
+        :param fetched: rows per fetch
         """
         selected = ", ".join(f"{expression} AS C{i}" for i, expression in enumerate(self._selected))
         order = ", ".join(c.sql for c in ordered)
@@ -57,13 +63,13 @@ class RangeQuery:
                 yield from parts(pa.table(frame))
 
     def key_of(self, part: pa.Table) -> Key:
-        """The key of the last row of some."""
+        """The key of the last of some rows."""
         extra = iter(range(len(self.columns.expressions), len(self._selected)))
-        places = [self.columns.place[c.name] if c.name in self.columns.place else next(extra) for c in self.key]
-        return [c.to_json(part.column(at)[-1].as_py()) for c, at in zip(self.key, places, strict=True)]
+        indices = [self.columns.index[c.name] if c.name in self.columns.index else next(extra) for c in self.key]
+        return [c.to_json(part.column(at)[-1].as_py()) for c, at in zip(self.key, indices, strict=True)]
 
     def last(self) -> tuple[Any, ...] | None:
-        """Values of the key of the range's last row."""
+        """Key values of the last row of the range, as the driver gives them; ``None`` without a row."""
         behind_ = compared("cdc_a", self.key, ">") if self.rows.after is not None else ""
         shown = ", ".join(f"{c.shown} AS C{i}" for i, c in enumerate(self.key))
         order = ", ".join(f"{c.sql} DESC" for c in self.key)

@@ -1,4 +1,4 @@
-"""Shared by snapshots and chunks: blocks of rows, fetch sizes, extents of a table, refused statements."""
+"""What snapshots and chunks share: blocks of READ rows, fetch sizes, extents of a table, errors of refused statements."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColu
 from airflow_provider_cdc.sources.relational import read_block as shared
 
 LOB_ROWS: Final = 200
-"""Rows that are fetched at a time where they have LOBs, each of which comes whole."""
+"""Rows per fetch of a table with LOBs, which are fetched whole."""
 MAX_BYTES: Final = 64 << 20
-"""A batch of results that is larger is handed over in parts."""
+"""Larger fetches are split."""
 
 _NOW = "SELECT TO_CHAR(SYS_EXTRACT_UTC(SYSTIMESTAMP), 'YYYY-MM-DD HH24:MI:SS.FF6') FROM DUAL"
 _EXTENTS = """
@@ -35,16 +35,16 @@ _FIRST_ROWS: Final = 256
 _FIRST_LOB_ROWS: Final = 2
 _GROWTH: Final = 8
 _PARTS: Final = 4
-"""Fetches that a full chunk of wide rows takes."""
+"""Number of fetches for a full chunk of wide rows."""
 _NO_LIMIT: Final = 1 << 62
 
 
 class FetchSize:
-    """How many rows of a table to fetch at a time. All rows of a fetch are held in memory together, however wide they are.
+    """Number of rows to fetch at a time. It adapts to the width of the rows, since all rows of a fetch are in memory together.
 
-    :param most: rows of a fetch at most
-    :param lobs: the table has LOBs, which come whole
-    :ivar rows: of the next fetch
+    :param most: greatest number of rows per fetch
+    :param lobs: the table has LOBs, which are fetched whole
+    :ivar rows: number of rows of the next fetch
     """
 
     def __init__(self, most: int, *, lobs: bool) -> None:
@@ -54,11 +54,11 @@ class FetchSize:
 
     @property
     def worth_asking(self) -> int:
-        """Rows of the next query: few, while more may be fetched at a time as soon as it is known how wide they are."""
+        """Limit of rows for the next query: small while the width of the rows is not known, since the fetch size of a query is fixed."""
         return self.rows if self._grows and self.rows < self._most else _NO_LIMIT
 
     def took(self, block: RowBlock, max_bytes: int) -> int:
-        """Learn from rows that came. Gives how much memory they take."""
+        """Adapt to rows that were fetched; returns their size in memory, bytes."""
         size = block.after.nbytes if block.after is not None else 0
         fit = max(max_bytes // _PARTS * len(block) // max(size, 1), 1)
         self._grows = fit > self.rows
@@ -67,15 +67,15 @@ class FetchSize:
 
 
 def extents(connection: Connection, table: TableId) -> list[tuple[int, int, int, int]]:
-    """Object, file, first block and number of blocks of each part of a table, in the order of row ids."""
+    """Data object, file, first block and number of blocks of each extent of a table, in the order of ROWIDs."""
     found = rows(connection, _EXTENTS, owner=table.namespace, name=table.name)
     return [(int(a), int(b), int(c), int(d)) for a, b, c, d in found]
 
 
 def refused(what: str, why: str, statement: str) -> QueryRefused:
-    """The error for a statement or a condition of a user that the database does not accept.
+    """The error for a user's statement or condition that the database refuses.
 
-    :param why: the database's words
+    :param why: the database's message
     """
     return QueryRefused(
         f"{what}: {why}",
@@ -86,10 +86,11 @@ def refused(what: str, why: str, statement: str) -> QueryRefused:
 
 
 def read_block(columns: QueryColumns, part: pa.Table, scn: int, ts_us: int, first: int = 0) -> RowBlock:
-    """Rows of a query on a table as ``READ`` rows.
+    """A block of ``READ`` rows from the result of a query.
 
-    :param part: columns are those of ``columns.expressions``, more may follow
-    :param scn: for the source block
+    :param part: fetched rows with the columns ``columns.expressions``; more may follow
+    :param scn: SCN for the ``source`` block
+    :param ts_us: time of the rows, µs since the epoch
     :param first: ``order`` of the first row
     """
     return shared.read_block(
@@ -103,13 +104,13 @@ def read_block(columns: QueryColumns, part: pa.Table, scn: int, ts_us: int, firs
 
 
 def now_us(connection: Connection) -> int:
-    """The database's time, microseconds since the epoch."""
+    """The database's current time, µs since the epoch."""
     moment = dt.datetime.fromisoformat(str(scalar(connection, _NOW)).strip()).replace(tzinfo=dt.UTC)
     return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
 
 
 def parts(batch: pa.Table) -> Iterator[pa.Table]:
-    """A batch in parts of bounded size."""
+    """Split fetched rows into parts of at most :data:`MAX_BYTES`."""
     n = len(batch)
     if n > 1 and batch.nbytes > MAX_BYTES:
         yield from parts(batch.slice(0, n // 2))

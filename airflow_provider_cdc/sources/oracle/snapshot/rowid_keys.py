@@ -1,12 +1,12 @@
-"""Row ids as keys of tables that have none.
+"""ROWIDs as chunk keys of tables without a key.
 
-Rows have no other order that an index would give: ``ORDER BY ROWID`` reads all that is left of a table for each chunk. So a table
-is cut along its extents, and only some blocks are read at a time. The cuts need not be right: rows lie between two of them, before the
-first or behind the last.
+No index gives rows in the order of their ROWIDs: ``ORDER BY ROWID`` would read the whole rest of a table for each chunk. So a table is
+split along its extents, and a query reads some blocks only. The splits need not be exact: every row is between two of them, before the
+first or after the last.
 
-A row keeps its id unless its segment gets another number (``ALTER TABLE … MOVE``, ``TRUNCATE``, exchanged partitions). Rows that had
-been ahead could then be behind. A key therefore has the greatest number that there was, and a sum of all numbers up to that:
-``AAAR0pAAHAAAACAAAB@73001.2a9b7cf1``. New partitions have greater numbers and change nothing.
+A row keeps its ROWID unless its segment gets another data object number (``ALTER TABLE … MOVE``, ``TRUNCATE``, exchanged partitions).
+Then rows that were not read yet could be before the key. A key therefore has a fingerprint: the greatest data object number, and a
+checksum of all numbers up to it: ``AAAR0pAAHAAAACAAAB@73001.2a9b7cf1``. New partitions have greater numbers and do not change it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _SEGMENTS = (
     " AND DATA_OBJECT_ID IS NOT NULL"
 )
 _STEP: Final = 32
-"""Blocks between two cuts."""
+"""Blocks between two splits."""
 _MOST_CUTS: Final = 64
-"""At most so many of these parts are read at a time, where few rows are left in them."""
+"""Greatest number of these parts in one query, where they have few rows."""
 
 
 def fingerprint(numbers: Iterable[int], upto: int | None = None) -> str:
-    """The numbers of a table's segments up to one of them, by default all.
+    """Fingerprint of the data object numbers of a table's segments, up to one of them; by default of all.
 
     >>> fingerprint([7, 9]) == fingerprint([9, 7, 12], 9) != fingerprint([7, 12], 9)
     True
@@ -49,7 +49,7 @@ def fingerprint(numbers: Iterable[int], upto: int | None = None) -> str:
 
 
 def plain(key: str) -> str:
-    """The row id of a key.
+    """The ROWID of a key, without the fingerprint.
 
     >>> plain("AAAR0pAAHAAAACAAAB@73001.2a9b7cf1")
     'AAAR0pAAHAAAACAAAB'
@@ -58,28 +58,28 @@ def plain(key: str) -> str:
 
 
 class RowidKeys:
-    """The row ids of one table."""
+    """Chunk keys by ROWID of one table."""
 
     def __init__(self, connection: Connection, config: OracleConfig, table: TableId) -> None:
         self._connection, self._config, self._table = connection, config, table
         self._cuts: list[str] | None = None
 
     def mark(self, row_id: str, origin: str | None) -> str:
-        """A row id as a key has it.
+        """The key of a ROWID.
 
-        :param origin: a key of the same scan; ``None`` = it is the first one
+        :param origin: an earlier key of the same scan, whose fingerprint is kept; ``None`` = there is none
         """
         return f"{row_id}@{origin.partition('@')[2] if origin else fingerprint(self._segments())}"
 
     def verify(self, key: str) -> None:
-        """Make sure that a key is still one.
+        """Make sure that a key is still valid.
 
-        :raises QueryRefused: the ids are not those any more that the key is one of
+        :raises QueryRefused: rows have got other ROWIDs since
         """
         known = key.partition("@")[2]
         if known and fingerprint(self._segments(), int(known.partition(".")[0])) != known:
             raise QueryRefused(
-                f"Rows of {self._table} have other row ids than when reading them by ROWID began: the table, or a partition of "
+                f"Rows of {self._table} have other ROWIDs than when reading them by ROWID began: the table, or a partition of "
                 "it, was moved, truncated, exchanged or dropped.",
                 where=str(self._table),
                 safe="Rows that were read are captured, and so is every change.",
@@ -87,7 +87,7 @@ class RowidKeys:
             )
 
     def parts(self, after: str | None) -> Iterator[tuple[str | None, str | None]]:
-        """Bounds of parts behind a row id: from here on, and up to here without it. Several small ones are taken together."""
+        """Bounds (from, and up to but not including) of the parts after a ROWID; the parts grow, for the case that they have few rows."""
         if self._cuts is None:
             self._cuts = sorted(self._extents(), key=_number)
         at = 0 if after is None else bisect.bisect_right(self._cuts, _number(after), key=_number)
@@ -114,7 +114,7 @@ class RowidKeys:
 
 
 def _number(row_id: str) -> int:
-    """Row ids as numbers in their order."""
+    """A ROWID as a number; numbers sort like ROWIDs."""
     value = 0
     for character in row_id:
         value = value << 6 | rowids.DIGITS.index(character)

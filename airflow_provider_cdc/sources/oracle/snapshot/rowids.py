@@ -1,7 +1,7 @@
-"""Row ids as the edges of a table's parts.
+"""ROWIDs as bounds of the parts of a table.
 
-A part has the row ids from one edge to the next; the first one has no lower edge and the last one no upper. So the parts together
-hold each row once, wherever the edges are: extents that come and go meanwhile make them uneven, and nothing else.
+A part has the ROWIDs from one bound up to the next; the first part has no lower and the last no upper bound. So each row is in exactly
+one part, whatever the bounds: extents that are added or dropped meanwhile only make the parts uneven.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from collections.abc import Sequence
 
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _MOST_FILES = 1024
-"""In a bigfile tablespace there is one file, whose number here is this."""
+"""Relative number of the only file of a bigfile tablespace."""
 
 
 def row_id(data_object: int, file: int, block: int, row: int = 0) -> str:
-    """The text of an extended row id.
+    """The text of an extended ROWID.
 
     >>> row_id(73001, 7, 128)
     'AAAR0pAAHAAAACAAAA'
     """
     parts = ((data_object, 6), (file % _MOST_FILES, 3), (block, 6), (row, 3))
-    return "".join(DIGITS[(number >> 6 * place) & 63] for number, width in parts for place in reversed(range(width)))
+    return "".join(DIGITS[(number >> 6 * digit) & 63] for number, width in parts for digit in reversed(range(width)))
 
 
 def cuts(extents: Sequence[tuple[int, int, int, int]], blocks: int) -> list[str]:
-    """Where to cut a table so that its parts have about this many blocks.
+    """Bounds that split a table into parts of about ``blocks`` blocks.
 
-    :param extents: data object, file, first block and number of blocks of each, in the order of row ids
+    :param extents: data object, file, first block and number of blocks of each extent, in the order of ROWIDs
     """
     found, filled = [], 0
     for data_object, file, first, size in extents:
@@ -42,7 +42,7 @@ def cuts(extents: Sequence[tuple[int, int, int, int]], blocks: int) -> list[str]
 
 
 def conditions(edges: Sequence[str]) -> list[str]:
-    """The parts between the edges, as conditions on the table ``t``."""
+    """Conditions on the table ``t`` for the parts between the bounds."""
     bounds = [None, *edges, None]
     parts = []
     for low, high in itertools.pairwise(bounds):

@@ -1,4 +1,4 @@
-"""Statements of users with which a snapshot reads a table (``snapshot.select.statement.overrides``), at the snapshot's SCN."""
+"""SELECT statements that replace the snapshot's own for some tables (``snapshot.select.statement.overrides``), as of its SCN."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ _PARTITIONS: Final = {"PARTITION", "SUBPARTITION"}
 
 
 def override_of(table: TableId, overrides: Mapping[str, str]) -> str | None:
-    """The statement of a table; names are compared without regard to case, with the pluggable database or without."""
+    """The statement for a table. Names are case-insensitive, with or without the pluggable database."""
     names = {str(table).lower(), table.full_name.lower()}
     return next((statement for name, statement in overrides.items() if name.lower() in names), None)
 
 
 def as_of(statement: str, table: TableId, scn: int, user: str) -> str:
-    """The statement, reading the table as it was at an SCN.
+    """The statement with ``AS OF SCN`` after each mention of the table.
 
-    :param user: whose tables names without a schema are
-    :raises ConfigError: it does not read the table
+    :param user: schema of names without a schema
+    :raises ConfigError: the statement does not select from the table
 
     >>> as_of("SELECT * FROM shop.orders o WHERE o.paid = 1;", TableId(namespace="SHOP", name="ORDERS"), 7, "CDC")
     'SELECT * FROM shop.orders AS OF SCN 7 o WHERE o.paid = 1'
     """
     tokens = tokenize(statement)
     last = tokens[-1]
-    places = [] if last.kind == BAD else _places([*tokens, last, last], table, user)
-    if not places:
+    mentions = [] if last.kind == BAD else _mentions([*tokens, last, last], table, user)
+    if not mentions:
         why = last.value if last.kind == BAD else f"it does not select from {table}"
         raise ConfigError(
             f"snapshot.select.statement.overrides.{table}: {why}.",
@@ -58,16 +58,16 @@ def as_of(statement: str, table: TableId, scn: int, user: str) -> str:
             remedy=f"write a SELECT of all captured columns FROM {table}",
         )
     statement = statement[: last.start]
-    for end, has_its_own in reversed(places):
+    for end, has_its_own in reversed(mentions):
         if not has_its_own:
             statement = f"{statement[:end]} AS OF SCN {scn}{statement[end:]}"
     return statement.rstrip()
 
 
-def _places(tokens: list[Token], table: TableId, user: str) -> list[tuple[int, bool]]:
-    """Where the flashback clause belongs, and whether there is one: behind each mention of the table in a FROM clause."""
+def _mentions(tokens: list[Token], table: TableId, user: str) -> list[tuple[int, bool]]:
+    """The end of each mention of the table in a FROM clause, as an offset, and whether a flashback clause follows it."""
     found: list[tuple[int, bool]] = []
-    inside = [False]  # a FROM clause, by depth of parentheses
+    inside = [False]  # per depth of parentheses: inside a FROM clause
     for i, token in enumerate(tokens):
         if token.key == "(":
             inside.append(inside[-1])
@@ -85,7 +85,7 @@ def _places(tokens: list[Token], table: TableId, user: str) -> list[tuple[int, b
 
 
 def _mentioned(tokens: list[Token], at: int, table: TableId, user: str) -> int | None:
-    """The last token of a mention of the table, its partition included; ``None`` when the name means something else."""
+    """Index of the last token of a mention of the table, partition included; ``None`` if the name means something else."""
     qualified = tokens[at - 1].key == "."
     first = at - 2 if qualified else at
     owner = tokens[first].value if qualified else user.upper()

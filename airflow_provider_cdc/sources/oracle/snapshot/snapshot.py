@@ -1,20 +1,20 @@
-"""A consistent view of tables: one SCN, several connections that read as of it.
+"""A consistent snapshot of tables: several connections that read as of one SCN.
 
-Tables are locked in ROW SHARE MODE, which lets others read and write and keeps DDL out, while the SCN and the structures are
-read, and no longer (Debezium Oracle connector, "Snapshots"). Rows come by flashback queries, ``AS OF SCN``, so that readers
-need no transactions of their own.
+While the SCN and the table definitions are read, tables are locked in ROW SHARE MODE, which allows others to read and write, but keeps
+DDL out (Debezium Oracle connector, "Snapshots"). Rows are read by flashback queries (``AS OF SCN``), so readers need no transactions
+of their own.
 
-**Open transactions.** A transaction that is open at the SCN and is committed later began before it: its first changes lie in
-the log before the SCN. The position's ``scn``, where mining begins, is therefore the oldest beginning of the transactions in
-``V$TRANSACTION``, and its ``read_scn`` is the SCN of the view: what was committed up to there is in the rows already. The view
-is asked before the SCN is taken, and the SCN before that counts for transactions that began in between; so none is missed.
-This is what ``log.mining.transaction.snapshot.boundary.mode=all`` asks for; it is always done, as the other modes lose rows.
+**Open transactions.** A transaction that is open at the snapshot's SCN and commits later has changes in the log before this SCN. So
+the position's ``scn``, at which mining begins, is the oldest ``START_SCN`` in ``V$TRANSACTION``; its ``read_scn`` is the snapshot's SCN,
+since the rows contain everything that was committed up to it. ``V$TRANSACTION`` is read before the snapshot's SCN is taken. For
+transactions that begin in between, an SCN taken even earlier counts as a start, so none is missed. This is
+``log.mining.transaction.snapshot.boundary.mode=all``; it is always done, as the other modes lose rows.
 
-**Undo.** A flashback query fails when the undo does not reach back any more (ORA-01555) or the table was changed by DDL
-(ORA-01466). A chunk of which no row was handed over is read again, ``snapshot.database.errors.max.retries`` times. Later, rows
-of it are in files, and the SCN cannot be another one for the rest: the run ends with a transient error. What it read of
-unfinished tables is void, tables that are complete are kept, and the next run reads the others on a new view, at a new SCN; the
-log brings all of them to one place (:class:`airflow_provider_cdc.core.model.offset.SnapshotState`).
+**Undo.** A flashback query fails when the undo does not reach back any more (ORA-01555), or after DDL on the table (ORA-01466). A
+chunk of which no row was delivered is read again, ``snapshot.database.errors.max.retries`` times. Once rows were delivered, the rest
+of the chunk cannot be read at another SCN: the run ends with a transient error. Rows of incomplete tables are discarded, complete tables
+are kept. The next run reads the others at a new SCN, and the log is streamed until all tables are at the same position
+(:class:`airflow_provider_cdc.core.model.offset.SnapshotState`).
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ from airflow_provider_cdc.sources.oracle.snapshot.select_overrides import as_of,
 log = logging.getLogger(__name__)
 
 CHUNK_BLOCKS: Final = 16_384
-"""Blocks of a chunk, 128 MB with the usual size."""
+"""Database blocks per chunk: 128 MB with the usual block size."""
 LOCK_SECONDS: Final = 60
 _ROWS_IN_BLOCK: Final = 50
-"""A guess, for tables without statistics."""
+"""Estimate of the rows per block, for tables without statistics."""
 
 _TRANSACTIONS = "SELECT MIN(START_SCN) FROM V$TRANSACTION WHERE START_SCN > 0"
 _NO_RIGHTS: Final = {942, 1031}
@@ -78,9 +78,10 @@ _NO_RIGHTS: Final = {942, 1031}
 class OracleSnapshot(SnapshotSession):
     """A snapshot of tables as of one SCN (:class:`airflow_provider_cdc.core.spi.source.SnapshotSession`).
 
-    :param selects: table → statement that gives its rows, as a signal asks for them
+    :param readers: number of connections that read tables in parallel
+    :param selects: table → SELECT that a signal gives for its rows
     :raises PrerequisiteError: a privilege is missing that the snapshot needs
-    :raises SourceUnavailable: no server answers, or a lock is not to be had
+    :raises SourceUnavailable: no server answers, or a lock was not granted in time
     """
 
     position: OraclePosition
@@ -106,7 +107,7 @@ class OracleSnapshot(SnapshotSession):
             raise
 
     def _open(self, main: Connection, tables: list[TableId]) -> None:
-        database, dictionary = database_of(main), Catalog(main, self._config)
+        database, catalog = database_of(main), Catalog(main, self._config)
         began = time.monotonic()
         if self._config.snapshot_locking_mode is LockingMode.CUSTOM:
             self._lock_otherwise(main, tables)
@@ -115,11 +116,11 @@ class OracleSnapshot(SnapshotSession):
         oldest = self._oldest_change(main)
         self.scn = current_scn(main)
         self.ts_us = now_us(main)
-        self.schemas = dictionary.tables(tables)
+        self.schemas = catalog.tables(tables)
         main.rollback()
         log.info("The snapshot is of SCN %d; its locks were held for %.2f s.", self.scn, time.monotonic() - began)
-        self._sizes = dictionary.sizes(self.schemas)
-        self.ddl = {t: dictionary.create_statement(schema) for t, schema in self.schemas.items()}
+        self._sizes = catalog.sizes(self.schemas)
+        self.ddl = {t: catalog.create_statement(schema) for t, schema in self.schemas.items()}
         start = min(oldest, self.scn)
         self.position = OraclePosition(start, self.scn, resetlogs=database.resetlogs, dbid=database.dbid)
         if start < self.scn:
@@ -130,7 +131,7 @@ class OracleSnapshot(SnapshotSession):
         }  # fmt: skip
 
     def _lock_otherwise(self, main: Connection, tables: list[TableId]) -> None:
-        """Run what the user's own lock gives for each table."""
+        """Run the lock statements of ``snapshot.locking.mode=custom``."""
         statements = lock_statements(self._config, LOCK_SECONDS, tables).values()
         with main.cursor() as cursor:
             for statement in dict.fromkeys(filter(None, statements)):
@@ -148,9 +149,9 @@ class OracleSnapshot(SnapshotSession):
         return connection
 
     def _oldest_change(self, main: Connection) -> int:
-        """An SCN at or before the first change of every transaction that is open at any later SCN.
+        """An SCN at or before the first change of every transaction that is open now or begins later.
 
-        Each node of a cluster knows its own transactions only, and root and pluggable database may know different ones.
+        Each node of a cluster shows its own transactions only, and root and pluggable database may show different ones.
         """
         found = [current_scn(main)]
         for host in self._config.rac_nodes or (None,):
@@ -170,7 +171,7 @@ class OracleSnapshot(SnapshotSession):
     def _blind(self, e: oracledb.DatabaseError) -> NotGranted:
         everywhere = " CONTAINER=ALL" if self._config.database_pdb_name else ""
         return NotGranted(
-            f"Transactions that are open now cannot be seen, and their changes would be lost: {e}",
+            f"Open transactions cannot be seen, so their changes would be lost: {e}",
             where="V$TRANSACTION",
             safe="Nothing was read; the offset is untouched.",
             remedy=f"GRANT SELECT ON V_$TRANSACTION TO {self._config.database_user}{everywhere}",
@@ -190,7 +191,7 @@ class OracleSnapshot(SnapshotSession):
         return [Chunk(table, condition, count // len(conditions)) for condition in conditions]
 
     def _extents(self, table: TableId) -> list[tuple[int, int, int, int]]:
-        """Object, file, first block and number of blocks of each part of a table; none where the user may not ask."""
+        """The extents of a table, see :func:`.read_blocks.extents`; empty if the user may not see them."""
         connection = self._idle.get()
         try:
             with translated(self._config, str(table)):
@@ -222,13 +223,13 @@ class OracleSnapshot(SnapshotSession):
             self._idle.put(connection)
 
     def _statement(self, table: TableId) -> str | None:
-        """The statement that gives a table's rows, where there is one."""
+        """The SELECT of a signal or of the configuration for a table, if there is one."""
         return self._selects.get(table) or override_of(table, self._config.snapshot_select_statement_overrides)
 
     def _refused(self, e: Exception, table: TableId) -> None:
-        """Whether it is a signal's statement that the database does not accept.
+        """Raise :class:`QueryRefused` if the database refuses a signal's SELECT.
 
-        :raises QueryRefused: it is
+        :raises QueryRefused: it does
         """
         if table not in self._selects:
             return
@@ -237,7 +238,11 @@ class OracleSnapshot(SnapshotSession):
             raise refused(f"The database refuses the statement for {table}", meaning.what, self._selects[table]) from e
 
     def _source(self, table: TableId) -> str:
-        """What rows are selected from."""
+        """The FROM clause of a table.
+
+        :raises ConfigError: the configured SELECT cannot be used
+        :raises QueryRefused: the signal's SELECT cannot be used
+        """
         statement = self._statement(table)
         if statement is None:
             return f"{quoted(table)} AS OF SCN {self.scn}"
@@ -268,7 +273,7 @@ class OracleSnapshot(SnapshotSession):
 
 
 def _lock(connection: Connection, tables: list[TableId]) -> None:
-    """Keep DDL away from the tables; one that was dropped meanwhile is no error."""
+    """Lock the tables against DDL; a table that was dropped meanwhile is no error."""
     with connection.cursor() as cursor:
         for table in tables:
             try:
@@ -276,4 +281,4 @@ def _lock(connection: Connection, tables: list[TableId]) -> None:
             except oracledb.DatabaseError as e:
                 if code_of(e) != 942:
                     raise
-                log.info("%s is not locked: it does not exist any more, or may not be seen.", table)
+                log.info("%s is not locked: it does not exist any more, or the user may not see it.", table)
