@@ -362,7 +362,7 @@ def test_row_ids_of_another_segment_are_refused(schema: Oracle, reader: OracleCh
     upto = reader.last(KeyRange(table, ("ROWID",)))
     first = reader.read(KeyRange(table, ("ROWID",), None, upto), 1)
     schema.sql("TRUNCATE TABLE T1", "INSERT INTO T1 VALUES (4)")
-    with pytest.raises(QueryRefused, match="other row ids"):
+    with pytest.raises(QueryRefused, match="other ROWIDs"):
         reader.read(KeyRange(table, ("ROWID",), first.last, upto), 10)
     assert [row["V"] for chunk in all_chunks(reader, ("ROWID",)) for row in chunk] == [4]
 
