@@ -111,7 +111,7 @@ def test_an_instance_that_no_node_names_is_mined_when_it_has_written_by_itself(
         assert flush.flush(cluster.scn()) == first
         clock.now += WRITTEN_AFTER / 2
         assert flush.flush(cluster.scn()) == second
-    assert caplog.text.count("redo threads 2 cannot be asked") == 1
+    assert caplog.text.count("redo threads 2 cannot be reached") == 1
     assert "rac.nodes" in caplog.text
 
 
