@@ -90,16 +90,7 @@ def _rows_of(
     table = routed.events.table
     types = table[picked, k.EV_TYPE]
     both = bool(((types != 23) & (types != 30)).any())
-    lengths = table[picked, k.EV_LENGTH]
-    limit = max(_VARIABLE_BYTES // max(layout.variables, 1), int(lengths.max()))
-    most_rows = min(BLOCK_ROWS, max(_FIXED_BYTES // (8 * len(layout.stores)), 1024))
-    at = 0
-    while at < len(picked):
-        # as many events as the reserved memory is certain to hold
-        fits = at + max(int(np.searchsorted(np.cumsum(lengths[at:]), limit, side="right")), 1)
-        part = picked[at:fits]
-        room = int(lengths[at:fits].sum())
-        capacity = min(room // max(layout.minimum, 1) + 1, most_rows)
+    for part, room, capacity in _fitting_parts(picked, table[picked, k.EV_LENGTH], layout):
         resume, status = np.zeros(3, np.int64), k.FULL
         while status == k.FULL:
             after = layout.buffers(capacity, room, scratch, "after ")
@@ -140,6 +131,21 @@ def _rows_of(
                 )
                 block.source = _source(routed, block, event_of, row_in, columns, queries)
                 yield block, event_of, row_in
+
+
+def _fitting_parts(picked: Int64s, lengths: Int64s, layout: Layout) -> Iterator[tuple[Int64s, int, int]]:
+    """Split events so that the reserved memory is certain to hold each part.
+
+    :param lengths: size of each event, bytes
+    :return: the events of a part, its bytes, and the greatest number of rows to decode at once
+    """
+    limit = max(_VARIABLE_BYTES // max(layout.variables, 1), int(lengths.max()))
+    most_rows = min(BLOCK_ROWS, max(_FIXED_BYTES // (8 * len(layout.stores)), 1024))
+    at = 0
+    while at < len(picked):
+        fits = at + max(int(np.searchsorted(np.cumsum(lengths[at:]), limit, side="right")), 1)
+        room = int(lengths[at:fits].sum())
+        yield picked[at:fits], room, min(room // max(layout.minimum, 1) + 1, most_rows)
         at = fits
 
 
