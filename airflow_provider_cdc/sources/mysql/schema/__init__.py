@@ -1,4 +1,4 @@
-"""What tables look like: types of columns, the catalog, and what DDL in the log does to structures.
+"""Table schemas: types of columns, the catalog, and the effect of DDL in the log.
 
 May import ``config``, ``connect`` and the other heads; nothing of ``snapshot`` or ``log``, which build on this.
 """

@@ -1,4 +1,4 @@
-"""Tables as ``information_schema`` has them: at discovery, at a snapshot, and where the log's DDL leaves a question open."""
+"""Table schemas from ``information_schema``: for discovery, snapshots, and questions that DDL leaves open."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ORDER BY s.table_schema, s.table_name, s.index_name, s.seq_in_index"""
 
 
 class Catalog:
-    """Reads structures over one connection."""
+    """Reads table schemas over one connection."""
 
     def __init__(self, connection: Connection, config: MySqlConfig, *, mariadb: bool) -> None:
         self._connection, self._config, self._mariadb = connection, config, mariadb
@@ -42,7 +42,7 @@ class Catalog:
     def tables(
         self, only: Iterable[TableId] | None = None, needed: Callable[[TableId], bool] = lambda table: True
     ) -> dict[TableId, TableSchema]:
-        """Structures of all tables but the system's, or of some.
+        """The schemas of all tables except system tables, or of the given tables.
 
         :param needed: others are left out where they cannot be captured
         :raises PrerequisiteError: one that is needed cannot be captured
@@ -76,11 +76,11 @@ class Catalog:
         return found
 
     def table(self, table: TableId) -> TableSchema | None:
-        """The present structure of one table; ``None`` when it does not exist."""
+        """The current schema of a table; ``None`` if it does not exist."""
         return self.tables([table]).get(table)
 
     def rows(self, tables: Iterable[TableId]) -> dict[TableId, int]:
-        """The server's estimates of how many rows tables have."""
+        """The server's estimates of the number of rows of tables."""
         where, arguments = self._where(list(tables))
         found = self._query(_TABLES, where, arguments) if arguments else []
         return {TableId(namespace=db, name=name): int(rows or 0) for db, name, _, rows, *_ in found}

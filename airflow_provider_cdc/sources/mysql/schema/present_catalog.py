@@ -1,4 +1,4 @@
-"""The catalog as it is now, for questions while the log is read: it may be ahead of the log."""
+"""The current catalog, for questions while the log is read. It may be ahead of the log."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
 
 @dataclass(frozen=True)
 class PresentCatalog:
-    """Answers of the catalog, each asked for when it is needed.
+    """Asks the catalog when an answer is needed.
 
-    :param ask: asks a question on a connection that is open
+    :param ask: runs a question with a :class:`.catalog.Catalog` on an open connection
     """
 
     ask: Callable[[Callable[[Catalog], Any]], Any]
 
     def table(self, table: TableId) -> TableSchema | None:
-        """A table's structure; ``None`` when it does not exist."""
+        """The current schema of a table; ``None`` if it does not exist."""
         found: TableSchema | None = self.ask(lambda c: c.table(table))
         return found
 
     def database_charset(self, database: str) -> str | None:
-        """A database's default character set."""
+        """The default character set of a database."""
         found: str | None = self.ask(lambda c: c.database_charset(database))
         return found
 

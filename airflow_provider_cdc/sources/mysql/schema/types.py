@@ -42,7 +42,7 @@ class ColumnType:
     :param base: canonical lower-case type name
     :param length: display width, number of characters or bytes, digits of a decimal, fractional digits of a temporal type
     :param values: members of an ENUM or SET
-    :param zerofill: how numbers are shown, which is no part of what they are
+    :param zerofill: numbers are displayed with leading zeros; their values do not change
     """
 
     base: str

@@ -1,4 +1,4 @@
-"""Structures of tables: types, the catalog, the DDL in the log, and which structure is in force at which SCN.
+"""Table schemas: types, the catalog, DDL in the log, and the schema in force at each SCN.
 
 It imports the heads of the source, and no other sub-package.
 """

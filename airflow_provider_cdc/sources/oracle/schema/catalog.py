@@ -1,4 +1,4 @@
-"""Tables as the catalog (Oracle's data dictionary) has them: at discovery, at a snapshot, and where the log's DDL leaves a question open.
+"""Table schemas from the catalog (Oracle's data dictionary views): for discovery, snapshots, and questions that DDL leaves open.
 
 A handful of queries reads any number of tables. What is left out, because LogMiner has no rows of it or because it is not a
 user's data: Oracle's own schemas, and tables that are temporary, external, nested, secondary (of domain indexes),
@@ -83,12 +83,12 @@ class Catalog:
         self.hidden: dict[TableId, tuple[str, ...]] = {}
 
     def tables(self, only: Iterable[TableId] | None = None) -> dict[TableId, TableSchema]:
-        """Structures of all tables that could be captured, or of those of some that exist."""
+        """The schemas of all tables that can be captured, or of those of the given tables that exist."""
         wanted = None if only is None else {(t.namespace, t.name) for t in only}
         return self._read(wanted, "")
 
     def table(self, table: TableId, *, scn: int | None = None) -> TableSchema | None:
-        """The structure of one table; ``None`` when there is none that could be captured.
+        """The schema of a table; ``None`` if it does not exist or cannot be captured.
 
         :param scn: as it was at this SCN. Oracle allows that only to users with the privilege FLASHBACK on the dictionary's
             views; to others, and when the undo does not reach so far back, the present structure is given.
@@ -104,13 +104,13 @@ class Catalog:
         return next(iter(self._read(wanted, "").values()), None)
 
     def sizes(self, tables: Iterable[TableId]) -> dict[TableId, tuple[int, int]]:
-        """Rows and blocks of tables, as the last gathering of statistics found them; 0 when there was none."""
+        """Rows and blocks of tables by the optimizer statistics; 0 without statistics."""
         wanted = {(t.namespace, t.name) for t in tables}
         found = self._query(_TABLES, wanted, "") if wanted else []
         return {self._id(owner, name): (int(n or 0), int(blocks or 0)) for owner, name, n, blocks, *_ in found}
 
     def create_statement(self, schema: TableSchema) -> str:
-        """The statement that would create a table: Oracle's own, or one made of the structure where the user may not ask."""
+        """The CREATE TABLE statement of a table: from ``DBMS_METADATA``, or made from the schema if the user may not use that."""
         sql = "SELECT DBMS_METADATA.GET_DDL('TABLE', :name, :owner) FROM DUAL"
         try:
             text = scalar(self.connection, sql, name=schema.id.name, owner=schema.id.namespace)
@@ -122,7 +122,7 @@ class Catalog:
     # -- objects that the log has numbers of ---------------------------------------------------------------------------
 
     def objects(self) -> dict[int, TableId]:
-        """The tables of now by object id, those in the recycle bin left out; partitions are of their table."""
+        """The current tables by data object number, without those in the recycle bin; a partition maps to its table."""
         sql = (
             "SELECT t.OBJECT_ID, t.OWNER, t.OBJECT_NAME FROM ALL_OBJECTS t"
             f" WHERE t.OBJECT_TYPE IN ({_TABLE_OBJECTS}) AND t.OBJECT_NAME NOT LIKE 'BIN$%'"
@@ -130,7 +130,7 @@ class Catalog:
         return {int(number): self._id(owner, name) for number, owner, name in rows(self.connection, sql)}
 
     def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
-        """Whether the dictionary as of an SCN can be read, and what it calls an object, if it has it."""
+        """Whether the catalog as of the SCN can be read, and the name of the object in it, if it exists there."""
         sql = (
             f"SELECT t.OWNER, t.OBJECT_NAME FROM ALL_OBJECTS AS OF SCN {int(scn)} t"
             f" WHERE t.OBJECT_ID = :id AND t.OBJECT_TYPE IN ({_TABLE_OBJECTS})"
@@ -145,7 +145,7 @@ class Catalog:
         return True, self._id(*found[0]) if found else None
 
     def stored(self, table: TableId) -> list[tuple[str, bool, bool]]:
-        """The columns that a table's rows have, in their order in the row.
+        """The columns in a table's stored rows, in their order in the row.
 
         Of each its name, whether it is the user's own, and whether its place is that of the table's structure.
         """
@@ -187,7 +187,7 @@ class Catalog:
         return {table: self._schema(table, columns[table], keys[table]) for table in known if columns[table]}
 
     def _names(self, wanted: set[tuple[str, str]] | None, at: str) -> list[TableId]:
-        """The tables that there are and that could be captured."""
+        """The existing tables that can be captured."""
         external = {(owner, name) for owner, name in self._query(_EXTERNAL, wanted, at)}
         found, organized, misnamed = [], [], []
         for owner, name, _, _, iot_type, *_ in self._query(_TABLES, wanted, at):
@@ -263,7 +263,7 @@ class Catalog:
             length = characters
         value, expression = (None, False) if identity == "YES" else self._default(default)
         return make_column(
-            table, str(name), ColumnType.of_dictionary(full, length, precision, scale), self.config,
+            table, str(name), ColumnType.of_catalog(full, length, precision, scale), self.config,
             nullable=nullable == "Y", default=value, default_is_expression=expression, generated=virtual == "YES",
             auto_incremented=identity == "YES",
         )  # fmt: skip
@@ -275,7 +275,7 @@ class Catalog:
         return (value, expression) if found is None else (found, False)
 
     def constant(self, text: str) -> str | None:
-        """Value of an expression that has one for ever; ``None`` for others."""
+        """The value of a constant expression; ``None`` for other expressions."""
         return constant(self.connection, text)
 
 
@@ -304,7 +304,7 @@ def _kind(column: Column) -> str:
 
 
 def _tell_once(names: list[str], message: str, shown: list[str] | None = None) -> None:
-    """A warning that one process gives once."""
+    """Log a warning once per process."""
     key = tuple(names)
     if key not in _warned:
         _warned.add(key)

@@ -10,9 +10,9 @@ from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_co
 
 
 class ColumnDefinitions:
-    """Makes columns of their definitions. Asks the dictionary once, and only when a definition does not suffice.
+    """Makes columns of their definitions in DDL. Asks the catalog once, and only if a definition does not suffice.
 
-    :param lookups: knows the table's present structure, and the values of constants
+    :param lookups: gives the table's current schema, and the values of constants
     """
 
     def __init__(self, table: TableId, config: OracleConfig, lookups: Lookups) -> None:
@@ -22,13 +22,13 @@ class ColumnDefinitions:
 
     @property
     def present(self) -> TableSchema | None:
-        """The table as the dictionary has it."""
+        """The table's current schema in the catalog; ``None`` if it does not exist."""
         if not self._asked:
             self._asked, self._found = True, self._lookups.table(self._table)
         return self._found
 
     def column(self, c: ddl.ColumnDef, old: Column | None = None) -> Column:
-        """A column from its definition; what ``MODIFY`` leaves out stays as it was."""
+        """A column from its definition; properties that ``MODIFY`` does not name keep their old value."""
         if old is None and not c.virtual and (c.type is None or not c.built_in):
             there = self.present.columns if self.present is not None else ()
             for column in there:

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 class DdlEffect(Effect):
     """What a statement does to captured tables.
 
-    :ivar unknown: it was not understood: the dictionary was asked
+    :ivar unknown: it was not understood, so the catalog was asked
     """
 
     unknown: bool = False
@@ -99,9 +99,7 @@ class DdlApplier:
             return
         schema = self._lookups.table(table) if s.select or s.of else self._created(table, s, where)
         if schema is None:
-            log.warning(
-                "%s, created at %s, cannot be captured: the dictionary does not have it (any more).", table, where
-            )
+            log.warning("%s, created at %s, cannot be captured: the catalog does not have it (any more).", table, where)
             return
         if s.select:
             log.warning("%s was created with rows that the log need not have, at %s.", table, where)
@@ -129,7 +127,7 @@ class DdlApplier:
         elif schema is not None:
             renamed = schema.model_copy(update={"id": new})
             found.changes.append(TableChange(type="ALTER", id=new, previous_id=old, table=renamed, exact=False))
-        else:  # nothing is known of a table that was not captured under its old name, but what the dictionary says
+        else:  # nothing is known of a table that was not captured under its old name, but what the catalog says
             self._appeared(new, f"it was {old} before, which is not captured", where, found)
 
     def _appeared(self, table: TableId, why: str, where: str, found: DdlEffect) -> None:
@@ -171,7 +169,7 @@ class DdlApplier:
                 )
 
     def _unknown(self, s: ddl.Unknown, owner: str, where: str, found: DdlEffect) -> None:
-        """A statement that is not understood: the dictionary says what has become of the tables, and they are read again."""
+        """A statement that is not understood: the tables are looked up in the catalog, and they are read again."""
         named = [self._id(n, owner) for n in s.tables]
         tables = self._captured.concerned(named)
         for table in tables:
@@ -186,7 +184,7 @@ class DdlApplier:
             found.unknown = True
             names = ", ".join(map(str, tables)) if named else "any captured table"
             log.warning(
-                "A statement at %s is not understood (%s); the dictionary was read for %s: %s",
+                "A statement at %s is not understood (%s); the catalog was read for %s: %s",
                 where,
                 s.reason,
                 names,
@@ -218,7 +216,7 @@ class DdlApplier:
                     self._keys_changed([seen[0]], where, found)
 
     def _keys_changed(self, tables: list[TableId], where: str, found: DdlEffect) -> None:
-        """The row key may be another one now. Which keys there were is not kept: the dictionary is asked."""
+        """The row key may be another one now. Which keys there were is not kept: the catalog is asked."""
         for table in tables:
             known = self._captured.known(table)
             if known is None:
@@ -230,12 +228,12 @@ class DdlApplier:
                 found.changes.append(TableChange(type="ALTER", id=table, table=schema))
 
     def _keyed(self, schema: TableSchema, why: str, where: str) -> TableSchema:
-        """A structure with the key that the dictionary has for it, where both have the same columns."""
+        """A schema with the key in the catalog, where both have the same columns."""
         present = self._lookups.table(schema.id)
         if present is not None and set(present.names) == set(schema.names):
             return schema.model_copy(update={"key": present.key})
         log.warning(
-            "The key of %s is not certain at %s (%s), and the dictionary, which has changed since, does not tell; (%s) is used.",
+            "The key of %s is not certain at %s (%s), and the catalog, which has changed since, does not show it; (%s) is used.",
             schema.id,
             where,
             why,
@@ -291,7 +289,7 @@ class DdlApplier:
             known.id,
             where,
             ", ".join(altered.missing),
-            "The dictionary is used" if present is not None else "The dictionary does not have the table any more",
+            "The catalog is used" if present is not None else "The catalog does not have the table any more",
         )
         if present is None:  # it was dropped since; until the log says so, its rows are read as far as they fit
             found.changes.append(altered.change.model_copy(update={"exact": False}))

@@ -1,4 +1,4 @@
-"""Questions that the log leaves open: present structures, objects that LogMiner does not name, rows as they were."""
+"""Questions that the log leaves open: current schemas, objects that LogMiner does not name, rows as of an SCN."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 
 @dataclass(frozen=True, slots=True)
 class StoredColumns:
-    """The columns that a table's rows have now.
+    """The columns in a table's stored rows, as they are now.
 
-    :param plain: they are those of its structure, in its order: none is hidden or unused, none was ever invisible
+    :param names: their names
+    :param plain: they equal the columns of its schema, in the same order: none is hidden or unused, none was ever invisible
     """
 
     names: frozenset[str]
@@ -23,11 +24,11 @@ class StoredColumns:
 
 @dataclass(frozen=True, slots=True)
 class StoredFormats:
-    """What the stored form of values depends on, for a whole database.
+    """Settings of a database that Oracle's internal format of values depends on.
 
     :param characters: ``NLS_CHARACTERSET``
     :param national: ``NLS_NCHAR_CHARACTERSET``
-    :param zone: ``DBTIMEZONE``, in which values WITH LOCAL TIME ZONE lie
+    :param zone: ``DBTIMEZONE``, in which values WITH LOCAL TIME ZONE are stored
     """
 
     characters: str = "AL32UTF8"
@@ -36,32 +37,32 @@ class StoredFormats:
 
 
 class Lookups(Protocol):
-    """The questions of a stream to the catalog, the database's dictionary."""
+    """A stream's questions to the catalog (Oracle's data dictionary)."""
 
     def table(self, table: TableId) -> TableSchema | None:
-        """The present structure of a table, ``None`` when it does not exist or cannot be captured."""
+        """The current schema of a table; ``None`` if it does not exist or cannot be captured."""
 
     def objects(self) -> dict[int, TableId]:
-        """All tables that there are now, by object id."""
+        """All current tables, by data object number."""
 
     def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
-        """Whether the dictionary of that SCN can be read, and what it calls an object, if it has it."""
+        """Whether the catalog as of the SCN can be read, and the name of the object in it, if it exists there."""
 
     def stored(self, table: TableId) -> StoredColumns | None:
-        """The stored columns of a table, ``None`` when there is none."""
+        """The stored columns of a table; ``None`` if it does not exist."""
 
     def formats(self) -> StoredFormats:
-        """What the stored form of values depends on."""
+        """The database's character sets and time zone."""
 
     def constant(self, text: str) -> str | None:
-        """Value of an expression that has one for ever; ``None`` for others."""
+        """The value of a constant expression; ``None`` for other expressions."""
 
     def row(self, schema: TableSchema, row_id: str, scn: int) -> pa.StructArray | None:
-        """A row as it was at an SCN, one element; ``None`` when it cannot be told."""
+        """A row as of an SCN, one element; ``None`` if it cannot be read."""
 
 
 class NoLookups:
-    """Answers that nothing is known: there is no catalog."""
+    """Lookups without a catalog: every answer is "not known"."""
 
     def table(self, table: TableId) -> TableSchema | None:
         return None

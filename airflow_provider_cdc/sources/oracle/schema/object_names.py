@@ -1,8 +1,8 @@
-"""Which table an object number of the log stands for, at the position that has been reached.
+"""The table of an object number in the log.
 
-An object keeps its number when its table is renamed or changed. The dictionary only knows what objects are called now, so a name
-that the log itself told, or the dictionary as of the row's SCN, goes before. The present name is used where nothing else is known. If
-the log later renames another object to this name, rows were attributed to the wrong table: that is an error.
+An object keeps its number when its table is renamed or changed. The catalog has the current names only, so a name from the log itself, or
+from the catalog as of the row's SCN, takes precedence. The current name is used if there is no other. If the log later renames another
+object to this name, rows were attributed to the wrong table: that is an error.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ log = logging.getLogger(__name__)
 
 
 def unnamed(owner: str | None, name: str | None) -> bool:
-    """Whether LogMiner has no name for a table, or only that which it has in the recycle bin."""
+    """Whether LogMiner has no name for a table, or only its name in the recycle bin."""
     return not owner or not name or owner == "UNKNOWN" or name.startswith(("OBJ# ", "BIN$"))
 
 
 class ObjectNames:
-    """Learns the names of objects.
+    """Object numbers and the names of their tables.
 
-    :ivar passed_over: per object that nobody knows, rows that were passed over
+    :ivar passed_over: unknown object → number of its rows that were skipped
     """
 
     def __init__(self, tables: Tables, lookups: Lookups) -> None:
@@ -37,7 +37,7 @@ class ObjectNames:
         self.passed_over: dict[int, int] = {}
 
     def begin(self) -> None:
-        """Note what objects are called now: some may be dropped before their rows are read."""
+        """Read the current names: some objects may be dropped before their rows are read."""
         self._present = {**self._lookups.objects(), **self._present}
 
     def learn(self, number: int, table: TableId) -> None:
@@ -46,13 +46,13 @@ class ObjectNames:
         self._gone.discard(number)
 
     def certain(self, number: int) -> bool:
-        """Whether the log, or the dictionary of then, has said which table it is, or that it is none that is captured."""
+        """Whether the log, or the catalog as of the row's SCN, names the object's table or shows that it is not captured."""
         return number in self._learned or number in self._gone
 
     def table(self, number: int, shown: TableId | None, scn: int) -> TableId | None:
-        """The table of an object, ``None`` when nobody knows.
+        """The table of an object; ``None`` if it is not known.
 
-        :param shown: what LogMiner calls it, where that is a name
+        :param shown: LogMiner's name of it, if it has one
         """
         if (known := self._learned.get(number)) is not None or number in self._gone:
             return known
@@ -68,11 +68,11 @@ class ObjectNames:
         return found
 
     def present(self, number: int) -> TableId | None:
-        """What an object is called now."""
+        """The current name of an object."""
         return self._lookups.objects().get(number)
 
     def vanished(self) -> list[TableId]:
-        """Captured tables that are not there any more, and of which nobody knows which object they were."""
+        """Captured tables that do not exist any more, and whose object number is not known."""
         if not self._present:
             self.begin()
         found = {*self._present.values(), *self._learned.values()}
@@ -89,9 +89,9 @@ class ObjectNames:
     def renamed(self, old: TableId, new: TableId | None, number: int, scn: int) -> None:
         """A statement in the log changes the name of a table.
 
-        :param new: its name after it, ``None`` when it is no captured one any more
-        :param number: of the object, 0 when it is not known
-        :raises SchemaConflict: its rows, or rows of the other name, were taken for another table's
+        :param new: its new name; ``None`` if it is not captured any more
+        :param number: its object number, 0 = not known
+        :raises SchemaConflict: its rows, or rows of the other name, were attributed to another table
         """
         for object_, assumed in self._assumed.items():
             if object_ in self._learned or object_ in self._gone:

@@ -1,4 +1,4 @@
-"""The structures of the tables that rows of the log are about, at the SCN at which each row was written."""
+"""The schema versions of captured tables, by SCN."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ log = logging.getLogger(__name__)
 
 
 class SchemaVersions:
-    """Numbers the captured tables, and keeps the versions of their structures.
+    """Numbers the captured tables, and keeps the versions of their schemas.
 
-    A row is read when its transaction is committed, but with the structure of the time at which it was written: what a change of
-    structure replaces is kept until no row from before it waits.
+    A row is decoded when its transaction commits, but with the schema in force when it was written. So an old schema is kept until no
+    buffered row is older than the change.
 
-    :param lookups: knows the present structures, and tables that LogMiner does not name
-    :param catalog: the pluggable database, or the database, that the tables are in
+    :param lookups: gives current schemas, and tables that LogMiner does not name
+    :param catalog: name of the pluggable database, or of the database, that the tables are in
     """
 
     def __init__(self, tables: Tables, lookups: Lookups, catalog: str) -> None:
@@ -37,7 +37,7 @@ class SchemaVersions:
         self._refused: dict[int, SchemaConflict] = {}
 
     def note_present_names(self) -> None:
-        """Note what objects are called now: some may be dropped before their rows are read."""
+        """Read the current names of objects: some may be dropped before their rows are read."""
         self._objects.begin()
 
     def learn(self, number: int, owner: str, name: str) -> None:
@@ -50,12 +50,13 @@ class SchemaVersions:
         return self._number(table) if self._tables.captured(table) else -1
 
     def number_of_object(self, number: int, owner: str, name: str, scn: int, rows: int = 1) -> int:
-        """The same for rows that LogMiner does not name, or names as their table is called now.
+        """The number of the table of an object, for rows that LogMiner does not name, or names by the table's current name.
 
-        A row that may be a captured table's, but nobody can tell, has a number that :meth:`check` refuses.
+        If the table is not known and may be a captured one, the result is a number that :meth:`check` refuses.
 
-        :param number: of the object
-        :param scn: of the first of these rows
+        :param number: object number
+        :param scn: SCN of the first of these rows
+        :param rows: how many rows there are
         """
         found = self._found.get(number)
         if found is None:
@@ -96,29 +97,32 @@ class SchemaVersions:
         return self._ids[number]
 
     def read_again(self, number: int) -> bool:
-        """Whether a table is going to be read whole."""
+        """Whether a table will be read again as a whole."""
         return self._tables.read_again(self._ids[number])
 
     def check(self, numbers: Iterable[int]) -> None:
-        """:raises SchemaConflict: among them are rows of which nobody knows the table"""
+        """Check numbers of tables.
+
+        :raises SchemaConflict: one stands for an unknown table
+        """
         for number in numbers:
             if number in self._refused:
                 raise self._refused[number]
 
     def by_object(self, number: int) -> bool:
-        """Whether rows of this table were found by their object."""
+        """Whether rows of this table were resolved by their object number."""
         return number in self._objects_of
 
     def stored(self, number: int) -> StoredColumns | None:
-        """What the stored rows of a table look like now, ``None`` when it is not there any more."""
+        """The stored columns of a table as they are now; ``None`` if it does not exist any more."""
         names = [self._objects.present(n) for n in self._objects_of.get(number, ())] or [self._ids[number]]
         found = [stored for name in names if name is not None and (stored := self._lookups.stored(name)) is not None]
         return min(found, key=lambda s: s.plain, default=None)
 
     def at(self, number: int, scn: int) -> tuple[TableSchema, int]:
-        """The structure in force at an SCN, and the SCN at which the next one begins.
+        """The schema in force at an SCN, and the SCN at which the next one begins.
 
-        :raises SchemaConflict: nobody knows it
+        :raises SchemaConflict: it is not known
         """
         for until, schema in self._older.get(number, ()):
             if scn < until:
@@ -129,10 +133,10 @@ class SchemaVersions:
         return present, FOREVER
 
     def missing(self, numbers: Iterable[int], where: str) -> tuple[list[TableChange], list[int]]:
-        """For tables whose structure nobody has told so far, what the dictionary says, and those that it has not any more.
+        """For tables without a known schema: schema changes from the catalog, and the numbers of tables that it does not have any more.
 
-        Such a table was created in a way that does not tell its structure (``CREATE TABLE … AS SELECT``), and is gone since: if under
-        another name, it is read whole under that.
+        Such a table was created by a statement without its columns (``CREATE TABLE … AS SELECT``). If it was renamed since, it is read
+        whole under its new name.
         """
         changes, gone = [], []
         for number in numbers:
@@ -146,14 +150,14 @@ class SchemaVersions:
                 if str(table) not in self._unknown:
                     self._unknown.add(str(table))
                     log.warning(
-                        "Changes of %s after %s are passed over: the log does not tell its structure, and the database has no such "
-                        "table any more.",
+                        "Changes of %s after %s are skipped: the log does not have its definition, and the database has no such table any "
+                        "more.",
                         table, where,
                     )  # fmt: skip
         return changes, gone
 
     def changed(self, numbers: Iterable[int]) -> list[TableChange]:
-        """Structures that differ between the catalog and the log so far."""
+        """Schema changes for tables whose schema in the catalog differs from the known one."""
         changes = []
         for number in numbers:
             table = self._ids[number]
@@ -163,14 +167,14 @@ class SchemaVersions:
         return changes
 
     def replaced_by(self, changes: Iterable[TableChange]) -> dict[TableId, TableSchema | None]:
-        """The structures that changes are about to replace."""
+        """The schemas that the changes replace."""
         return {table: self._tables.get(table) for table in (change.previous_id or change.id for change in changes)}
 
     def note_names(self, changes: Iterable[TableChange], number: int, scn: int) -> None:
-        """Note which objects a statement names.
+        """Learn the names of objects from a statement's changes.
 
-        :param number: of the object that it is about, 0 when it is not known
-        :raises SchemaConflict: rows were taken for another table's
+        :param number: number of the object that the statement concerns, 0 = not known
+        :raises SchemaConflict: rows were attributed to another table
         """
         self._found.clear()
         for change in changes:
@@ -182,13 +186,13 @@ class SchemaVersions:
             self._objects.renamed(change.previous_id or change.id, new, number, scn)
 
     def keep(self, old: Mapping[TableId, TableSchema | None], scn: int) -> None:
-        """Keep structures that were in force until an SCN."""
+        """Keep schemas that were in force until an SCN."""
         for table, schema in old.items():
             if schema is not None and table in self._numbers:
                 self._older.setdefault(self._numbers[table], []).append((scn, schema))
 
     def forget(self, scn: int) -> None:
-        """Drop structures that ended before an SCN: no row of theirs waits."""
+        """Drop schemas that ended before an SCN: no buffered row needs them."""
         for number, older in self._older.items():
             self._older[number] = [(until, schema) for until, schema in older if until > scn]
 
@@ -197,7 +201,7 @@ def _unclear(name: str, number: int, tables: list[TableId], scn: int) -> SchemaC
     names = ", ".join(map(str, tables[:5])) + (" …" if len(tables) > 5 else "")
     return SchemaConflict(
         f"A change of {name} (object {number}) may be one of {names}: LogMiner's dictionary does not know the table as it was then, "
-        "and nobody tells which one it was.",
+        "and the log does not identify it.",
         where=f"SCN {scn}",
         safe="Everything before is captured.",
         remedy="set log.mining.strategy=redo_log_catalog and run the capture again, or read the tables again with "
@@ -207,7 +211,7 @@ def _unclear(name: str, number: int, tables: list[TableId], scn: int) -> SchemaC
 
 def _unknown(table: TableId, where: str) -> SchemaConflict:
     return SchemaConflict(
-        f"There are changes of {table}, whose structure is not known: the database has no such table any more.",
+        f"There are changes of {table}, whose definition is not known: the database has no such table any more.",
         where=where,
         safe="Everything before is captured.",
         remedy="leave the table out with table.exclude.list",

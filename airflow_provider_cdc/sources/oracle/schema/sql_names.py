@@ -1,4 +1,4 @@
-"""Pieces of SQL: names, texts, a CREATE TABLE statement."""
+"""Quoting of names and texts in SQL, and CREATE TABLE statements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def quoted_name(name: str) -> str:
 
 
 def create_statement(schema: TableSchema) -> str:
-    """A CREATE TABLE statement of a structure."""
+    """A CREATE TABLE statement for a schema."""
     lines = [_definition(column) for column in schema.columns]
     if schema.key:
         lines.append(f"PRIMARY KEY ({', '.join(quoted_name(n) for n in schema.key)})")

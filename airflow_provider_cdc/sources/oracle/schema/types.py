@@ -58,7 +58,7 @@ _PARAMETERS = re.compile(r"\(\s*(\*|\d+)\s*(?:BYTE|CHAR)?\s*(?:,\s*(-?\d+|\*)\s*
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """A column's declared type, as DDL or the dictionary gives it.
+    """A column's declared type, as DDL or the catalog gives it.
 
     :param base: canonical upper-case type name, without parameters
     :param length: characters or bytes, digits of a NUMBER, decimals of the seconds of a timestamp
@@ -97,7 +97,7 @@ class ColumnType:
         return cls(base, length if first == "*" else int(first))
 
     @classmethod
-    def of_dictionary(
+    def of_catalog(
         cls, data_type: str, data_length: int | None, data_precision: int | None, data_scale: int | None
     ) -> ColumnType:
         """From the columns of the same names of ``ALL_TAB_COLUMNS``; lengths of texts are ``CHAR_LENGTH``.

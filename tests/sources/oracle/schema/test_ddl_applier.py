@@ -66,7 +66,7 @@ def test_tables_without_redo_are_not_captured_and_that_is_said(caplog: pytest.Lo
 def test_a_table_created_from_a_query_is_that_of_the_dictionary_and_is_read(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     assert world.run("CREATE TABLE t AS SELECT * FROM u").changes == []
-    assert "the dictionary does not have it" in caplog.text
+    assert "the catalog does not have it" in caplog.text
     world.other(CREATE)
     (change,) = world.run("CREATE TABLE t AS SELECT * FROM u").changes
     assert (change.type, change.exact) == ("CREATE", False)

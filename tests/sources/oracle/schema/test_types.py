@@ -88,7 +88,7 @@ def test_virtual_column_is_always_null() -> None:
 def test_type_of_the_ddl_and_of_the_dictionary_are_one(
     ddl: str, dictionary: tuple[str, int, int | None, int | None]
 ) -> None:
-    assert ColumnType.parse(ddl) == ColumnType.of_dictionary(*dictionary)
+    assert ColumnType.parse(ddl) == ColumnType.of_catalog(*dictionary)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_selector_of_a_converter_may_name_the_pluggable_database() -> None:
     ],
 )
 def test_type_of_the_dictionary(dictionary: tuple[str, int, int | None, int | None], expected: ColumnType) -> None:
-    assert ColumnType.of_dictionary(*dictionary) == expected
+    assert ColumnType.of_catalog(*dictionary) == expected
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class ColumnDef:
 
     :param type: ``None`` when the text gives none: a query, an expression or the column referred to decides on it
     :param type_text: the type as written
-    :param built_in: the type is one of Oracle's own; otherwise it is a user's type or a domain, and the dictionary has to be asked
+    :param built_in: the type is one of Oracle's own; otherwise it is a user's type or a domain, and the catalog has to be asked
         what it is
     :param unit: ``CHAR`` or ``BYTE``, when the length said so
     :param nullable: ``None`` when the definition says nothing. Columns of the primary key are not NOT NULL here.

@@ -6,7 +6,7 @@
     (Name(namespace=None, name='ORDERS'),)
 
 The reader knows a closed grammar. Whatever is outside of it, in however small a part, makes the whole statement :class:`Unknown`;
-then the dictionary has to be read. It never raises and never takes a clause for granted.
+then the catalog has to be read. It never raises and never takes a clause for granted.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def compare(owner: oracledb.Connection, world: World, name: str, history: list[s
     assert [c.name for c in table.columns] == [f[0] for f in found], context
     for column, (_, data_type, length, precision, scale, nullable) in zip(table.columns, found, strict=True):
         problem = f"{column}\n{data_type} {length} {precision} {scale}\n{context}"
-        expected = ColumnType.of_dictionary(data_type, length, precision, scale)
+        expected = ColumnType.of_catalog(data_type, length, precision, scale)
         assert ColumnType.of(column) == expected, problem
         assert column.nullable == (nullable == "Y"), problem
     primary = tuple(r[0] for r in rows(owner, PRIMARY, name))
