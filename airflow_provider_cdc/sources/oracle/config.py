@@ -297,7 +297,7 @@ class OracleConfig(RelationalConfig):
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
         "database.out.server.name": "there is no XStream in Oracle's thin driver: changes are read with LogMiner",
         "openlogreplicator.*": "changes are read with LogMiner",
-        "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the dictionary is read instead",
+        "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the catalog is read instead",
         "include.schema.comments": "comments of tables and columns are not part of the schema history",
         "log.mining.hash.area.size": "set HASH_AREA_SIZE with a logon trigger",
         "log.mining.sort.area.size": "set SORT_AREA_SIZE with a logon trigger",

@@ -83,7 +83,7 @@ def test_properties_without_a_meaning_here_are_accepted_and_told(
     ("name", "value", "why"),
     [
         ("event.processing.failure.handling.mode", "skip", "always an error"),
-        ("schema.history.internal.skip.unparseable.ddl", "true", "dictionary is read instead"),
+        ("schema.history.internal.skip.unparseable.ddl", "true", "catalog is read instead"),
         ("driver.oracle.jdbc.timezoneAsRegion", "false", "no JDBC driver"),
         ("include.schema.comments", "true", "comments"),
         ("topic.naming.strategy", "io.debezium.schema.SchemaTopicNamingStrategy", "Java classes cannot be loaded"),
