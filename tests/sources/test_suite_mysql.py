@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.sources.mysql_adapter import MySqlAdapter
 from tests.sources.suite import SourceSuite
+from tests.sources.suite.adapter import Adapter
 from tests.sources.suite.incremental import IncrementalSuite
 
 
@@ -18,3 +20,9 @@ class TestMySql(SourceSuite, IncrementalSuite):
     def db(self, mysql97: Any) -> Iterator[MySqlAdapter]:
         with ExitStack() as stack:
             yield MySqlAdapter(mysql97, "mysql", stack)
+
+    @pytest.mark.long  # lists are no matter of the server's kind: MariaDB's run is enough
+    def test_whatever_list_is_widened_nothing_is_missing_without_a_word(
+        self, ready: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        super().test_whatever_list_is_widened_nothing_is_missing_without_a_word(ready, tmp_path, caplog)

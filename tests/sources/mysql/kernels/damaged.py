@@ -67,11 +67,9 @@ def main() -> None:
         present, filters = source.discover(), Filters(config)
         start, end = source.oldest_position(), source.current_position()
         binlog_connection.BinlogConnection.events = damaged  # type: ignore[method-assign]
-        until = float("inf")
-        for seed in range(given["rounds"]):
-            if seed == 1:  # the first round compiles the kernels
-                until = time.monotonic() + given["seconds"]
-            if time.monotonic() > until:
+        until = time.monotonic() + given["seconds"]
+        for seed in range(given["rounds"][1]):
+            if seed >= given["rounds"][0] and time.monotonic() > until:
                 break
             randomly.seed(seed)
             try:

@@ -92,7 +92,10 @@ def cases(kind: str) -> list[Case]:
     return found
 
 
-@pytest.fixture(params=[pytest.param(k, marks=[] if k == "mariadb" else pytest.mark.mysql) for k in KINDS])
+MARKS = {"mysql97": [pytest.mark.mysql], "mysql80": [pytest.mark.mysql, pytest.mark.long]}  # 9.7 has all types of 8.0
+
+
+@pytest.fixture(params=[pytest.param(k, marks=MARKS.get(k, [])) for k in KINDS])
 def server(request: pytest.FixtureRequest, mariadb: Any) -> Any:
     """Each kind of server in turn; ``kind`` says which."""
     found = mariadb
