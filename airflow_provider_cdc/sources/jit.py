@@ -13,7 +13,7 @@ import numba as nb
 _F = TypeVar("_F", bound=Callable[..., Any])
 _HERE = Path(__file__)
 _SHARED = _HERE.with_name("relational")
-_MARK = b"import jit\n"
+_MARK = b"sources.jit import "
 
 
 def jit(function: _F) -> _F:
@@ -31,15 +31,24 @@ def jit(function: _F) -> _F:
     return cast(_F, compiled)
 
 
+def inlined(function: _F) -> _F:
+    """A helper of kernels that becomes part of each of them, as if its lines stood there.
+
+    For what is done once per value: a call costs more there than what is called.
+    """
+    return cast(_F, nb.njit(inline="always", nogil=True)(function))
+
+
 @cache
 def stamp(*folders: Path) -> str:
     """Stands for the sources of all kernels below some folders, and for how they are compiled.
 
-    numba compiles a kernel's helpers into it, yet keeps the result as long as the kernel's own file is the same: after an
+    numba compiles a kernel's helpers and constants into it, yet keeps the result as long as the kernel's own file is the same: after an
     upgrade that changed only a helper, the old machine code would go on running.
     """
-    texts = [path.read_bytes() for folder in folders for path in sorted(folder.rglob("*.py"))]
-    return hashlib.sha256(b"".join([_HERE.read_bytes(), *(text for text in texts if _MARK in text)])).hexdigest()
+    texts = {path: path.read_bytes() for folder in folders for path in sorted(folder.rglob("*.py"))}
+    kernels = [text for path, text in texts.items() if path.parent.name == "kernels" or _MARK in text]
+    return hashlib.sha256(b"".join([_HERE.read_bytes(), *kernels])).hexdigest()
 
 
 def _folder(file: Path) -> Path:

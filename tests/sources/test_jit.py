@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from airflow_provider_cdc.sources import jit as module
@@ -11,12 +12,14 @@ SOURCES = Path(module.__file__).parent
 
 
 def test_the_stamp_follows_every_file_with_kernels_and_no_other(tmp_path: Path) -> None:
-    kernel, helper, other = (tmp_path / name for name in ("own/a.py", "own/kernels/b.py", "own/c.py"))
+    names = ("own/a.py", "own/kernels/b.py", "own/kernels/constants.py", "own/c.py")
+    kernel, helper, constants, other = (tmp_path / name for name in names)
     shared = tmp_path / "shared" / "d.py"
     for folder in (helper.parent, shared.parent):
         folder.mkdir(parents=True)
     kernel.write_text("from airflow_provider_cdc.sources.jit import jit\n")
     helper.write_text("from airflow_provider_cdc.sources.jit import jit\nONE = 1\n")
+    constants.write_text("TWO = 2\n")
     other.write_text("ONE = 1\n")
 
     def now() -> str:
@@ -29,12 +32,15 @@ def test_the_stamp_follows_every_file_with_kernels_and_no_other(tmp_path: Path) 
     helper.write_text("from airflow_provider_cdc.sources.jit import jit\nONE = 2\n")
     changed = now()
     assert changed != before
+    constants.write_text("TWO = 3\n")
+    before, changed = changed, now()
+    assert changed != before
     shared.write_text("from airflow_provider_cdc.sources.jit import jit\n")
     assert now() not in (before, changed)
 
 
 def test_every_file_with_kernels_is_seen() -> None:
-    with_kernels = [path for path in SOURCES.rglob("*.py") if "\n@jit\n" in path.read_text()]
+    with_kernels = [path for path in SOURCES.rglob("*.py") if re.search("^@(jit|inlined)$", path.read_text(), re.M)]
     assert len(with_kernels) > 8
     assert [path for path in with_kernels if module._MARK not in path.read_bytes()] == []
     assert {module._folder(path).name for path in with_kernels} == {"mysql", "oracle", "relational"}

@@ -7,9 +7,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.jit import jit
-from airflow_provider_cdc.sources.mysql.kernels.numbers import little
-from airflow_provider_cdc.sources.relational.kernels import days, is_date, store_decimal
+from airflow_provider_cdc.sources.jit import inlined, jit
+from airflow_provider_cdc.sources.mysql.kernels.decimals import decimal_text, decimal_text_small
+from airflow_provider_cdc.sources.mysql.kernels.numbers import big, little
+from airflow_provider_cdc.sources.relational.kernels import days, is_date
 
 # how a column's bytes are read: kind, with up to two parameters a and b
 R_INT: Final = 20  # a = width, b = 1 if unsigned
@@ -40,48 +41,6 @@ def lenenc(buf: npt.NDArray[np.uint8], p: int) -> tuple[int, int]:
     if first == 253:
         return little(buf, p + 1, 3), p + 4
     return little(buf, p + 1, 8), p + 9
-
-
-@jit
-def decimal_text(buf: npt.NDArray[np.uint8], p: int, end: int, scale: int, out: npt.NDArray[np.int64]) -> None:
-    """A decimal's text as an unscaled 128-bit number: ``out[0]`` low, ``out[1]`` high."""
-    negative = False
-    mask = np.uint64(0xFFFFFFFF)
-    w0 = np.uint64(0)
-    w1 = np.uint64(0)
-    w2 = np.uint64(0)
-    w3 = np.uint64(0)
-    decimals = -1
-    i = p
-    while True:
-        digit = np.uint64(0)
-        if i < end:
-            c = buf[i]
-            i += 1
-            if c == 45:
-                negative = True
-                continue
-            if c == 46:
-                decimals = 0
-                continue
-            digit = np.uint64(c - 48)
-            if decimals >= 0:
-                decimals += 1
-        else:
-            # fewer digits after the point than the column has: pad with zeros
-            if decimals < 0:
-                decimals = 0
-            if decimals >= scale:
-                break
-            decimals += 1
-        t = w0 * np.uint64(10) + digit
-        w0 = t & mask
-        t = w1 * np.uint64(10) + (t >> np.uint64(32))
-        w1 = t & mask
-        t = w2 * np.uint64(10) + (t >> np.uint64(32))
-        w2 = t & mask
-        w3 = (w3 * np.uint64(10) + (t >> np.uint64(32))) & mask
-    store_decimal(w0, w1, w2, w3, negative, out)
 
 
 @jit
@@ -118,12 +77,39 @@ def decode_result(
     return row, p, ROWS_FULL
 
 
+@inlined
+def _time_of_day(buf: npt.NDArray[np.uint8], q: int, length: int) -> int:
+    """The time of a date of ``length`` bytes, in microseconds; zeros at its end are left out."""
+    v = np.int64(0)
+    if length >= 7:
+        v = (np.int64(buf[q + 4]) * 3600 + np.int64(buf[q + 5]) * 60 + np.int64(buf[q + 6])) * 1_000_000
+    if length >= 11:
+        v += little(buf, q + 7, 4)
+    return v
+
+
+@inlined
+def _time(buf: npt.NDArray[np.uint8], q: int, length: int) -> int:
+    """A ``TIME`` of ``length`` bytes, in microseconds: sign, days, hours, minutes, seconds; zeros at its end are left out."""
+    v = np.int64(0)
+    if length >= 8:
+        v = little(buf, q + 1, 4) * 86400
+        v += np.int64(buf[q + 5]) * 3600 + np.int64(buf[q + 6]) * 60 + np.int64(buf[q + 7])
+        v *= 1_000_000
+        if length >= 12:
+            v += little(buf, q + 8, 4)
+        if buf[q]:
+            v = -v
+    return v
+
+
 @jit
 def result_row(
     buf: npt.NDArray[np.uint8], q: int, stop: int, row: int, columns: npt.NDArray[np.int64], ncols: int,
     fixed: npt.NDArray[np.int64], valid: npt.NDArray[np.uint8], wide: npt.NDArray[np.int64],
     offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], filled: npt.NDArray[np.int64],
 ) -> bool:  # fmt: skip
+    """Decode the row from ``q`` to ``stop`` into row ``row`` of the buffers; false if it does not end there."""
     nulls = q
     q += (ncols + 9) >> 3
     for c in range(ncols):
@@ -148,42 +134,20 @@ def result_row(
             continue
         if q >= stop:
             return False
-        if kind == R_DATE or kind == R_DATETIME:
+        if kind == R_DATE or kind == R_DATETIME or kind == R_TIME:
             length = np.int64(buf[q])
             q += 1
             if q + length > stop:
                 return False
-            if length >= 4 and is_date(little(buf, q, 2), np.int64(buf[q + 2]), np.int64(buf[q + 3])):
-                day = days(little(buf, q, 2), np.int64(buf[q + 2]), np.int64(buf[q + 3]))
-                if kind == R_DATE:
-                    fixed[slot, row] = day
-                else:
-                    v = day * 86400
-                    if length >= 7:
-                        v += np.int64(buf[q + 4]) * 3600 + np.int64(buf[q + 5]) * 60 + np.int64(buf[q + 6])
-                    v *= 1000000
-                    if length >= 11:
-                        v += little(buf, q + 7, 4)
-                    fixed[slot, row] = v
-            else:
+            if kind == R_TIME:
+                v = _time(buf, q, length)
+            elif length < 4 or not is_date(little(buf, q, 2), np.int64(buf[q + 2]), np.int64(buf[q + 3])):
+                v = np.int64(0)
                 valid[c, row] = 2
-            q += length
-        elif kind == R_TIME:
-            length = np.int64(buf[q])
-            q += 1
-            if q + length > stop:
-                return False
-            v = np.int64(0)
-            if length >= 8:
-                v = little(buf, q + 1, 4) * 86400
-                v += np.int64(buf[q + 5]) * 3600 + np.int64(buf[q + 6]) * 60 + np.int64(buf[q + 7])
-                v *= 1000000
-                if length >= 12:
-                    v += little(buf, q + 8, 4)
-                if buf[q]:
-                    v = -v
+            else:
+                day = days(little(buf, q, 2), np.int64(buf[q + 2]), np.int64(buf[q + 3]))
+                v = day if kind == R_DATE else day * 86_400_000_000 + _time_of_day(buf, q, length)
             fixed[slot, row] = v
-            q += length
         else:
             length, q = lenenc(buf, q)
             if q + length > stop:
@@ -194,27 +158,10 @@ def result_row(
                 filled[slot] = at + length
                 offsets[slot, row + 1] = at + length
             elif kind == R_DECIMAL:
-                v = np.int64(0)
-                decimals = np.int64(-1)
-                negative = False
-                for i in range(q, q + length):
-                    if buf[i] == 45:
-                        negative = True
-                    elif buf[i] == 46:
-                        decimals = 0
-                    else:
-                        v = v * 10 + np.int64(buf[i]) - 48
-                        if decimals >= 0:
-                            decimals += 1
-                for _ in range(b - max(decimals, 0)):
-                    v *= 10
-                fixed[slot, row] = -v if negative else v
+                fixed[slot, row] = decimal_text_small(buf, q, q + length, b)
             elif kind == R_DECIMAL_WIDE:
                 decimal_text(buf, q, q + length, b, wide[slot, row])
             else:
-                v = np.int64(0)
-                for i in range(q, q + length):
-                    v = (v << 8) | np.int64(buf[i])
-                fixed[slot, row] = v
-            q += length
+                fixed[slot, row] = big(buf, q, length)
+        q += length
     return q == stop

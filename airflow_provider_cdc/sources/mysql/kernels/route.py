@@ -8,6 +8,22 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import jit
+from airflow_provider_cdc.sources.mysql.kernels.event_codes import (
+    ANONYMOUS_GTID,
+    DELETE_ROWS,
+    DELETE_ROWS_V1,
+    GTID,
+    GTID_TAGGED,
+    MARIADB_ANNOTATE,
+    MARIADB_BINLOG_CHECKPOINT,
+    MARIADB_GTID,
+    QUERY,
+    ROWS_QUERY,
+    TABLE_MAP,
+    WRITE_ROWS,
+    WRITE_ROWS_V1,
+    XID,
+)
 from airflow_provider_cdc.sources.mysql.kernels.numbers import big, little, u32
 from airflow_provider_cdc.sources.mysql.kernels.split import (
     EV_LENGTH,
@@ -38,6 +54,12 @@ TX_FIELDS: Final = 4
 
 SLOTS: Final = 4096
 
+OTHER: Final = 0
+BEGIN: Final = 1
+COMMIT: Final = 2
+_BEGIN = np.frombuffer(b"BEGIN", np.uint8)
+_COMMIT = np.frombuffer(b"COMMIT", np.uint8)
+
 
 @jit
 def _same(a: npt.NDArray[np.uint8], p: int, b: npt.NDArray[np.uint8], q: int, length: int) -> bool:
@@ -48,26 +70,31 @@ def _same(a: npt.NDArray[np.uint8], p: int, b: npt.NDArray[np.uint8], q: int, le
 
 
 @jit
-def _query_is(buf: npt.NDArray[np.uint8], start: int, end: int) -> int:
-    """1 for ``BEGIN``, 2 for ``COMMIT``, 0 for any other statement."""
+def _statement(buf: npt.NDArray[np.uint8], start: int, end: int) -> int:
+    """Whether a query event is ``BEGIN``, ``COMMIT`` or any other statement."""
     body = start + HEADER
     sql = body + 13 + (np.int64(buf[body + 11]) | np.int64(buf[body + 12]) << 8) + np.int64(buf[body + 8]) + 1
     length = end - sql
-    if (
-        length == 5
-        and buf[sql] == 66
-        and buf[sql + 1] == 69
-        and buf[sql + 2] == 71
-        and buf[sql + 3] == 73
-        and buf[sql + 4] == 78
-    ):
-        return 1
-    if (
-        length == 6 and buf[sql] == 67 and buf[sql + 1] == 79 and buf[sql + 2] == 77 and buf[sql + 3] == 77
-        and buf[sql + 4] == 73 and buf[sql + 5] == 84
-    ):  # fmt: skip
-        return 2
-    return 0
+    if length == len(_BEGIN) and _same(buf, sql, _BEGIN, 0, length):
+        return BEGIN
+    if length == len(_COMMIT) and _same(buf, sql, _COMMIT, 0, length):
+        return COMMIT
+    return OTHER
+
+
+@jit
+def _begin(
+    i: int, gtid: int, state: npt.NDArray[np.int64], transaction_of: npt.NDArray[np.int32], transactions: npt.NDArray[np.int64]
+) -> None:  # fmt: skip
+    """A transaction begins with event ``i``; ``gtid`` is the index of its GTID event, or -1."""
+    transaction = state[TX]
+    transactions[transaction, TX_GTID] = gtid
+    transactions[transaction, TX_END] = -1
+    transactions[transaction, TX_THREAD] = -1
+    transactions[transaction, TX_FIRST] = i
+    transaction_of[i] = transaction
+    state[TX] = transaction + 1
+    state[OPEN] = 1
 
 
 @jit
@@ -96,7 +123,7 @@ def route(
         end = start + events[i, EV_LENGTH]
         layout_of[i] = NOT_ROWS
         transaction_of[i] = state[TX] - 1
-        if (kind >= 23 and kind <= 25) or (kind >= 30 and kind <= 32):
+        if (kind >= WRITE_ROWS_V1 and kind <= DELETE_ROWS_V1) or (kind >= WRITE_ROWS and kind <= DELETE_ROWS):
             if not state[OPEN]:
                 return ATTENTION
             table = little(buf, start + HEADER, 6)
@@ -104,48 +131,37 @@ def route(
             if map_ids[slot] != table:
                 return ATTENTION
             layout_of[i] = map_layouts[slot]
-        elif kind == 19:
+        elif kind == TABLE_MAP:
             table = little(buf, start + HEADER, 6)
             slot = table % SLOTS
             length = end - start - HEADER
             known = map_ids[slot] == table and map_spans[slot, 1] == length
             if not known or not _same(buf, start + HEADER, map_bytes, map_spans[slot, 0], length):
                 return NEW_MAP
-        elif kind == 16:
+        elif kind == XID:
             if not state[OPEN]:
                 return ATTENTION
             transactions[state[TX] - 1, TX_END] = i
             state[OPEN] = 0
-        elif kind == 33 or kind == 34 or kind == 42 or kind == 162:
+        elif kind == GTID or kind == ANONYMOUS_GTID or kind == GTID_TAGGED or kind == MARIADB_GTID:
             # a GTID inside an open transaction, or one that carries XA flags, is for plain Python
-            if state[OPEN] or (kind == 162 and buf[start + HEADER + 12] & 0xC0):
+            if state[OPEN] or (kind == MARIADB_GTID and buf[start + HEADER + 12] & 0xC0):
                 return ATTENTION
-            transactions[state[TX], TX_GTID] = i
-            transactions[state[TX], TX_END] = -1
-            transactions[state[TX], TX_THREAD] = -1
-            transactions[state[TX], TX_FIRST] = i
-            transaction_of[i] = state[TX]
-            state[TX] += 1
-            state[OPEN] = 1
-        elif kind == 2:
-            what = _query_is(buf, start, end)
-            if what == 0:
+            _begin(i, i, state, transaction_of, transactions)
+        elif kind == QUERY:
+            statement = _statement(buf, start, end)
+            if statement == OTHER:
                 return ATTENTION
-            if what == 1:
+            if statement == BEGIN:
                 if not state[OPEN]:
-                    transactions[state[TX], TX_GTID] = -1
-                    transactions[state[TX], TX_END] = -1
-                    transactions[state[TX], TX_FIRST] = i
-                    transaction_of[i] = state[TX]
-                    state[TX] += 1
-                    state[OPEN] = 1
+                    _begin(i, -1, state, transaction_of, transactions)
                 transactions[state[TX] - 1, TX_THREAD] = u32(buf, start + HEADER)
             else:
                 if not state[OPEN]:
                     return ATTENTION
                 transactions[state[TX] - 1, TX_END] = i
                 state[OPEN] = 0
-        elif kind != 160 and kind != 29 and kind != 161:
+        elif kind != MARIADB_ANNOTATE and kind != ROWS_QUERY and kind != MARIADB_BINLOG_CHECKPOINT:
             return ATTENTION
         state[AT] += 1
     return ROUTED
@@ -165,14 +181,14 @@ def read_gtids(buf: npt.NDArray[np.uint8], events: npt.NDArray[np.int64], picked
             out[n, GTID_NUMBER] = NO_GTID
             continue
         p = events[picked[n], EV_START] + HEADER
-        if events[picked[n], EV_TYPE] == 162:
+        if events[picked[n], EV_TYPE] == MARIADB_GTID:
             out[n, 0] = u32(buf, p + 8)
             out[n, 1] = events[picked[n], EV_SERVER]
             out[n, GTID_NUMBER] = little(buf, p, 8)
-        elif events[picked[n], EV_TYPE] == 42:
+        elif events[picked[n], EV_TYPE] == GTID_TAGGED:
             if not read_tagged(buf, p, p - HEADER + events[picked[n], EV_LENGTH], out, n):
                 out[n, GTID_NUMBER] = BAD_GTID
         else:
             out[n, 0] = big(buf, p + 1, 8)
             out[n, 1] = big(buf, p + 9, 8)
-            out[n, GTID_NUMBER] = little(buf, p + 17, 8) if events[picked[n], EV_TYPE] == 33 else NO_GTID
+            out[n, GTID_NUMBER] = little(buf, p + 17, 8) if events[picked[n], EV_TYPE] == GTID else NO_GTID

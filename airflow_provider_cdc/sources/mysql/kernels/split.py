@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import jit
 from airflow_provider_cdc.sources.mysql.kernels.crc import crc32
+from airflow_provider_cdc.sources.mysql.kernels.event_codes import ARTIFICIAL_FLAG, FORMAT_DESCRIPTION
 from airflow_provider_cdc.sources.mysql.kernels.numbers import u32
 
 EV_START: Final = 0  # offset of the event's header in the buffer
@@ -72,7 +73,7 @@ def split_packets(
         if size < HEADER + checksum or u32(buf, q + 9) != size:
             return n, p, BAD_LENGTH
         # a FORMAT_DESCRIPTION says whether there are checksums; artificial events are not in the file
-        plain = buf[q + 4] != 15 and not buf[q + 17] & 0x20
+        plain = buf[q + 4] != FORMAT_DESCRIPTION and not buf[q + 17] & ARTIFICIAL_FLAG
         if checksum and plain and crc32(buf, q, q + size - 4) != u32(buf, q + size - 4):
             return n, p, BAD_CHECKSUM
         _header(buf, q, events, n, checksum)

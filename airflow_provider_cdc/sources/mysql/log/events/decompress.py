@@ -133,10 +133,10 @@ def decompress_rows(event_type: int, body: bytes) -> tuple[int, bytes]:
     plain_type = ev.COMPRESSED_ROWS[event_type]
     c = ByteReader(body)
     c.take(8)
-    if plain_type >= 30:
+    if plain_type >= ev.WRITE_ROWS:
         c.take(c.uint(2) - 2)
     count = c.lenenc()
-    c.take((count + 7) // 8 * (2 if plain_type in (24, 31) else 1))
+    c.take((count + 7) // 8 * (2 if plain_type in (ev.UPDATE_ROWS_V1, ev.UPDATE_ROWS) else 1))
     return plain_type, body[: c.pos] + mariadb_decompress(body[c.pos :])
 
 

@@ -5,31 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from airflow_provider_cdc.core.errors import UnknownLogEvent
+from airflow_provider_cdc.sources.mysql.kernels.event_codes import *
 
-QUERY: Final = 2
-STOP: Final = 3
-ROTATE: Final = 4
-FORMAT_DESCRIPTION: Final = 15
-XID: Final = 16
-TABLE_MAP: Final = 19
-INCIDENT: Final = 26
-HEARTBEAT: Final = 27
-ROWS_QUERY: Final = 29
-GTID: Final = 33
-ANONYMOUS_GTID: Final = 34
-PREVIOUS_GTIDS: Final = 35
-XA_PREPARE: Final = 38
-PARTIAL_UPDATE_ROWS: Final = 39
-TRANSACTION_PAYLOAD: Final = 40
-GTID_TAGGED: Final = 42
-MARIADB_ANNOTATE: Final = 160
-MARIADB_GTID: Final = 162
-MARIADB_GTID_LIST: Final = 163
-MARIADB_START_ENCRYPTION: Final = 164
-MARIADB_QUERY_COMPRESSED: Final = 165
-
-ROWS: Final = frozenset({23, 24, 25, 30, 31, 32})
-COMPRESSED_ROWS: Final = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
+ROWS: Final = frozenset({WRITE_ROWS_V1, UPDATE_ROWS_V1, DELETE_ROWS_V1, WRITE_ROWS, UPDATE_ROWS, DELETE_ROWS})
+COMPRESSED_ROWS: Final = {
+    166: WRITE_ROWS_V1,
+    167: UPDATE_ROWS_V1,
+    168: DELETE_ROWS_V1,
+    169: WRITE_ROWS,
+    170: UPDATE_ROWS,
+    171: DELETE_ROWS,
+}
 """MariaDB's compressed row events → the type they hold."""
 HARMLESS: Final = {
     STOP: "STOP",
@@ -42,7 +28,7 @@ HARMLESS: Final = {
     36: "TRANSACTION_CONTEXT",
     37: "VIEW_CHANGE",
     41: "HEARTBEAT_V2",
-    161: "BINLOG_CHECKPOINT",
+    MARIADB_BINLOG_CHECKPOINT: "BINLOG_CHECKPOINT",
     MARIADB_GTID_LIST: "GTID_LIST",
     MARIADB_START_ENCRYPTION: "START_ENCRYPTION",
 }
@@ -50,7 +36,6 @@ HARMLESS: Final = {
 TRANSACTION_EVENTS: Final = frozenset({XID, GTID, ANONYMOUS_GTID, GTID_TAGGED})
 """Events that begin or end a transaction; MariaDB's GTID event is handled separately."""
 IGNORABLE_FLAG: Final = 0x80
-ARTIFICIAL_FLAG: Final = 0x20
 
 NAMES: Final = {
     1: "START_V3", QUERY: "QUERY", ROTATE: "ROTATE", 6: "LOAD", 8: "CREATE_FILE", 9: "APPEND_BLOCK", 10: "EXEC_LOAD",

@@ -64,7 +64,7 @@ class Mismatch(Exception):
 class Layout:
     """How the row kernel reads the rows of one table under one table map.
 
-    :param columns: ``int64[columns, 4]``: kind, two parameters and buffer number per column, see ``kernels/rows.py``
+    :param columns: ``int64[columns, 5]``: kind, two parameters and buffer number per column, see ``kernels/rows.py``
     :param stores: kind of buffer per column (``STORE_FIXED``, ``STORE_VARIABLE``, ``STORE_WIDE``)
     :param finishers: per column, makes the Arrow array of its buffers
     :param minimum: least number of bytes of a row image
@@ -115,12 +115,12 @@ def build_layout(table_map: TableMap, schema: TableSchema, config: MySqlConfig, 
         codec = _codec(collations.get(i, 0), ColumnType.of(column), where, charsets) if i in collations else "binary"
         kind, x, y, finisher, size = _column(table_map, i, column, where, config, codec)
         store = _STORE.get(kind, k.STORE_FIXED)
-        rows.append((kind, x, y, slots[store]))
+        rows.append((kind, x, y, slots[store], size))
         slots[store] += 1
         stores.append(store)
         finishers.append(finisher)
         minimum += 0 if table_map.nullable[i] else size
-    return Layout(schema, np.array(rows, np.int64).reshape(-1, 4), stores, finishers, row_struct(schema), minimum)
+    return Layout(schema, np.array(rows, np.int64).reshape(-1, 5), stores, finishers, row_struct(schema), minimum)
 
 
 _Read = tuple[int, int, int, Finisher, int]  # kind, a, b, finisher, least number of bytes

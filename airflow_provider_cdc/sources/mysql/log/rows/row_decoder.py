@@ -13,6 +13,7 @@ from airflow_provider_cdc.core.errors import PrerequisiteError, SourceLogDamaged
 from airflow_provider_cdc.core.model.events import CREATE, DELETE, RowBlock
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.columns.buffers import Scratch, finish
+from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
 from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
 from airflow_provider_cdc.sources.mysql.log.rows.layout import Layout
 from airflow_provider_cdc.sources.mysql.log.transaction_ids import TransactionColumns
@@ -89,7 +90,7 @@ def _rows_of(
     """Blocks of one table; for each row of a block also the index of its event, and its number in the event."""
     table = routed.events.table
     types = table[picked, k.EV_TYPE]
-    both = bool(((types != 23) & (types != 30)).any())
+    both = bool(((types != ev.WRITE_ROWS_V1) & (types != ev.WRITE_ROWS)).any())
     for part, room, capacity in _fitting_parts(picked, table[picked, k.EV_LENGTH], layout):
         resume, status = np.zeros(3, np.int64), k.FULL
         while status == k.FULL:

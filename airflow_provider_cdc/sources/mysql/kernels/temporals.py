@@ -1,0 +1,107 @@
+"""Dates and times as the binary log has them, of MySQL 5.6.4 and later and of before.
+
+``TIME``, ``DATETIME`` and ``TIMESTAMP`` have ``fraction`` bytes of a fraction of a second behind them, none to three.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from airflow_provider_cdc.sources.jit import inlined
+from airflow_provider_cdc.sources.mysql.kernels.numbers import big, little, micros
+from airflow_provider_cdc.sources.relational.kernels import days, is_date
+
+NO_DATE: Final = np.int64(-(2**63))
+"""What a function gives for a date that the calendar does not have (``0000-00-00``, ``2024-02-30``)."""
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@inlined
+def date(buf: Bytes, p: int) -> int:
+    """``DATE`` in 3 bytes, as days since 1970."""
+    v = little(buf, p, 3)
+    year, month, day = v >> 9, (v >> 5) & 15, v & 31
+    if is_date(year, month, day):
+        return days(year, month, day)
+    return NO_DATE
+
+
+@inlined
+def datetime(buf: Bytes, p: int, fraction: int) -> int:
+    """``DATETIME`` in 5 bytes and ``fraction`` more, as microseconds since 1970."""
+    v = big(buf, p, 5) - 0x8000000000
+    ym = v >> 22
+    year, month, day = ym // 13, ym % 13, (v >> 17) & 31
+    if is_date(year, month, day):
+        seconds = days(year, month, day) * 86400 + ((v >> 12) & 31) * 3600 + ((v >> 6) & 63) * 60 + (v & 63)
+        return seconds * 1000000 + micros(buf, p + 5, fraction)
+    return NO_DATE
+
+
+@inlined
+def timestamp(buf: Bytes, p: int, fraction: int) -> int:
+    """``TIMESTAMP`` in 4 bytes and ``fraction`` more, as microseconds since 1970; 0 is ``0000-00-00 00:00:00``."""
+    v = big(buf, p, 4) * 1000000 + micros(buf, p + 4, fraction)
+    return v if v else NO_DATE
+
+
+@inlined
+def time(buf: Bytes, p: int, fraction: int) -> int:
+    """``TIME`` in 3 bytes and ``fraction`` more, as microseconds. A negative one is the complement of all its bytes."""
+    v = big(buf, p, 3 + fraction) - (np.int64(0x800000) << (8 * fraction))
+    sign = np.int64(1)
+    if v < 0:
+        v = -v
+        sign = np.int64(-1)
+    part = v & ((np.int64(1) << (8 * fraction)) - 1)
+    if fraction == 1:
+        part *= 10000
+    elif fraction == 2:
+        part *= 100
+    v >>= 8 * fraction
+    seconds = ((v >> 12) & 1023) * 3600 + ((v >> 6) & 63) * 60 + (v & 63)
+    return sign * (seconds * 1000000 + part)
+
+
+@inlined
+def year(buf: Bytes, p: int) -> int:
+    """``YEAR`` in one byte; 0 is the year 0000."""
+    v = np.int64(buf[p])
+    return v + 1900 if v else v
+
+
+@inlined
+def old_datetime(buf: Bytes, p: int) -> int:
+    """``DATETIME`` of before MySQL 5.6.4: the decimal number YYYYMMDDhhmmss in 8 bytes."""
+    v = little(buf, p, 8)
+    d, t = v // 1000000, v % 1000000
+    year, month, day = d // 10000, (d // 100) % 100, d % 100
+    if is_date(year, month, day):
+        seconds = days(year, month, day) * 86400 + (t // 10000) * 3600 + ((t // 100) % 100) * 60 + t % 100
+        return seconds * 1000000
+    return NO_DATE
+
+
+@inlined
+def old_timestamp(buf: Bytes, p: int) -> int:
+    """``TIMESTAMP`` of before MySQL 5.6.4: seconds since 1970 in 4 bytes."""
+    v = little(buf, p, 4)
+    return v * 1000000 if v else NO_DATE
+
+
+@inlined
+def old_time(buf: Bytes, p: int) -> int:
+    """``TIME`` of before MySQL 5.6.4: the decimal number hhmmss in 3 bytes, with a sign."""
+    v = little(buf, p, 3)
+    if v >> 23:
+        v -= np.int64(1) << 24
+    sign = np.int64(1)
+    if v < 0:
+        v = -v
+        sign = np.int64(-1)
+    seconds = (v // 10000) * 3600 + ((v // 100) % 100) * 60 + v % 100
+    return sign * seconds * 1000000
