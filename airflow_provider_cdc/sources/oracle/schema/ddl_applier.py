@@ -169,13 +169,14 @@ class DdlApplier:
                 )
 
     def _unknown(self, s: ddl.Unknown, owner: str, where: str, found: DdlEffect) -> None:
-        """A statement that is not understood: the tables are looked up in the catalog, and they are read again."""
+        """A statement that is not understood: the tables are looked up in the catalog, and they are read again. A table that the
+        catalog does not have may have gone with this statement or with a later one: its schema is kept, for the rows up to there."""
         named = [self._id(n, owner) for n in s.tables]
         tables = self._captured.concerned(named)
         for table in tables:
             present, known = self._lookups.table(table), self._tables.get(table)
             if present is None:
-                self._captured.drop(table, found)
+                self._captured.rows_changed(table, found)
             elif known is None:
                 found.changes.append(TableChange(type="CREATE", id=table, table=present, exact=False))
             elif named or _shape(present) != _shape(known):

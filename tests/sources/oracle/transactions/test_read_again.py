@@ -100,6 +100,24 @@ def test_what_the_log_cannot_name_is_left_out_before_the_table_is_read_again(
     assert connector.rows("APP.T") == _rows(tables, "t")
 
 
+def test_rows_of_a_table_that_is_dropped_later_are_captured_behind_a_statement_that_is_not_understood(
+    tables: Oracle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog does not have the table any more; the schema in force still fits its rows."""
+    connector = _connector(tables, tmp_path, "redo_log_catalog")
+    tables.sql("ALTER TABLE t NOCACHE", "INSERT INTO t VALUES (3, 'c')", "UPDATE t SET note = 'd' WHERE id = 1")
+    tables.sql("INSERT INTO u VALUES (1, 'one')", "DROP TABLE t PURGE")
+    understood = ddl.read
+
+    def read(text: str) -> Any:
+        return understood(text.replace("NOCACHE", "FROBNICATE"))
+
+    monkeypatch.setattr(ddl, "read", read)
+    connector.capture()
+    assert _told(connector) == ([], {"T": {"c": 1, "u": 1}, "U": {"c": 1}})
+    assert not connector.capture().events
+
+
 def test_what_was_in_a_table_of_which_nobody_has_told_and_that_is_gone_is_left_out(
     tables: Oracle, tmp_path: Path
 ) -> None:
