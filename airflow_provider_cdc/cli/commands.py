@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.cli.common import POLL_S, command, open_store, print_json
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks import overview
-from airflow_provider_cdc.hooks.connector import ConnectorAccess, storage_options
+from airflow_provider_cdc.hooks.connector import ConnectorAccess, access_of, find_connector, storage_options
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.runtime import event_form
 
@@ -28,7 +27,7 @@ def check(args: argparse.Namespace) -> None:
     where: dict[str, Any] = {}
     if args.connector is not None and args.conn_id is None:
         with open_store(args) as store:
-            access = overview.access_of(overview.find(store, args.connector), args.state_conn_id)
+            access = access_of(find_connector(store, args.connector), args.state_conn_id)
     if access is None and args.conn_id is None:
         raise ConfigError(
             "Name a connector or a connection to check.",
@@ -126,7 +125,7 @@ def _changelog(args: argparse.Namespace) -> tuple[ChangeLog, str | None]:
             )
         return changelog, None
     with open_store(args) as store:
-        access = overview.access_of(overview.find(store, args.connector), args.state_conn_id)
+        access = access_of(find_connector(store, args.connector), args.state_conn_id)
     if access is None:
         raise CdcError(
             f"It is not recorded where the change log of {args.connector} is.",

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.cli.common import POLL_S, command, open_store, print_json, print_table, who
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks import overview
-from airflow_provider_cdc.hooks.wording import gap_text
+from airflow_provider_cdc.hooks import status_texts
+from airflow_provider_cdc.hooks.connector import access_of, find_connector
+from airflow_provider_cdc.hooks.signal_texts import gap_text
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
@@ -23,18 +24,18 @@ if TYPE_CHECKING:
 def status(args: argparse.Namespace) -> None:
     """Show the status of a connector."""
     from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
-    from airflow_provider_cdc.hooks.captured import known_tables, listed
+    from airflow_provider_cdc.hooks.captured_tables import known_tables, listed
 
     with open_store(args) as store:
-        tables = known_tables(store, overview.find(store, args.connector))
+        tables = known_tables(store, find_connector(store, args.connector))
         found = Lifecycle(args.connector, store).status()
     if args.output == "json":
         print_json(found.document() | {"tables": tables})
     else:
-        for line in overview.status_lines(found):
+        for line in status_texts.status_lines(found):
             print(line)
         print(f"  Tables:     {len(tables)}: {listed(tables)}" if tables else "  Tables:     none is known yet")
-        for line in overview.metrics_lines(found.metrics):
+        for line in status_texts.metrics_lines(found.metrics):
             print(line)
     if found.state == "failed":
         raise SystemExit(1)
@@ -81,7 +82,7 @@ def restart(args: argparse.Namespace) -> None:
 def delete(args: argparse.Namespace) -> None:
     """Delete a connector."""
     with open_store(args) as store:
-        row = overview.find(store, args.connector)
+        row = find_connector(store, args.connector)
     too = "its change log with all batches" if args.with_changelog else None
     print(f"State of {args.connector}: offset, history, schema history, signals, notifications, {row.batch} batches.")
     if too:
@@ -104,7 +105,7 @@ def delete(args: argparse.Namespace) -> None:
 def offset_show(args: argparse.Namespace) -> None:
     """The offset as it is stored."""
     with open_store(args) as store:
-        row = overview.find(store, args.connector)
+        row = find_connector(store, args.connector)
     moved = None if row.moved_at is None else row.moved_at.isoformat(timespec="seconds")
     offset = None if row.offset is None else row.offset.document()
     print_json({"connector": args.connector, "version": row.version, "moved_at": moved, "offset": offset})
@@ -114,7 +115,7 @@ def offset_show(args: argparse.Namespace) -> None:
 def offset_history(args: argparse.Namespace) -> None:
     """The offsets that a connector has had."""
     with open_store(args) as store:
-        overview.find(store, args.connector)
+        find_connector(store, args.connector)
         rows = store.offset_history(args.connector, args.limit)
     if args.output == "json":
         print_json([row.document() for row in rows])
@@ -124,7 +125,7 @@ def offset_history(args: argparse.Namespace) -> None:
         [
             (
                 row.version, row.created_at.isoformat(timespec="seconds"),
-                overview.position_text(row.offset.position), f"{row.offset.seq:,}", row.offset.batch, row.reason,
+                status_texts.position_text(row.offset.position), f"{row.offset.seq:,}", row.offset.batch, row.reason,
             )
             for row in rows
         ],
@@ -232,7 +233,7 @@ def _report_request(args: argparse.Namespace, lifecycle: Lifecycle, back: str) -
         print(f"The run {owner} ends at the next transaction.")
     while args.wait and lifecycle.status().owner is not None:
         time.sleep(POLL_S)
-    print(f"Connector {args.connector}: {overview.state_text(lifecycle.status())}. It goes on after: {back}")
+    print(f"Connector {args.connector}: {status_texts.state_text(lifecycle.status())}. It goes on after: {back}")
 
 
 @contextlib.contextmanager
@@ -244,8 +245,8 @@ def _lifecycle(args: argparse.Namespace, *, changelog: bool = False) -> Iterator
     from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
 
     with open_store(args) as store:
-        row = overview.find(store, args.connector)
-        access = overview.access_of(row, args.state_conn_id) if changelog else None
+        row = find_connector(store, args.connector)
+        access = access_of(row, args.state_conn_id) if changelog else None
         if changelog and access is None:
             raise CdcError(
                 f"It is not recorded where the change log of {args.connector} is.", safe="Nothing was changed."
@@ -258,7 +259,7 @@ def _lifecycle(args: argparse.Namespace, *, changelog: bool = False) -> Iterator
 def _lifecycle_with_source(args: argparse.Namespace) -> Iterator[Lifecycle]:
     """The connector with the source of its last run, with the present properties of the connection."""
     with open_store(args) as store:
-        access = overview.access_of(overview.find(store, args.connector), args.state_conn_id)
+        access = access_of(find_connector(store, args.connector), args.state_conn_id)
     if access is None:
         raise CdcError(
             f"It is not recorded how {args.connector} reaches its source.",

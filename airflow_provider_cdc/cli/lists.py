@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from airflow_provider_cdc.cli.common import command, open_store, print_json, print_table
-from airflow_provider_cdc.hooks import overview
+from airflow_provider_cdc.hooks import status_texts
+from airflow_provider_cdc.hooks.connector import find_connector
 
 
 @command
@@ -14,17 +15,17 @@ def connectors(args: argparse.Namespace) -> None:
     with open_store(args) as store:
         rows = store.connectors()
     if args.output == "json":
-        print_json([overview.summary(row) for row in rows])
+        print_json([status_texts.summary(row) for row in rows])
         return
     print_table(
         ("connector", "source", "state", "batch", "seq", "offset moved", "pending tables", "captured by", "change log"),
         [
             (
-                s["connector"], s["source"] or "", s["state"], s["batch"], f"{s['seq']:,}", overview.age(row.moved_at),
+                s["connector"], s["source"] or "", s["state"], s["batch"], f"{s['seq']:,}", status_texts.age(row.moved_at),
                 len(s["pending_tables"]) or "", s["captured_by"] or "", s["changelog"] or "",
             )
             for row in rows
-            for s in [overview.summary(row)]
+            for s in [status_texts.summary(row)]
         ],
         "No connector has run yet.",
     )  # fmt: skip
@@ -34,7 +35,7 @@ def connectors(args: argparse.Namespace) -> None:
 def offsets(args: argparse.Namespace) -> None:
     """Offsets in full."""
     with open_store(args) as store:
-        rows = [overview.find(store, args.connector)] if args.connector else store.connectors()
+        rows = [find_connector(store, args.connector)] if args.connector else store.connectors()
     if args.output == "json":
         print_json([{"connector": r.connector, **(r.offset.document() if r.offset else {})} for r in rows])
         return
@@ -42,11 +43,11 @@ def offsets(args: argparse.Namespace) -> None:
         ("connector", "position", "seq", "batch", "offset moved", "pending tables"),
         [
             (
-                s["connector"], overview.position_text(s["position"]), f"{s['seq']:,}", s["batch"],
-                overview.age(row.moved_at), ", ".join(s["pending_tables"]),
+                s["connector"], status_texts.position_text(s["position"]), f"{s['seq']:,}", s["batch"],
+                status_texts.age(row.moved_at), ", ".join(s["pending_tables"]),
             )
             for row in rows
-            for s in [overview.summary(row)]
+            for s in [status_texts.summary(row)]
         ],
         "No connector has run yet.",
     )  # fmt: skip
@@ -56,7 +57,7 @@ def offsets(args: argparse.Namespace) -> None:
 def batches(args: argparse.Namespace) -> None:
     """Batches, newest first."""
     with open_store(args) as store:
-        overview.find(store, args.connector)
+        find_connector(store, args.connector)
         rows = store.batches(args.connector, limit=args.limit)
     if args.output == "json":
         print_json([row.document() for row in rows])
@@ -66,7 +67,7 @@ def batches(args: argparse.Namespace) -> None:
         [
             (
                 row.batch, row.created_at.isoformat(timespec="seconds"), f"{row.events:,}", f"{row.bytes:,}",
-                f"{row.first_seq:,} to {row.last_seq:,}", len(row.topics), overview.position_text(row.position),
+                f"{row.first_seq:,} to {row.last_seq:,}", len(row.topics), status_texts.position_text(row.position),
             )
             for row in rows
         ],

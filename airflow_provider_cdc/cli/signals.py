@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.cli.common import POLL_S, command, open_store, print_json, print_table, who
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks import overview
-from airflow_provider_cdc.hooks.wording import progress_text, why_idle
+from airflow_provider_cdc.hooks.connector import find_connector
+from airflow_provider_cdc.hooks.signal_texts import progress_text, why_idle
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.records import NotificationRecord
@@ -66,7 +66,7 @@ def _send(args: argparse.Namespace, type_: str, data: str | None) -> None:
     except Refused as e:
         raise ConfigError(f"The signal would be refused: {e}.", safe="Nothing was sent.") from None
     with open_store(args) as store:
-        overview.find(store, args.connector)
+        find_connector(store, args.connector)
         number = store.send(args.connector, SentSignal(id_, type_, data, "airflow", None, who()))
         print(f"Signal {number} ({type_}, id {id_}) was sent to {args.connector}.", flush=True)
         if args.wait:
@@ -101,7 +101,7 @@ def _wait(store: StateStore, connector: str, number: int) -> None:
 def signals(args: argparse.Namespace) -> None:
     """Signals and their states, newest first."""
     with open_store(args) as store:
-        overview.find(store, args.connector)
+        find_connector(store, args.connector)
         rows = store.signals_of(args.connector, args.limit, number=args.number)
     if args.output == "json":
         print_json([row.document() for row in rows])
@@ -125,7 +125,7 @@ def signals(args: argparse.Namespace) -> None:
 def notifications(args: argparse.Namespace) -> None:
     """Notifications of a connector, oldest first."""
     with open_store(args) as store:
-        overview.find(store, args.connector)
+        find_connector(store, args.connector)
         rows = store.notifications(args.connector, limit=args.limit)
         if not rows and not args.follow and args.output != "json":
             print(f"Connector {args.connector} has sent no notification yet.")

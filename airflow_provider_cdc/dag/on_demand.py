@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.signals.requests import MOST_CHUNK_ROWS
 from airflow_provider_cdc.dag import forms
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.hooks.tasks import failure
+from airflow_provider_cdc.hooks.task_base import failure
 from airflow_provider_cdc.operators.signal import SendSignalOperator
 from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSensor
@@ -116,13 +116,13 @@ def signal_dag(
 def _check(state_conn_id: str, **context: Any) -> dict[str, Any]:
     """Check what was entered; the data of the signal."""
     from airflow_provider_cdc.dag.request import snapshot_request
-    from airflow_provider_cdc.hooks import overview
-    from airflow_provider_cdc.hooks.captured import captured_tables
+    from airflow_provider_cdc.hooks.captured_tables import captured_tables
+    from airflow_provider_cdc.hooks.connector import find_connector
 
     params = context["params"]
     try:
         with CdcStateHook(state_conn_id).opened() as store:
-            row = overview.find(store, params["connector"])
+            row = find_connector(store, params["connector"])
             return snapshot_request(params, captured_tables(store, row))
     except CdcError as e:
         raise failure(e) from e

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.hooks.captured import chosen, listed
+from airflow_provider_cdc.hooks.captured_tables import chosen, listed
 from airflow_provider_cdc.operators.signal import execute_snapshot
 
 _COLUMN = re.compile(r"[^\W\d][\w$#]*")
@@ -19,7 +19,7 @@ def snapshot_request(params: Mapping[str, Any], captured: Mapping[str, str]) -> 
     """Data of an ``execute-snapshot`` signal.
 
     :param params: of the form; see :func:`airflow_provider_cdc.dag.on_demand.ad_hoc_snapshot_dag`
-    :param captured: of :func:`~airflow_provider_cdc.hooks.captured.captured_tables`
+    :param captured: of :func:`~airflow_provider_cdc.hooks.captured_tables.captured_tables`
     :raises ConfigError: it cannot be meant; the error names every table that is not captured
     """
     tables = chosen_tables(params, captured)

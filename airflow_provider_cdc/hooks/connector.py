@@ -14,6 +14,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 
 from airflow_provider_cdc.core.config.secrets import secret_values
+from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.extra import extra_of
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.log import ChangeLog
     from airflow_provider_cdc.core.capture.capture import Capture
     from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.state.store import StateStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +136,28 @@ def storage_options(conn_id: str | None) -> dict[str, Any]:
     for secret in secret_values(extra):  # Airflow knows some of the names by itself
         mask_secret(secret)
     return extra
+
+
+def access_of(connector: ConnectorRecord, state_conn_id: str = DEFAULT_CONN_ID) -> ConnectorAccess | None:
+    """The definition and connections of a connector's last run; ``None`` if they are not recorded."""
+    known = connector.registration
+    if known is None:
+        return None
+    definition = ConnectorDefinition(
+        known.connector, known.source, known.changelog, known.properties, known.changelog_options
+    )
+    connections = known.connections
+    return ConnectorAccess(
+        definition, connections.get("source", ""), connections.get("state", state_conn_id), connections.get("storage")
+    )
+
+
+def find_connector(store: StateStore, connector: str) -> ConnectorRecord:
+    """The record of one connector in the state tables.
+
+    :raises CdcError: there is none; the error names those there are
+    """
+    if (found := store.connector(connector)) is not None:
+        return found
+    names = ", ".join(other.connector for other in store.connectors()) or "none"
+    raise CdcError(f"No connector {connector!r} has run yet.", where=f"connectors in the state tables: {names}")

@@ -19,7 +19,7 @@ from airflow_provider_cdc.core.config.secrets import credentials, is_secret_name
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.connector import storage_options
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.hooks.tasks import ConnectorFields, failure
+from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
 from airflow_provider_cdc.operators.links import BatchLink
 
 if TYPE_CHECKING:

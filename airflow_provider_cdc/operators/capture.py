@@ -13,7 +13,7 @@ from airflow.sdk import BaseOperator
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.metrics import shortened
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.hooks.tasks import ConnectorFields, failure
+from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
 from airflow_provider_cdc.operators.links import BatchLink
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.hooks import overview
+from airflow_provider_cdc.hooks.connector import access_of, find_connector
 from airflow_provider_cdc.hooks.links import ConnectorLink
+from airflow_provider_cdc.hooks.signal_texts import gap_text
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.hooks.tasks import StateFields, failure, sender
-from airflow_provider_cdc.hooks.wording import gap_text
+from airflow_provider_cdc.hooks.task_base import StateFields, failure, sender
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -138,7 +138,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
 
         with CdcStateHook(self.state_conn_id).opened() as store:
-            overview.find(store, self.connector)
+            find_connector(store, self.connector)
             lifecycle = Lifecycle(self.connector, store)
             if action is not Action.STATUS:
                 getattr(lifecycle, action.value)(by, self.reason)
@@ -234,7 +234,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
     def _opened(self) -> Iterator[Lifecycle]:
         """The connector with its source, as its last run reached it."""
         with CdcStateHook(self.state_conn_id).opened() as store:
-            access = overview.access_of(overview.find(store, self.connector), self.state_conn_id)
+            access = access_of(find_connector(store, self.connector), self.state_conn_id)
         if access is None:
             raise AirflowFailException(
                 f"It is not recorded how {self.connector} reaches its source: it was captured by an earlier release. Run it once."

@@ -14,11 +14,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal
 from airflow_provider_cdc.core.signals.requests import Refused, parse
-from airflow_provider_cdc.hooks import overview
+from airflow_provider_cdc.hooks.connector import find_connector
 from airflow_provider_cdc.hooks.links import ConnectorLink
+from airflow_provider_cdc.hooks.signal_texts import failure_text
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.hooks.tasks import StateFields, failure, origin, sender
-from airflow_provider_cdc.hooks.wording import failure_text
+from airflow_provider_cdc.hooks.task_base import StateFields, failure, origin, sender
 from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 
@@ -118,7 +118,7 @@ class SendSignalOperator(StateFields, BaseOperator):
             raise AirflowFailException(f"The signal {self.type} for {self.connector} was not sent: {e}.") from None
         with CdcStateHook(self.state_conn_id).opened() as store:
             if not self._defined:
-                overview.find(store, self.connector)
+                find_connector(store, self.connector)
             signal = SentSignal(called, self.type, data, "airflow", origin(context), sender(context))
             number = store.send(self.connector, signal)
         self.log.info("Signal %d (%s) of %s is sent: %s", number, self.type, self.connector, data or "no data")

@@ -9,7 +9,7 @@ from html import escape
 from airflow_provider_cdc.core.lifecycle.status import RunState, state_of, status_of
 from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.records import ConnectorRecord, NotificationRecord, SignalRecord
-from airflow_provider_cdc.hooks.wording import fraction, halted, progress_text
+from airflow_provider_cdc.hooks.signal_texts import fraction, halted, progress_text
 from airflow_provider_cdc.plugins.html import Raw, ago, link, table
 
 _CLASS = {

@@ -17,7 +17,8 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.spi.records import ConnectorRecord
-from airflow_provider_cdc.hooks import overview
+from airflow_provider_cdc.hooks import status_texts
+from airflow_provider_cdc.hooks.connector import access_of
 from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.plugins import pages
 from airflow_provider_cdc.plugins.rights import may_see
@@ -46,7 +47,7 @@ def connectors(request: Request, user: GetUserDep) -> str:
 def connectors_json(user: GetUserDep) -> list[dict[str, Any]]:
     """All connectors that the user may see, for programs."""
     with _store() as store:
-        return [overview.summary(row) for row in store.connectors() if may_see(user, row)]
+        return [status_texts.summary(row) for row in store.connectors() if may_see(user, row)]
 
 
 @app.get("/connectors/{connector}", response_class=HTMLResponse)
@@ -71,7 +72,7 @@ def batch(request: Request, user: GetUserDep, connector: str, batch: int) -> str
         raise HTTPException(404, f"Connector {connector} has no batch {batch}.")
     manifest, trouble = None, None
     try:
-        access = overview.access_of(row)
+        access = access_of(row)
         manifest = None if access is None else access.changelog().manifest(connector, batch)
     except (CdcError, OSError) as e:
         trouble = str(e)
@@ -81,8 +82,8 @@ def batch(request: Request, user: GetUserDep, connector: str, batch: int) -> str
 def _applied(row: ConnectorRecord) -> tuple[list[dict[str, Any]], str | None]:
     """Reports of the targets; if the API server cannot read the change log, a text that says so."""
     try:
-        access = overview.access_of(row)
-        return ([] if access is None else overview.applied(access.changelog(), row.connector)), None
+        access = access_of(row)
+        return ([] if access is None else status_texts.applied(access.changelog(), row.connector)), None
     except (CdcError, OSError) as e:
         return [], str(e)
 

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 from urllib.parse import quote
 
-from airflow_provider_cdc.hooks import overview
+from airflow_provider_cdc.hooks import status_texts
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -32,7 +32,9 @@ def ago(moment: datetime | None) -> str:
     """How long ago something was, with the exact moment as a tooltip."""
     if moment is None:
         return "never"
-    return Raw(f"<span title='{moment.astimezone(UTC).isoformat(timespec='seconds')}'>{overview.age(moment)}</span>")
+    return Raw(
+        f"<span title='{moment.astimezone(UTC).isoformat(timespec='seconds')}'>{status_texts.age(moment)}</span>"
+    )
 
 
 def link(base: str, text: str, connector: str, batch: int | None = None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.hooks import overview
+from airflow_provider_cdc.hooks import status_texts
 from airflow_provider_cdc.plugins import activity
 from airflow_provider_cdc.plugins.html import Raw, ago, facts, link, page, table
 
@@ -21,13 +21,13 @@ def connectors(base: str, rows: Sequence[ConnectorRecord]) -> str:
         return page(base, "CDC connectors", [Raw("<p>No connector has run yet.</p>")])
     lines = []
     for row in rows:
-        s = overview.summary(row)
+        s = status_texts.summary(row)
         lines.append(
             (
                 link(base, s["connector"], s["connector"]),
                 s["source"] or "",
                 activity.state(row),
-                Raw(f"<code>{escape(overview.position_text(s['position']))}</code>"),
+                Raw(f"<code>{escape(status_texts.position_text(s['position']))}</code>"),
                 link(base, str(s["batch"]), s["connector"], s["batch"]) if s["batch"] else "none",
                 s["seq"],
                 ago(row.moved_at),
@@ -53,12 +53,12 @@ def connector(
     :param signals: the newest ones
     :param notifications: the newest ones, oldest first
     """
-    s = overview.summary(row)
+    s = status_texts.summary(row)
     name = s["connector"]
     known = [
         *activity.state_facts(row),
         ("source", s["source"] or ""),
-        ("position", Raw(f"<code>{escape(overview.position_text(s['position']))}</code>")),
+        ("position", Raw(f"<code>{escape(status_texts.position_text(s['position']))}</code>")),
         ("seq", f"{s['seq']:,}"),
         ("offset moved", ago(row.moved_at)),
         ("captured by", activity.holder(row)),
@@ -74,14 +74,14 @@ def connector(
     lines = [
         (
             link(base, str(b.batch), name, b.batch), b.created_at.strftime("%Y-%m-%d %H:%M:%S UTC"), b.events, b.bytes,
-            len(b.topics), Raw(f"<code>{escape(overview.position_text(b.position))}</code>"),
+            len(b.topics), Raw(f"<code>{escape(status_texts.position_text(b.position))}</code>"),
         )
         for b in batches
     ]  # fmt: skip
     head = ("batch", "committed", "events", "bytes", "topics", "position after it")
     parts.append(table(head, lines) if lines else Raw("<p>None yet.</p>"))
     for context, values in row.metrics.items():
-        parts += [Raw(f"<h2>Metrics of the last run: {escape(context)}</h2>"), facts(overview.metrics_text(values))]
+        parts += [Raw(f"<h2>Metrics of the last run: {escape(context)}</h2>"), facts(status_texts.metrics_text(values))]
     if row.registration is not None and row.registration.properties:
         parts += [
             Raw("<h2>Properties of the last run</h2>"),
@@ -103,11 +103,11 @@ def batch(
     name, number, committed = row.connector, row.batch, row.created_at
     known = [
         ("connector", link(base, name, name)),
-        ("committed", f"{committed.strftime('%Y-%m-%d %H:%M:%S UTC')} ({overview.age(committed)})"),
+        ("committed", f"{committed.strftime('%Y-%m-%d %H:%M:%S UTC')} ({status_texts.age(committed)})"),
         ("events", f"{row.events:,}"),
         ("seq", f"{row.first_seq:,} to {row.last_seq:,}"),
         ("position before", Raw(f"<code>{escape(_position_before(before, manifest))}</code>")),
-        ("position after", Raw(f"<code>{escape(overview.position_text(row.position))}</code>")),
+        ("position after", Raw(f"<code>{escape(status_texts.position_text(row.position))}</code>")),
         ("manifest", Raw(f"<code>{escape(row.manifest)}</code>")),
     ]
     if before is not None:
@@ -146,8 +146,8 @@ def _manifest(manifest: Manifest) -> list[str]:
 
 def _position_before(before: BatchRecord | None, manifest: Manifest | None) -> str:
     if manifest is not None:
-        return overview.position_text(manifest.offset_before.position if manifest.offset_before else None)
-    return overview.position_text(before.position if before else None)
+        return status_texts.position_text(manifest.offset_before.position if manifest.offset_before else None)
+    return status_texts.position_text(before.position if before else None)
 
 
 def _targets(batch: int, reports: list[dict[str, Any]], trouble: str | None) -> str:

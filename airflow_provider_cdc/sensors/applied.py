@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_cdc.hooks.tasks import StateFields
+from airflow_provider_cdc.hooks.task_base import StateFields
 from airflow_provider_cdc.sensors.state import StateSensor
 from airflow_provider_cdc.triggers.applied import AppliedTrigger
 

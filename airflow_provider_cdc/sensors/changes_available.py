@@ -10,7 +10,7 @@ from airflow.sdk import BaseSensorOperator
 
 from airflow_provider_cdc.core.errors import CdcError, TransientError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.hooks.tasks import ConnectorFields, failure
+from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 
 if TYPE_CHECKING:

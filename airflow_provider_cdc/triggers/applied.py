@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import StateError, StorageUnavailable
-from airflow_provider_cdc.hooks import overview
+from airflow_provider_cdc.hooks import status_texts
+from airflow_provider_cdc.hooks.connector import access_of
 from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
 
 if TYPE_CHECKING:
@@ -50,17 +51,17 @@ class AppliedTrigger(StateTrigger):
 
     def ask(self, store: StateStore) -> PollResult:
         record = store.connector(self.connector)
-        access = None if record is None else overview.access_of(record, self.state_conn_id)
+        access = None if record is None else access_of(record, self.state_conn_id)
         if record is None or access is None or not record.batch:
             return PollResult(f"Connector {self.connector} has captured nothing yet.", "nothing")
         if self.batch is None:
             self.batch = self._find(store, record)
         if self.batch is None:
-            wanted = f"seq {self.seq}" if self.seq is not None else overview.position_text(self.position)
+            wanted = f"seq {self.seq}" if self.seq is not None else status_texts.position_text(self.position)
             text = f"Connector {self.connector} has not captured up to {wanted} yet; it is at {_at(record)}."
             return PollResult(text, "captured")
         try:
-            reports = overview.applied(access.changelog(), self.connector)
+            reports = status_texts.applied(access.changelog(), self.connector)
         except OSError as e:
             raise StorageUnavailable(f"The change log of {self.connector} cannot be read: {e}") from e
         reports = [r for r in reports if r["target"] == self.target and self.location in (None, r["location"])]
@@ -122,7 +123,7 @@ def _parser(record: ConnectorRecord) -> Callable[[dict[str, Any]], Position]:
     """The function that builds positions of the connector's source. Needs no connection to the source."""
     from airflow_provider_cdc.runtime import open_source
 
-    access = overview.access_of(record)
+    access = access_of(record)
     if access is None:
         raise StateError(f"Nothing is known about the source of {record.connector}.", remedy="run its capture once")
     access = access.current()
@@ -135,4 +136,4 @@ def _parser(record: ConnectorRecord) -> Callable[[dict[str, Any]], Position]:
 
 
 def _at(record: ConnectorRecord) -> str:
-    return f"{overview.position_text(record.position)}, seq {record.seq}"
+    return f"{status_texts.position_text(record.position)}, seq {record.seq}"

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.core.spi.records import ConnectorRecord
-from airflow_provider_cdc.hooks import overview
+from airflow_provider_cdc.hooks.connector import access_of, find_connector
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.plugins import pages
 from airflow_provider_cdc.plugins.cdc_plugin import CdcPlugin
@@ -60,7 +60,7 @@ class Text(html.parser.HTMLParser):
 
 
 def row(shop: Shop) -> ConnectorRecord:
-    return overview.find(shop.store, "shop")
+    return find_connector(shop.store, "shop")
 
 
 def test_without_connectors_the_page_says_so() -> None:
@@ -179,7 +179,7 @@ def test_a_batch_shows_its_manifest(shop: Shop) -> None:
     capture(shop)
     shop.order(1)
     capture(shop)
-    access = overview.access_of(row(shop))
+    access = access_of(row(shop))
     assert access is not None
     second, first = shop.store.batches("shop")
     manifest = access.changelog().manifest("shop", 2)
@@ -193,7 +193,7 @@ def test_a_batch_shows_its_manifest(shop: Shop) -> None:
 def test_names_from_the_database_cannot_put_tags_into_a_page(shop: Shop) -> None:
     shop.database.create_table("inventory.<script>alert(1)</script>", SHOP, key=("id",))
     capture(shop)
-    access = overview.access_of(row(shop))
+    access = access_of(row(shop))
     assert access is not None
     (only,) = shop.store.batches("shop")
     page = Text(pages.batch("/cdc/<b>", only, None, access.changelog().manifest("shop", 1), None, last=1))

@@ -5,12 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.lifecycle.status import state_of
-from airflow_provider_cdc.hooks.connector import ConnectorAccess
-from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.hooks.wording import progress_text
-from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.hooks.signal_texts import progress_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,32 +14,6 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.log import ChangeLog
     from airflow_provider_cdc.core.lifecycle.status import Status
     from airflow_provider_cdc.core.spi.records import ConnectorRecord
-    from airflow_provider_cdc.state.store import StateStore
-
-
-def access_of(connector: ConnectorRecord, state_conn_id: str = DEFAULT_CONN_ID) -> ConnectorAccess | None:
-    """The definition and connections of a connector's last run; ``None`` if they are not recorded."""
-    known = connector.registration
-    if known is None:
-        return None
-    definition = ConnectorDefinition(
-        known.connector, known.source, known.changelog, known.properties, known.changelog_options
-    )
-    connections = known.connections
-    return ConnectorAccess(
-        definition, connections.get("source", ""), connections.get("state", state_conn_id), connections.get("storage")
-    )
-
-
-def find(store: StateStore, connector: str) -> ConnectorRecord:
-    """The record of one connector in the state tables.
-
-    :raises CdcError: there is none; the error names those there are
-    """
-    if (found := store.connector(connector)) is not None:
-        return found
-    names = ", ".join(other.connector for other in store.connectors()) or "none"
-    raise CdcError(f"No connector {connector!r} has run yet.", where=f"connectors in the state tables: {names}")
 
 
 def position_text(position: dict[str, Any] | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.signals.requests import unquoted
-from airflow_provider_cdc.hooks.overview import access_of
+from airflow_provider_cdc.hooks.connector import access_of
 from airflow_provider_cdc.runtime import parse_config
 
 if TYPE_CHECKING:
