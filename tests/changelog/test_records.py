@@ -1,4 +1,4 @@
-"""Requirements on the JSON form that hold for every source, on the memory source."""
+"""Records of the Debezium JSON form, whatever the source is: schemas, keys, transactions, schema changes; on the memory source."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_last_record_of_each_key_is_the_table(db: MemoryDatabase, tmp_path: 
     assert sorted((v["after"] for v in last.values() if v), key=repr) == sorted(db.rows("shop.orders"), key=repr)
 
 
-def test_transactions_are_told_on_request_only_and_of_the_stream_only(db: MemoryDatabase, tmp_path: Path) -> None:
+def test_transaction_records_come_on_request_and_of_the_stream_only(db: MemoryDatabase, tmp_path: Path) -> None:
     for name, options in (("default", {}), ("off", {"provide_transaction_metadata": False})):
         connector = memory_connector(db, tmp_path / name, **options)
         captured(connector)
