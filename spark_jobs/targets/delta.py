@@ -86,8 +86,8 @@ class DeltaTarget(Target):
             self._alter(f"SET TBLPROPERTIES ({_listed(wanted)})")
 
     def markers(self) -> dict[str, int]:
-        found = self._java.asJava(self._log().unsafeVolatileSnapshot().transactions())
-        return {str(app): int(found[app]) for app in found}
+        found: dict[str, int] = self._plain(self._log().unsafeVolatileSnapshot().transactions())
+        return found
 
     def set_back(self, app: str) -> str:
         """Delta's RESTORE brings back files and columns, and leaves transaction identifiers as they are."""
@@ -108,10 +108,10 @@ class DeltaTarget(Target):
 
     def _actions(self, log: Any, version: int) -> list[dict[str, Any]]:
         """What a version of the table changed; nothing if its log is not kept any more."""
-        path = self._jvm.org.apache.hadoop.fs.Path(log.logPath(), f"{version:020d}.json")
+        path = self._path(log.logPath(), f"{version:020d}.json")
         if not self._files()[1].exists(path):
             return []
-        return [json.loads(line) for line in self._java.asJava(log.store().read(path, log.newDeltaHadoopConf()))]
+        return [json.loads(line) for line in self._plain(log.store().read(path, log.newDeltaHadoopConf()))]
 
     def rows(self) -> DataFrame:
         return self.spark.read.format("delta").load(self.location)
@@ -210,7 +210,7 @@ class DeltaTarget(Target):
         self._write(_CREATING, marker.app)
         with _conflicts():
             writer.options(**_PROPERTIES, **_owned(marker.owner)).save(self.location)
-        files.delete(self._jvm.org.apache.hadoop.fs.Path(folder, _CREATING), False)
+        files.delete(self._path(folder, _CREATING), False)
 
     def merge(self, merge: Merge, marker: Marker) -> None:
         with _conflicts(), self._transaction(marker):
@@ -229,7 +229,7 @@ class DeltaTarget(Target):
         same = [there(c).eqNullSafe(new(c)) if c in merge.nullable else there(c) == new(c) for c in merge.key]
         kept = set(merge.types) - set(merge.key) if KEPT in merge.rows.columns else set()
         sets = {c: _kept(c, merge) if c in kept else new(c) for c in merge.types}
-        table = self._jvm.io.delta.tables.DeltaTable.forPath(self.spark._jsparkSession, self.location)
+        table = self._class("io.delta.tables.DeltaTable").forPath(self.spark._jsparkSession, self.location)
         builder = table.alias("t").merge(merge.rows.alias("s")._jdf, _java(reduce(and_, same)))
         builder = builder.whenMatched(_java(op == "d")).delete()
         builder = builder.whenMatched().update(self._assignments(sets))
@@ -240,7 +240,7 @@ class DeltaTarget(Target):
         return builder
 
     def _assignments(self, values: Mapping[str, Expression]) -> Any:
-        found = self._jvm.java.util.LinkedHashMap()
+        found = self._class("java.util.LinkedHashMap")()
         for name, value in values.items():
             found.put(quoted(name), _java(value))
         return found
@@ -256,7 +256,7 @@ class DeltaTarget(Target):
     def replace(self, rows: DataFrame, marker: Marker) -> None:
         writer = self._writer(rows, marker, "overwrite")
         if self.columns() != _columns(rows):
-            partitions = self._java.asJava(self._log().unsafeVolatileSnapshot().metadata().partitionColumns())
+            partitions = self._plain(self._log().unsafeVolatileSnapshot().metadata().partitionColumns())
             kept = [name for name in partitions if name in rows.columns]
             writer = writer.option("overwriteSchema", "true").partitionBy(*kept)
         with _conflicts():
@@ -278,35 +278,39 @@ class DeltaTarget(Target):
             for name in _TXN:
                 self.spark.conf.unset(name)
 
-    @property
-    def _jvm(self) -> Any:
-        return self.spark._jvm
+    def _class(self, name: str) -> Any:
+        """A class of the JVM by its full name. Looked up part by part (``_jvm.java.util``), each part is searched for in all jars."""
+        return getattr(self.spark._jvm, name)
 
-    @property
-    def _java(self) -> Any:
-        """Makes Java's collections of Scala's."""
-        return self._jvm.scala.jdk.javaapi.CollectionConverters
+    def _plain(self, collection: Any) -> Any:
+        """A collection of Scala as Python's, in one call: py4j's own has several for each value."""
+        java = self._class("scala.jdk.javaapi.CollectionConverters").asJava(collection)
+        return json.loads(self._class("com.fasterxml.jackson.databind.ObjectMapper")().writeValueAsString(java))
+
+    def _path(self, *parts: Any) -> Any:
+        """A path in Hadoop's words."""
+        return self._class("org.apache.hadoop.fs.Path")(*parts)
 
     def _configuration(self) -> dict[str, str]:
         """The table's properties."""
-        found = self._java.asJava(self._log().unsafeVolatileSnapshot().metadata().configuration())
-        return {str(name): str(found[name]) for name in found}
+        found: dict[str, str] = self._plain(self._log().unsafeVolatileSnapshot().metadata().configuration())
+        return found
 
     def _files(self) -> tuple[Any, Any]:
         """The table's folder and its filesystem, in Hadoop's words."""
-        folder = self._jvm.org.apache.hadoop.fs.Path(self.location)
+        folder = self._path(self.location)
         return folder, folder.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf())
 
     def _write(self, name: str, text: str) -> None:
         folder, files = self._files()
-        stream = files.create(self._jvm.org.apache.hadoop.fs.Path(folder, name), True)
+        stream = files.create(self._path(folder, name), True)
         stream.write(bytearray(text.encode()))
         stream.close()
 
     def _creating(self) -> str:
         """The owner for whom a table was being created."""
         folder, files = self._files()
-        path = self._jvm.org.apache.hadoop.fs.Path(folder, _CREATING)
+        path = self._path(folder, _CREATING)
         stream = files.open(path)
         try:
             return bytes(stream.readNBytes(10_000)).decode()
@@ -319,10 +323,12 @@ class DeltaTarget(Target):
         :param fresh: look for commits of others first, which costs a listing
         """
         # threads of Python have no active session, without which Delta cannot read its own log
-        self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self.spark._jsparkSession)
-        log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self.location)
+        spark = self.spark._jsparkSession
+        self._class("org.apache.spark.sql.classic.SparkSession").setActiveSession(spark)
+        log = self._class("org.apache.spark.sql.delta.DeltaLog").forTable(spark, self.location)
         if fresh:
-            log.update(False, self._jvm.scala.Option.empty(), self._jvm.scala.Option.empty())
+            nothing = self._class("scala.Option").empty()
+            log.update(False, nothing, nothing)
         return log
 
 
