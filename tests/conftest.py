@@ -1,11 +1,12 @@
 """Fixtures and settings of all tests. A server starts when the first test asks for it and ends with the test run."""
 
+import logging
 import os
 import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,6 +66,31 @@ SHARED = ("tests/spark/", "tests/system/")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run what takes long and finds little, too")
+
+
+def _forget_loggers_of_spark() -> None:
+    """PySpark's loggers of errors write JSON, and make each handler that they are given write JSON. pytest gives its own handler to each
+    logger that does not propagate, before each phase of a test: after one error of Spark, all later tests would see JSON in ``caplog``."""
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.Logger.manager.loggerDict.pop(name, None)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup() -> Generator[None]:
+    _forget_loggers_of_spark()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call() -> Generator[None]:
+    _forget_loggers_of_spark()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown() -> Generator[None]:
+    _forget_loggers_of_spark()
+    return (yield)
 
 
 # order: what is fast runs first, so that a failure shows early; with several workers what is slow does, so that all end together
