@@ -29,7 +29,9 @@ def main() -> int:
     definition = ConnectorDefinition("bench", given["source"], given["changelog"], given["properties"])
     load_source(definition.source)  # imports belong to the start, as a JVM's classes do
     started, cpu = time.perf_counter(), _cpu()
-    threading.Thread(target=_show, args=(Path(given["changelog"]),), daemon=True).start()
+    ended = threading.Event()
+    showing = threading.Thread(target=_show, args=(Path(given["changelog"]), ended), daemon=True)
+    showing.start()
     with open_capture(definition, given["state"], secrets=given["secrets"]) as capture:
         result = capture.run()
     seconds, used = time.perf_counter() - started, _cpu() - cpu
@@ -42,6 +44,8 @@ def main() -> int:
         "batches": len(result.batches),
         "stages": stages.figures(),
     }
+    ended.set()
+    showing.join()  # two threads that print share a line
     print(json.dumps(figures), flush=True)
     return 0
 
@@ -59,9 +63,8 @@ def _peak_kb() -> int:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
 
 
-def _show(changelog: Path) -> None:
-    while True:
-        time.sleep(2)
+def _show(changelog: Path, ended: threading.Event) -> None:
+    while not ended.wait(2):
         size = sum(f.stat().st_size for f in changelog.rglob("*.parquet"))
         print(f"progress {size / 1e6:.0f} MB", flush=True)
 
