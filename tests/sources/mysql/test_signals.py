@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkThread
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
+from tests.support.chunk_hook import AtRead, chunk_hook
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.rendered import captured, of_table, records
 from tests.support.signals import scans, send, signal_state, snapshot
@@ -62,20 +62,8 @@ def made(db: Any, tmp_path: Path) -> Callable[..., Connector]:
 
 
 @pytest.fixture
-def at_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], object]], None]:
-    """Have something done when the n-th chunk has been read and is not handed over yet."""
-    todo: dict[int, Callable[[], object]] = {}
-    settle, count = ChunkThread._settle, [0]
-
-    def watched(thread: ChunkThread, *where: Any, **how: Any) -> None:
-        if how.get("chunk"):
-            count[0] += 1
-            if (act := todo.get(count[0])) is not None:
-                act()
-        settle(thread, *where, **how)
-
-    monkeypatch.setattr(ChunkThread, "_settle", watched)
-    return lambda n, act: todo.update({n: act})
+def at_read(monkeypatch: pytest.MonkeyPatch) -> AtRead:
+    return chunk_hook(monkeypatch)
 
 
 def insert(db: Any, id_: str, type_: str, data: Any) -> None:

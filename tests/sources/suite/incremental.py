@@ -8,22 +8,20 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_provider_cdc.core.errors import PositionLost
-from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkThread
 from tests.sources.suite import INT, TEXT, Adapter, equal
+from tests.support.chunk_hook import AtRead, chunk_hook
 from tests.support.connectors import Connector
 from tests.support.patience import until
 from tests.support.signals import scans, send, signal_ended, signal_state, snapshot
 
 FORMS = ("read", "insert_insert", "insert_delete")
 ROWS, CHUNK = 120, 20
-AtRead = Callable[[int, Callable[[], object]], None]
 
 
 class Writer:
@@ -96,19 +94,7 @@ class IncrementalSuite:
 
     @pytest.fixture
     def at_read(self, monkeypatch: pytest.MonkeyPatch) -> AtRead:
-        """Have something done when the n-th chunk has been read and is not handed over yet."""
-        todo: dict[int, Callable[[], object]] = {}
-        settle, count = ChunkThread._settle, [0]
-
-        def watched(thread: ChunkThread, *where: Any, **how: Any) -> None:
-            if how.get("chunk"):
-                count[0] += 1
-                if (act := todo.get(count[0])) is not None:
-                    act()
-            settle(thread, *where, **how)
-
-        monkeypatch.setattr(ChunkThread, "_settle", watched)
-        return lambda n, act: todo.update({n: act})
+        return chunk_hook(monkeypatch)
 
     @pytest.fixture
     def three(self, db: Adapter) -> Adapter:

@@ -117,7 +117,7 @@ def test_where_mysql_has_no_moment_of_rest_the_snapshot_says_what_to_do(
 ) -> None:
     connector = made(snapshot_lock_timeout_ms=500)
     if db.server.kind == "mariadb":
-        pytest.skip("a view of MariaDB knows its place")
+        pytest.skip("a view of MariaDB gives its position")
     monkeypatch.setattr(consistent_views, "SETTLE_S", 0.5)  # writers may have to wait for this machine
     with Writer(db), pytest.raises(SourceUnavailable, match="no moment without writes within") as raised:
         connector.capture()
@@ -131,7 +131,7 @@ def test_where_views_of_mariadb_never_have_one_place_a_single_one_has_to_do(
     db: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if db.server.kind != "mariadb":
-        pytest.skip("views of MySQL have no place")
+        pytest.skip("views of MySQL give no position")
     monkeypatch.setattr(consistent_views, "_TRIES", 0)
     connector = made()
     with Writer(db):
