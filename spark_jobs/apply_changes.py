@@ -30,7 +30,7 @@ from spark_jobs.ownership import applied_batch
 from spark_jobs.pending import Batches, Pending, joined
 from spark_jobs.session import open_changelog, own_session, session
 from spark_jobs.table import bring_up, one_batch_at_a_time
-from spark_jobs.targets import load_target
+from spark_jobs.targets import load_format
 from spark_jobs.targets.base import NEVER, Conflict, Marker, Owner, Target
 from spark_jobs.up_to_date import nothing_new, stamp, unchanged
 from spark_jobs.view import View, groups
@@ -95,8 +95,8 @@ class ApplyChanges:
     ) -> None:
         self._spark, self._changelog, self._connector = spark, changelog, connector
         self._location, self._kind, self._threads = location, target, threads
+        self._format = load_format(target)
         self._adopt, self._check_crc = frozenset(adopt), check_crc
-        self._target = load_target(target)
         self._reports = AppliedReports(changelog.storage, connector)
         self._lock, self._older, self._last = threading.Lock(), dict[int, list[Batches]](), 0
 
@@ -307,7 +307,7 @@ class ApplyChanges:
             self._changelog.check(self._connector, file, crc=self._check_crc)
 
     def _open(self, location: str) -> Target:
-        return self._target(own_session(self._spark), location)
+        return self._format.open(own_session(self._spark, self._format), location)
 
     def _table_location(self, topic: str, table: TableId) -> str:
         return table_location(self._location, self._connector, topic, table)
@@ -346,7 +346,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for every call into the JVM
     try:
         changelog = open_changelog(given.changelog)
-        load_target(given.target)
+        load_format(given.target)
         report = nothing_new(changelog, given.connector, given.target, given.location)
         if report is not None and not given.adopt:
             AppliedReports(changelog.storage, given.connector).write(report)
@@ -364,7 +364,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _with_spark(changelog: ChangeLog, given: argparse.Namespace) -> Report:
-    spark = session(f"cdc apply {given.connector}")
+    spark = session(f"cdc apply {given.connector}", load_format(given.target))
     try:
         return ApplyChanges(
             spark, changelog, given.connector, location=given.location, target=given.target, threads=given.threads,

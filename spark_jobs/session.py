@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.errors import ConfigError
+from spark_jobs.targets.formats import TableFormat
 
 STORAGE_OPTIONS = "CDC_STORAGE_OPTIONS"
 """Environment variable with the fsspec options of the change log's storage as JSON: secrets must not be on a command line."""
 
-REQUIRED = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
-"""Settings that the jobs need, and that are fixed once a session exists."""
+EXTENSIONS = "spark.sql.extensions"
 PINNED = {
     # texts and names of the source stay what they are: ${env:…} is no question, a quoted name no pattern, a backslash an escape
     "spark.sql.variable.substitute": "false",
@@ -50,25 +47,10 @@ PINNED = {
     "spark.sql.parquet.writeLegacyFormat": "false",
     # who replaces a table means the whole table, with these columns
     "spark.sql.sources.partitionOverwriteMode": "STATIC",
-    "spark.databricks.delta.schema.autoMerge.enabled": "false",
-    # the table says which connector and topic it belongs to
-    "spark.databricks.delta.allowArbitraryProperties.enabled": "true",
-    # the files of a batch never change and the last event of a key is unique: no need for a copy of the source
-    "spark.databricks.delta.merge.materializeSource": "none",
 }
 """Settings without which the jobs would write other values than those of the source. Each session of theirs has them, whatever the
-cluster's defaults, ``spark-submit`` or a notebook say."""
-UNSET = (
-    # a table that only grows cannot follow its source; a marker that expires would have everything applied again
-    "spark.databricks.delta.properties.defaults.appendOnly",
-    "spark.databricks.delta.properties.defaults.setTransactionRetentionDuration",
-    # left in a session, these make every write of an older number a silent no-op
-    "spark.databricks.delta.write.txnAppId",
-    "spark.databricks.delta.write.txnVersion",
-)
-"""Settings that no session of the jobs may have."""
+cluster's defaults, ``spark-submit`` or a notebook say. Each kind of target has further ones."""
 ADVISED = {
-    "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.shuffle.partitions": "8",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.coalescePartitions.minPartitionSize": "8MB",
@@ -76,44 +58,63 @@ ADVISED = {
 """Settings that suit change batches better than Spark's own defaults; settings of the user win."""
 
 
-def session(name: str, extra: Mapping[str, str] | None = None) -> SparkSession:
-    """The session of this process, made if there is none. Settings of ``spark-submit`` win over :data:`ADVISED`.
+def session(name: str, *formats: TableFormat, extra: Mapping[str, str] | None = None) -> SparkSession:
+    """The session of this process, made if there is none. Settings of ``spark-submit`` win over those that are advised.
 
-    :raises ConfigError: there is one already, and it cannot write the tables
+    :param formats: kinds of targets that it reads and writes
+    :param extra: further settings
+    :raises ConfigError: there is one already, and it cannot write such tables
     """
     from pyspark import SparkConf
 
-    given = SparkConf()
+    given, required = SparkConf(), _required(formats, extra or {})
     builder = SparkSession.builder.appName(name)
-    for key, value in {**ADVISED, **REQUIRED, **(extra or {})}.items():
-        if key in REQUIRED or key in (extra or {}) or not given.contains(key):
+    advised = {**ADVISED, **{key: value for kind in formats for key, value in kind.advised.items()}}
+    for key, value in {**advised, **(extra or {}), **required}.items():
+        if key in required or key in (extra or {}) or not given.contains(key):
             builder = builder.config(key, value)
-    spark = pinned(builder.getOrCreate())
-    for key, value in REQUIRED.items():
-        if value not in (spark.conf.get(key) or "").split(","):
+    spark = pinned(builder.getOrCreate(), *formats)
+    for key, value in required.items():
+        found = spark.conf.get(key, None)
+        if not set(value.split(",")) <= set((found or "").split(",")):
             raise ConfigError(
-                f"The Spark session that the job was started in has {key}={spark.conf.get(key)}, and needs {value}.",
+                f"The Spark session that the job was started in has {key}={found}, and needs {value}.",
                 safe="Nothing was read or changed.",
                 remedy=f"start the job in a session of its own, or with --conf {key}={value}",
             )
     spark.sparkContext.setLogLevel("WARN")
-    # Delta logs an error whenever it reads a file with deletion vectors and a filter, though nothing is wrong
     log4j = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
-    log4j.core.config.Configurator.setLevel("org.apache.spark.sql.delta.DeltaParquetFileFormat", log4j.Level.OFF)
+    for logger in (logger for kind in formats for logger in kind.silenced):
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
     return spark
 
 
-def own_session(spark: SparkSession) -> SparkSession:
+def _required(formats: Sequence[TableFormat], extra: Mapping[str, str]) -> dict[str, str]:
+    """What the formats need; where a setting is a list (``spark.sql.extensions``), beside what the user has in it."""
+    from pyspark import SparkConf
+
+    needed: dict[str, list[str]] = {}
+    for key, value in ((key, value) for kind in formats for key, value in kind.required.items()):
+        needed.setdefault(key, []).append(value)
+    given = SparkConf()
+    if EXTENSIONS in needed:
+        own = extra.get(EXTENSIONS) or given.get(EXTENSIONS, None) or ""
+        needed[EXTENSIONS] = [name for name in own.split(",") if name] + needed[EXTENSIONS]
+    return {key: ",".join(dict.fromkeys(values)) for key, values in needed.items()}
+
+
+def own_session(spark: SparkSession, *formats: TableFormat) -> SparkSession:
     """A session of one's own in the same application, for a thread that works on a table."""
-    return pinned(spark.newSession())
+    return pinned(spark.newSession(), *formats)
 
 
-def pinned(spark: SparkSession) -> SparkSession:
+def pinned(spark: SparkSession, *formats: TableFormat) -> SparkSession:
     """The session, with what the jobs rely on. A new session has the cluster's defaults, whatever the one that made it has."""
-    for key, value in PINNED.items():
+    wanted = {**PINNED, **{key: value for kind in formats for key, value in kind.pinned.items()}}
+    for key, value in wanted.items():
         if spark.conf.get(key, None) != value:  # some are set with a warning
             spark.conf.set(key, value)
-    for key in UNSET:
+    for key in (key for kind in formats for key in kind.unset):
         spark.conf.unset(key)
     return spark
 

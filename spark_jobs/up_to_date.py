@@ -1,7 +1,7 @@
 """Finds out without Spark whether there is anything to apply: from the change log, the last report, and a look at the tables' files.
 
 The report alone is not enough: a table may have been dropped since, or replaced by an older copy. So the report has a stamp of each
-table (:func:`spark_jobs.targets.load_stamp`); if a stamp has changed, Spark reads the table's marker.
+table (:meth:`spark_jobs.targets.formats.TableFormat.load_stamp`); if a stamp has changed, Spark reads the table's marker.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
-from spark_jobs.targets import load_stamp
+from spark_jobs.targets import load_format
 
 log = logging.getLogger("spark_jobs.up_to_date")
 
@@ -23,7 +23,7 @@ _LOOKS = 16
 
 def stamp(changelog: ChangeLog, target: str, location: str) -> str:
     """The stamp of a table; empty if there is none, or if it cannot be read from here."""
-    look = load_stamp(target)
+    look = load_format(target).load_stamp()
     if look is None:
         return ""
     try:

@@ -36,7 +36,7 @@ from spark_jobs.datatypes import common, quoted
 from spark_jobs.last import OURS, UNKNOWN
 from spark_jobs.pending import Pending, collect
 from spark_jobs.session import open_changelog, own_session, session
-from spark_jobs.targets import load_target
+from spark_jobs.targets import load_format
 
 log = logging.getLogger("spark_jobs.verify_tables")
 
@@ -141,7 +141,7 @@ class VerifyTables:
     ) -> None:
         self._spark, self._changelog, self._connector = spark, changelog, connector
         self._location, self._tables_of, self._values = location, tables_of or connector, values
-        self._target, self._threads = load_target(target), threads
+        self._format, self._threads = load_format(target), threads
 
     def run(self) -> Verified:
         """:raises ConfigError: the reference is empty
@@ -162,13 +162,13 @@ class VerifyTables:
         return Verified(self._connector, position, tables, round(time.monotonic() - began, 3))
 
     def _table(self, pending: Pending) -> Compared:
-        began, spark = time.monotonic(), own_session(self._spark)
+        began, spark = time.monotonic(), own_session(self._spark, self._format)
         location = table_location(self._location, self._tables_of, pending.topic, pending.schema.id)
         result = Compared(pending.topic, location)
         for _, file in pending.files:
             self._changelog.check(self._connector, file)
         expected = reduce.contents(spark, pending, reduce.last_truncate(spark, pending))
-        target = self._target(spark, location)
+        target = self._format.open(spark, location)
         if not target.exists():
             result.problem, result.source = "there is no such table", expected.count()
         else:
@@ -324,7 +324,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for every call into the JVM
-    spark = session(f"cdc verify {given.connector}")
+    spark = session(f"cdc verify {given.connector}", load_format(given.target))
     try:
         job = VerifyTables(
             spark, open_changelog(given.changelog), given.connector, location=given.location, target=given.target,

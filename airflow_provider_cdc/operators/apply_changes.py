@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_cdc.runtime import ConnectorDefinition
 
-PACKAGES = {"delta": "io.delta:delta-spark_4.1_2.13:4.4.0"}
-"""Maven coordinates that a kind of target needs, if neither ``jars`` nor ``packages`` are given."""
 STORAGE_OPTIONS = "CDC_STORAGE_OPTIONS"
 """Environment variable in which the job finds the fsspec options of the change log, as a JSON object."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -157,6 +155,8 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
 
     def _complete(self) -> None:
         """Add what the job needs to the user's settings."""
+        from spark_jobs.targets import load_format
+
         self.application = job_path()
         self.application_args = [
             "--changelog", self.changelog, "--connector", self.connector, "--location", self.location,
@@ -165,7 +165,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         ]  # fmt: skip
         configured = any(key in (self.conf or {}) for key in ("spark.jars", "spark.jars.packages"))
         if not (self.jars or self.packages or configured):
-            self.packages = PACKAGES.get(self.target)
+            self.packages = ",".join(load_format(self.target).packages) or None
         if not self._cluster_mode() and _JAVA_OPTIONS not in (self.conf or {}):
             quiet = Path(__file__).with_name("log4j2.properties").as_uri()
             self.conf = {**(self.conf or {}), _JAVA_OPTIONS: f"-Dlog4j2.configurationFile={quiet}"}

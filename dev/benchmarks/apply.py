@@ -65,6 +65,7 @@ def _job(ours: Ours, folder: Path, jars_: list[Path]) -> Any:
     from airflow_provider_cdc.changelog.log import ChangeLog
     from spark_jobs.apply_changes import ApplyChanges
     from spark_jobs.session import session
+    from spark_jobs.targets import load_format
 
     extra = {
         "spark.master": "local[*]",
@@ -72,7 +73,7 @@ def _job(ours: Ours, folder: Path, jars_: list[Path]) -> Any:
         "spark.driver.memory": "3g",
         "spark.ui.enabled": "false",
     }
-    spark = session("bench", extra)
+    spark = session("bench", load_format("delta"), extra=extra)
     return ApplyChanges(spark, ChangeLog(str(ours.changelog)), "bench", location=f"{folder}/lake/{{table}}")
 
 

@@ -19,6 +19,9 @@ from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import filled, holds, quoted, structure
 from spark_jobs.rewrite import rewritten
 from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Merge, Owner, Target
+from spark_jobs.targets.formats import TableFormat
+
+FORMAT = TableFormat("memory", "spark_jobs.targets.memory:MemoryTarget")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from typing import Any
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from spark_jobs.apply_changes import ApplyChanges
-from spark_jobs.targets.delta import DeltaTarget
+from spark_jobs.targets import load_format
 from tests.spark.lake import start_spark
-from tests.spark.points import Points
+from tests.spark.points import hooked
 
 
 def kill() -> None:
@@ -57,7 +57,7 @@ def main() -> None:
         changelog, connector, location, *point = json.loads(line)
         job = ApplyChanges(spark, ChangeLog(changelog), connector, location=location, threads=2)
         if point:
-            job._target = Points.at(DeltaTarget, Dying(*point))
+            job._format = hooked(load_format("delta"), Dying(*point))
         try:
             job.run()
         except Exception:

@@ -21,7 +21,8 @@ from dev import paths
 from dev.bootstrap.jars import ensure
 from spark_jobs.apply_changes import ApplyChanges, Report
 from spark_jobs.session import session
-from spark_jobs.targets.base import Target
+from spark_jobs.targets import load_format
+from tests.spark.points import Hook, hooked
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
 
@@ -36,7 +37,8 @@ def start_spark() -> SparkSession:
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it has something to say even after the tests have ended
     return session(
         "tests",
-        {
+        load_format("delta"),
+        extra={
             "spark.master": "local[2]",
             "spark.jars": ",".join(map(str, ensure("delta"))),
             "spark.driver.memory": "1500m",
@@ -58,7 +60,8 @@ class Lake:
     folder: Path
     connector: Connector
     name: str = "lake"
-    target: type[Target] | None = None
+    kind: str = "delta"
+    hook: Hook | None = None
     reports: list[Report] = field(default_factory=list)
 
     @property
@@ -69,10 +72,10 @@ class Lake:
         return self.location.format(**dict(zip(("database", "table"), table.split("."), strict=True)))
 
     def job(self, **options: Any) -> ApplyChanges:
-        given = {"location": self.location, "threads": 2, **options}
+        given = {"location": self.location, "target": self.kind, "threads": 2, **options}
         job = ApplyChanges(self.spark, self.connector.changelog, self.connector.name, **given)
-        if self.target is not None:
-            job._target = self.target
+        if self.hook is not None:
+            job._format = hooked(load_format(job._kind), self.hook)
         return job
 
     def apply(self, **options: Any) -> Report:

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from spark_jobs.targets.delta import DeltaTarget
+from spark_jobs.targets.base import Target
+from spark_jobs.targets.formats import TableFormat
 
 WRITES = ("create", "replace", "append", "merge", "_alter")
-"""Methods of :class:`DeltaTarget` that each make one commit."""
+"""Methods of targets that each make one commit; ``_alter`` is one change of a table's columns or properties."""
+Hook = Callable[[str, str, Callable[[], Any]], Any]
 
 
-class Points:
-    """Makes target classes."""
+@dataclasses.dataclass(frozen=True)
+class Hooked(TableFormat):
+    """A format whose targets call ``hook(location, name, write)`` instead of each write."""
 
-    @staticmethod
-    def at(base: type[DeltaTarget], hook: Callable[[str, str, Callable[[], Any]], Any]) -> type[DeltaTarget]:
-        """``hook(location, name, write)`` is called instead of each write to the table of a location."""
+    hook: Hook | None = None
 
-        def through(name: str) -> Callable[..., Any]:
-            method = getattr(base, name)
+    def open(self, spark: Any, location: str) -> Target:
+        target = TableFormat.open(self, spark, location)
+        for name in WRITES:
+            if method := getattr(target, name, None):
+                setattr(target, name, self._through(location, name, method))
+        return target
 
-            def call(self: DeltaTarget, *args: Any) -> Any:
-                return hook(self.location, name, lambda: method(self, *args))
+    def _through(self, location: str, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        assert self.hook is not None
+        hook = self.hook
+        return lambda *args: hook(location, name, lambda: method(*args))
 
-            return call
 
-        return type("HookedTarget", (base,), {name: through(name) for name in WRITES})
+def hooked(format_: TableFormat, hook: Hook) -> Hooked:
+    """The format with a hook."""
+    given = {f.name: getattr(format_, f.name) for f in dataclasses.fields(TableFormat)}
+    return Hooked(**given, hook=hook)

@@ -15,9 +15,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.pending import Batches
 from spark_jobs.targets.base import Conflict, Owner
-from spark_jobs.targets.delta import DeltaTarget
 from tests.spark.lake import Child, Database, Lake, new_lake
-from tests.spark.points import Points
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
@@ -130,21 +128,21 @@ def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared: Lake) -> 
     """Tables know nothing of each other: one run ends before the same write of all of them."""
     count = Stopping(0)
     whole = _copy(prepared, "whole")
-    whole.target = Points.at(DeltaTarget, count)
+    whole.hook = count
     whole.apply(threads=1)
     assert {"_alter", "merge", "replace", "create"} <= {name for names in count.names.values() for name in names}
     ended = []
     for number in range(1, max(map(len, count.names.values())) + 1):
         broken = _copy(prepared, f"broken{number}")
         stopping = Stopping(number)
-        broken.target = Points.at(DeltaTarget, stopping)
+        broken.hook = stopping
         with pytest.raises(Ended):
             broken.apply(threads=1)
         assert len(stopping.names) == len(count.names), "all tables were begun"
-        ended.append(replace(broken, target=None))
+        ended.append(replace(broken, hook=None))
     # every other one is caught up as it is, the rest with more to come
     for broken in (whole, *ended[::2]):
-        replace(broken, target=None).apply()
+        replace(broken, hook=None).apply()
         _equal(broken)
     _last(prepared.connector.database)
     prepared.connector.capture()
@@ -154,16 +152,16 @@ def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared: Lake) -> 
 
 
 def test_two_killed_runs_in_a_row_with_columns_renamed_in_between(prepared: Lake) -> None:
-    prepared.target = Points.at(DeltaTarget, _before_merge)
+    prepared.hook = _before_merge
     with pytest.raises(Ended):
         prepared.apply(threads=1)
     _last(prepared.connector.database)
     prepared.connector.capture()
-    prepared.target = Points.at(DeltaTarget, _before_merge)
+    prepared.hook = _before_merge
     with pytest.raises(Ended):
         prepared.apply(threads=1)
     prepared.connector.database.rename_columns("s.keyed", d="f")
-    prepared.target = None
+    prepared.hook = None
     prepared.follow()
     _equal(prepared)
 
@@ -195,10 +193,10 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
         if location not in overtaken:
             overtaken.add(location)
             batches = Batches(changelog, list(changelog.manifests("test")))
-            replace(prepared, target=None).job()._group(Owner("test", topics[location]), location, [batches], [])
+            replace(prepared, hook=None).job()._group(Owner("test", topics[location]), location, [batches], [])
         return write()
 
-    prepared.target = Points.at(DeltaTarget, meanwhile)
+    prepared.hook = meanwhile
     prepared.apply(threads=1)
     assert overtaken == set(topics)
     _equal(prepared)
@@ -215,10 +213,10 @@ def test_other_writers_that_never_stop_are_an_error(lake: Lake, monkeypatch: pyt
 
     with db.transaction() as t:
         t.insert("s.keyed", {"id": 1})
-    lake.target = Points.at(DeltaTarget, busy)
+    lake.hook = busy
     with pytest.raises(TargetError, match="changed by other writers 6 times"):
         lake.follow()
-    lake.target = None
+    lake.hook = None
     lake.apply()
     _equal(lake)
 

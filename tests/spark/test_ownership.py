@@ -13,9 +13,8 @@ from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.schema import TableId
 from spark_jobs.apply_changes import table_location
 from spark_jobs.targets.base import Marker, Owner
-from spark_jobs.targets.delta import DeltaTarget
+from spark_jobs.targets.delta.table import DeltaTarget
 from tests.spark.lake import Lake
-from tests.spark.points import Points
 
 pytestmark = pytest.mark.spark
 ORDERS = {"id": "int64!", "n": "int32"}
@@ -92,10 +91,10 @@ def test_an_adoption_that_was_killed_half_way_goes_on(lake: Lake) -> None:
             raise KeyboardInterrupt
         return write()
 
-    lake.target = Points.at(DeltaTarget, killed)
+    lake.hook = killed
     with pytest.raises(KeyboardInterrupt):
         lake.apply(adopt=[TOPIC], threads=1)
-    lake.target = None
+    lake.hook = None
     lake.apply()
     lake.check()
 

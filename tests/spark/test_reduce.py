@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs import last
 from spark_jobs.datatypes import common, holds
-from spark_jobs.targets.delta import _PROPERTIES
+from spark_jobs.targets.delta.table import _PROPERTIES
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark

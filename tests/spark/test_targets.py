@@ -13,7 +13,7 @@ from spark_jobs.datatypes import structure
 from spark_jobs.last import KEPT, OP
 from spark_jobs.ownership import applied_batch
 from spark_jobs.session import own_session
-from spark_jobs.targets import TARGETS, load_target
+from spark_jobs.targets import TARGETS, load_format
 from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Merge, Owner, Target
 from spark_jobs.targets.memory import STORED
 from tests.spark.lake import Lake
@@ -25,7 +25,8 @@ OURS, OTHERS = Owner("shop", "shop.a.orders"), Owner("billing", "shop.a.orders")
 
 @pytest.fixture(params=sorted(TARGETS))
 def target(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Target:
-    return load_target(request.param)(own_session(spark), f"{tmp_path}/orders")
+    format_ = load_format(request.param)
+    return format_.open(own_session(spark, format_), f"{tmp_path}/orders")
 
 
 def _frame(target: Target, rows: list[tuple[Any, ...]], types: dict[str, str] = TYPES) -> DataFrame:

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.errors import TargetError
-from spark_jobs.session import PINNED, UNSET, own_session
+from spark_jobs.session import PINNED, own_session
+from spark_jobs.targets import load_format
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -46,13 +47,15 @@ HOSTILE = {
 
 
 def test_the_defaults_are_hostile_and_sessions_of_ours_are_not(spark: SparkSession) -> None:
-    plain, own = spark.newSession(), own_session(spark)
+    delta = load_format("delta")
+    plain, own = spark.newSession(), own_session(spark, delta)
+    wanted = {**PINNED, **delta.pinned}
     assert {key: plain.conf.get(key) for key in HOSTILE} == HOSTILE
-    assert {key: own.conf.get(key) for key in PINNED} == PINNED
-    assert set(PINNED) - set(HOSTILE) == {
+    assert {key: own.conf.get(key) for key in wanted} == wanted
+    assert set(wanted) - set(HOSTILE) == {
         "spark.sql.variable.substitute", "spark.databricks.delta.allowArbitraryProperties.enabled",
     }  # fmt: skip
-    assert [own.conf.get(key, None) for key in UNSET] == [None] * len(UNSET)
+    assert [own.conf.get(key, None) for key in delta.unset] == [None] * len(delta.unset)
 
 
 def test_moments_dates_and_casts_mean_the_same(lake: Lake) -> None:

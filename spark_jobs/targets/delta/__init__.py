@@ -1,0 +1,33 @@
+"""Delta Lake tables."""
+
+from spark_jobs.targets.formats import TableFormat
+
+FORMAT = TableFormat(
+    kind="delta",
+    table_class="spark_jobs.targets.delta.table:DeltaTarget",
+    packages=("io.delta:delta-spark_4.1_2.13:4.4.0",),
+    required={
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    },
+    pinned={
+        # who merges rows means these columns
+        "spark.databricks.delta.schema.autoMerge.enabled": "false",
+        # the table says which connector and topic it belongs to
+        "spark.databricks.delta.allowArbitraryProperties.enabled": "true",
+        # the files of a batch never change and the last event of a key is unique: no need for a copy of the source
+        "spark.databricks.delta.merge.materializeSource": "none",
+    },
+    unset=(
+        # a table that only grows cannot follow its source; a marker that expires would have everything applied again
+        "spark.databricks.delta.properties.defaults.appendOnly",
+        "spark.databricks.delta.properties.defaults.setTransactionRetentionDuration",
+        # left in a session, these make every write of an older number a silent no-op
+        "spark.databricks.delta.write.txnAppId",
+        "spark.databricks.delta.write.txnVersion",
+    ),
+    advised={"spark.databricks.delta.snapshotPartitions": "2"},
+    # logs an error whenever it reads a file with deletion vectors and a filter
+    silenced=("org.apache.spark.sql.delta.DeltaParquetFileFormat",),
+    stamp="spark_jobs.targets.delta.log:stamp",
+)

@@ -1,0 +1,58 @@
+"""What a Spark session needs for a kind of target; without Spark, so that whoever starts one can ask."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.targets.base import Target
+
+
+@dataclass(frozen=True, slots=True)
+class TableFormat:
+    """A kind of target: what its sessions need, and the class of its tables.
+
+    :param kind: its name in the jobs' arguments
+    :param table_class: of its tables, a :class:`spark_jobs.targets.base.Target`; as ``module:name``
+    :param packages: Maven coordinates of its jars
+    :param required: settings that are fixed once a session exists. Where several formats have a setting, it lists the values of all
+    :param pinned: settings of each session that writes tables, whatever the cluster's defaults say
+    :param unset: settings that no such session may have
+    :param advised: settings that suit change batches better than the defaults; settings of the user win
+    :param silenced: loggers of the JVM that report errors where nothing is wrong
+    :param stamp: a function of a filesystem (fsspec) and a folder, as ``module:name``; see :meth:`load_stamp`. Not every kind has one
+    """
+
+    kind: str
+    table_class: str
+    packages: tuple[str, ...] = ()
+    required: Mapping[str, str] = field(default_factory=dict)
+    pinned: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    advised: Mapping[str, str] = field(default_factory=dict)
+    silenced: tuple[str, ...] = ()
+    stamp: str = ""
+
+    def open(self, spark: SparkSession, location: str) -> Target:
+        """The table at a location, whether it exists or not.
+
+        >>> load_format("delta").open(spark, "/lake/inventory/orders").exists()
+        False
+        """
+        made: Target = _named(self.table_class)(spark, location)
+        return made
+
+    def load_stamp(self) -> Callable[[Any, str], str] | None:
+        """A function that returns a text, without Spark. The text changes whenever the table in a folder changes, and is empty if there is
+        none."""
+        return _named(self.stamp) if self.stamp else None
+
+
+def _named(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
