@@ -23,11 +23,11 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.pending import Batches, Pending, joined
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.core.model.manifest import Manifest
 from airflow_provider_cdc.core.model.schema import TableId
 from spark_jobs.ownership import applied_batch
-from spark_jobs.pending import Batches, Pending, joined
 from spark_jobs.session import open_changelog, own_session, session
 from spark_jobs.table import bring_up, one_batch_at_a_time
 from spark_jobs.targets import load_format

@@ -9,12 +9,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from airflow_provider_cdc.changelog.pending import Origin, Pending, lineage
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Column, TableSchema
 from spark_jobs.bags import NUMBER
 from spark_jobs.datatypes import constant, file_type, filled, from_file, quoted, spark_type, structure
 from spark_jobs.last import FROM, KEPT, OP, OURS, SEQ, UNKNOWN, last_per_key
-from spark_jobs.pending import Origin, Pending, lineage
 
 _COPY = f"{OURS}copy"
 

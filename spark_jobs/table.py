@@ -13,12 +13,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version, lineage
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from spark_jobs import reduce
 from spark_jobs.bags import NUMBER, followed
 from spark_jobs.datatypes import constant, filled, quoted
 from spark_jobs.last import ORIGIN, SEQ, UNKNOWN, inherited, last_per_key
-from spark_jobs.pending import Origin, Pending, base_version, lineage
 from spark_jobs.rewrite import rewritten
 from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Target
 

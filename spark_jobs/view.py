@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.core.model.manifest import Manifest
 from airflow_provider_cdc.core.model.schema import TableId
-from spark_jobs.pending import Batches
 from spark_jobs.targets.base import NEVER
 
 GROUP_BYTES = 2 << 30

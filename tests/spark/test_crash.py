@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.core.errors import TargetError
-from spark_jobs.pending import Batches
 from spark_jobs.targets.base import Conflict, Owner
 from tests.spark.lake import Child, Database, Lake, new_lake
 
