@@ -1,0 +1,186 @@
+"""The last event of each key, on arrays: compared with what replaying the events one by one gives."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_cdc.changelog.pending import Pending, collect
+from airflow_provider_cdc.changelog.reduction import Reduction, arrow_schema, not_on_arrays, reduce
+from airflow_provider_cdc.core.errors import ChangeLogDamaged
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from tests.support.connectors import Connector, memory_connector
+
+KEYS: dict[str, list[Any]] = {
+    "int64": [-1, 0, 1, 2**40, -(2**62)],
+    "int8": [-128, 0, 1, 127],
+    "string": ["", " ", "a", "A", "a ", "ä", "${user.home}", "it's `odd`", "\0"],
+    "binary": [b"", b"\0", b"\0\0", b"a", b"A"],
+    "bool": [True, False],
+    "decimal128(12, 2)": [Decimal("0.00"), Decimal("-1.50"), Decimal("1.50")],
+    "date32[day]": [dt.date(1066, 10, 14), dt.date(2024, 2, 29)],
+    "timestamp[us]": [dt.datetime(1500, 1, 1), dt.datetime(2024, 2, 29, 12, 0, 0, 1)],
+}
+"""Type of a key column → values that are not equal."""
+
+
+def _random(key: dict[str, str], folder: Path, r: Random, steps: int = 25) -> Connector:
+    """A connector whose change log holds random work on one table, in several batches."""
+    db = MemoryDatabase(str(folder))
+    connector = memory_connector(db, folder, topic_prefix="p", batch_max_rows=r.choice([3, 1000]))
+    db.create_table("s.t", {**{k: f"{t}!" for k, t in key.items()}, "n": "int32", "${x}": "string"}, key=tuple(key))
+
+    def one(where: dict[str, Any] | None = None) -> dict[str, Any]:
+        return {**(where or {}), "n": r.randrange(100), "${x}": r.choice([None, "x", "a" * 30])}
+
+    for _ in range(steps):
+        with db.transaction() as t:
+            for _ in range(r.randrange(1, 5)):
+                where = {name: r.choice(KEYS[type_]) for name, type_ in key.items()}
+                there = [row for row in db.rows("s.t") if all(row[k] == v for k, v in where.items())]
+                if t.update("s.t", where, one()) == 0:
+                    t.insert("s.t", one(where))
+                elif there and r.random() < 0.4:
+                    t.delete("s.t", where)
+        if r.random() < 0.3:
+            connector.capture()
+    connector.capture()
+    return connector
+
+
+def _pending(connector: Connector, after: int = 0) -> Pending:
+    return collect(connector.changelog, list(connector.changelog.manifests(connector.name, after=after)))["p.s.t"]
+
+
+def _plain(connector: Connector, pending: Pending) -> dict[tuple[Any, ...], tuple[bool, bool, dict[str, Any]]]:
+    """Key → whether its first event is a create, whether its last one is a delete, and the row: one event after the other."""
+    found: dict[tuple[Any, ...], tuple[bool, bool, dict[str, Any]]] = {}
+    events = [e for _, f in pending.files for e in pq.read_table(connector.changelog.open("test", f)).to_pylist()]
+    for event in sorted(events, key=lambda e: int(e["seq"])):
+        key = tuple(event["key"][name] for name in pending.schema.key)
+        created = found[key][0] if key in found else event["op"] == "c"
+        found[key] = created, event["op"] == "d", event["after"]
+    return found
+
+
+def _reduced(reduction: Reduction) -> dict[tuple[Any, ...], tuple[bool, bool, dict[str, Any]]]:
+    key = reduction.schema.key
+    rows = pa.concat_tables([arrow_schema(reduction.schema).empty_table(), *reduction.rows()])
+    by_key = {tuple(row[k] for k in key): row for row in rows.to_pylist()}
+    assert len(by_key) == rows.num_rows == reduction.number_of_rows()
+    keys = [tuple(row[k] for k in key) for row in reduction.keys.to_pylist()]
+    assert len(set(keys)) == len(keys) == len(reduction.created)
+    flags = zip(keys, reduction.created.tolist(), reduction.deleted.tolist(), strict=True)
+    return {k: (created, deleted, by_key.get(k)) for k, created, deleted in flags}  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("key", [(t,) for t in KEYS] + [("int64", "string"), ("string", "decimal128(12, 2)", "bool")])
+@pytest.mark.parametrize("seed", range(3))
+def test_each_key_has_its_last_event(key: tuple[str, ...], seed: int, tmp_path: Path) -> None:
+    connector = _random({f"k{i}": type_ for i, type_ in enumerate(key)}, tmp_path, Random(seed))
+    last = connector.changelog.batches("test")[-1]
+    for after in {0, last // 2, last - 1}:
+        pending = _pending(connector, after)
+        assert not_on_arrays(pending) == ""
+        found = reduce(connector.changelog, "test", pending)
+        assert _reduced(found) == _plain(connector, pending)
+        assert found.inserts_only == all(created for created, _, _ in _plain(connector, pending).values())
+
+
+def test_files_may_come_in_any_order(tmp_path: Path) -> None:
+    connector = _random({"k": "int64"}, tmp_path, Random(5))
+    pending = _pending(connector)
+    assert len(pending.files) > 2
+    wanted = _plain(connector, pending)
+    pending.files.reverse()
+    assert _reduced(reduce(connector.changelog, "test", pending)) == wanted
+
+
+def test_no_events_leave_no_rows(tmp_path: Path) -> None:
+    connector = _random({"k": "int64"}, tmp_path, Random(5))
+    pending = _pending(connector)
+    pending.files.clear()
+    found = reduce(connector.changelog, "test", pending)
+    assert (found.keys.num_rows, found.number_of_rows(), list(found.rows())) == (0, 0, [])
+    assert found.keys.column_names == ["k"]
+
+
+def _why_not(connector: Connector, **table: Any) -> str:
+    db = connector.database  # type: ignore[attr-defined]
+    db.create_table("s.t", **table)
+    connector.capture()
+    with db.transaction() as t:
+        t.insert("s.t", {"id": 1, "n": 2})
+    connector.capture()
+    return not_on_arrays(_pending(connector))
+
+
+@pytest.fixture
+def connector(tmp_path: Path) -> Connector:
+    db = MemoryDatabase(str(tmp_path))
+    made = memory_connector(db, tmp_path, topic_prefix="p")
+    made.database = db  # type: ignore[attr-defined]
+    return made
+
+
+def test_what_arrays_cannot_do_is_named(connector: Connector) -> None:
+    assert _why_not(connector, columns={"id": "int64", "n": "int32"}) == "the table has no key"
+
+
+def test_floating_point_keys_are_left_to_others(connector: Connector) -> None:
+    why = _why_not(connector, columns={"id": "double!", "n": "int32"}, key=("id",))
+    assert "the key has columns of other types" in why
+    assert why.endswith(": id")
+    with pytest.raises(ValueError, match=r"p\.s\.t: the key has"):
+        reduce(connector.changelog, "test", _pending(connector))
+
+
+def test_changes_of_columns_and_truncations_are_left_to_others(connector: Connector) -> None:
+    assert _why_not(connector, columns={"id": "int64!", "n": "int32"}, key=("id",)) == ""
+    last = connector.changelog.batches("test")[-1]
+    db = connector.database  # type: ignore[attr-defined]
+    db.truncate("s.t")
+    with db.transaction() as t:
+        t.insert("s.t", {"id": 1, "n": 2})
+    connector.capture()
+    assert not_on_arrays(_pending(connector, last)) == "the table is emptied in between"
+    last = connector.changelog.batches("test")[-1]
+    for n in (3, 4):
+        with db.transaction() as t:
+            t.update("s.t", {"id": 1}, {"n": n})
+        if n == 3:
+            db.add_column("s.t", "c", "string", "x")
+    connector.capture()
+    assert not_on_arrays(_pending(connector, last)) == "the table's columns change in between"
+
+
+def test_values_that_events_leave_out_are_left_to_others(connector: Connector) -> None:
+    db = connector.database  # type: ignore[attr-defined]
+    assert _why_not(connector, columns={"id": "int64!", "n": "int32"}, key=("id",)) == ""
+    last = connector.changelog.batches("test")[-1]
+    db.make_sparse("s.t", "n")
+    with db.transaction() as t:
+        t.update("s.t", {"id": 1}, {"id": 2})
+    connector.capture()
+    assert not_on_arrays(_pending(connector, last)) == "events leave values out: n"
+
+
+@pytest.mark.parametrize("damage", ["missing", "shorter", "not Parquet"])
+def test_a_damaged_file_is_an_error_that_names_it(connector: Connector, damage: str) -> None:
+    assert _why_not(connector, columns={"id": "int64!", "n": "int32"}, key=("id",)) == ""
+    pending = _pending(connector)
+    path = Path(pending.files[-1][0].removeprefix("file://"))
+    data = path.read_bytes()
+    path.unlink()
+    if damage != "missing":
+        path.write_bytes(data[:-1] if damage == "shorter" else bytes(len(data)))
+    with pytest.raises(ChangeLogDamaged) as error:
+        reduce(connector.changelog, "test", pending)
+    assert path.name in str(error.value)
