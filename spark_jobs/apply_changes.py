@@ -30,7 +30,7 @@ from airflow_provider_cdc.core.model.schema import TableId
 from spark_jobs.ownership import applied_batch
 from spark_jobs.session import open_changelog, own_session, session
 from spark_jobs.table import bring_up, one_batch_at_a_time
-from spark_jobs.targets import load_format
+from spark_jobs.targets import known_profile, load_format
 from spark_jobs.targets.base import NEVER, Conflict, Marker, Owner, Target
 from spark_jobs.up_to_date import nothing_new, stamp, unchanged
 from spark_jobs.view import View, groups
@@ -76,6 +76,7 @@ class ApplyChanges:
     """Brings the tables of one connector up to the last batch of its change log.
 
     :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}``
+    :param profile: how new tables begin, one of :data:`spark_jobs.targets.formats.PROFILES`
     :param threads: tables worked on at the same time
     :param adopt: topics whose tables are taken over although they belong to somebody else; their rows are replaced
     :param check_crc: compare the checksum of each file of the change log too, not only its size and number of rows
@@ -89,13 +90,14 @@ class ApplyChanges:
         *,
         location: str,
         target: str = "delta",
+        profile: str = "compatible",
         threads: int = 4,
         adopt: Collection[str] = (),
         check_crc: bool = False,
     ) -> None:
         self._spark, self._changelog, self._connector = spark, changelog, connector
         self._location, self._kind, self._threads = location, target, threads
-        self._format = load_format(target)
+        self._format, self._profile = load_format(target), known_profile(profile)
         self._adopt, self._check_crc = frozenset(adopt), check_crc
         self._reports = AppliedReports(changelog.storage, connector)
         self._lock, self._older, self._last = threading.Lock(), dict[int, list[Batches]](), 0
@@ -307,7 +309,7 @@ class ApplyChanges:
             self._changelog.check(self._connector, file, crc=self._check_crc)
 
     def _open(self, location: str) -> Target:
-        return self._format.open(own_session(self._spark, self._format), location)
+        return self._format.open(own_session(self._spark, self._format), location, profile=self._profile)
 
     def _table_location(self, topic: str, table: TableId) -> str:
         return table_location(self._location, self._connector, topic, table)
@@ -347,6 +349,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         changelog = open_changelog(given.changelog)
         load_format(given.target)
+        known_profile(given.profile)
         report = nothing_new(changelog, given.connector, given.target, given.location)
         if report is not None and not given.adopt:
             AppliedReports(changelog.storage, given.connector).write(report)
@@ -368,7 +371,7 @@ def _with_spark(changelog: ChangeLog, given: argparse.Namespace) -> Report:
     try:
         return ApplyChanges(
             spark, changelog, given.connector, location=given.location, target=given.target, threads=given.threads,
-            adopt=given.adopt, check_crc=given.check_crc,
+            profile=given.profile, adopt=given.adopt, check_crc=given.check_crc,
         ).run()  # fmt: skip
     finally:
         spark.stop()
@@ -380,6 +383,10 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--connector", required=True)
     parser.add_argument("--location", required=True, help="where tables are, for example /lake/{database}/{table}")
     parser.add_argument("--target", default="delta")
+    parser.add_argument(
+        "--profile", default="compatible",
+        help="how new tables begin: compatible (most readers know them) or fast (with all features that make changes cheaper)",
+    )  # fmt: skip
     parser.add_argument("--threads", type=int, default=4, help="tables worked on at the same time")
     parser.add_argument(
         "--adopt", metavar="TOPIC", action="append", default=[],

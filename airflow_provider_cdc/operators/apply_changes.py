@@ -66,6 +66,8 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
     :param definition: the connector; paths are templated
     :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}`` (templated)
     :param target: table format
+    :param profile: how new tables begin: ``compatible`` (most readers know them; a feature of the format is switched on by the first change that
+        needs it) or ``fast`` (with all features that make changes cheaper)
     :param threads: tables worked on at the same time
     :param adopt: topics whose tables are taken over although they belong to somebody else; their rows are replaced (templated)
     :param check_crc: compare the checksum of each file of the change log too, not only its size and number of rows
@@ -86,6 +88,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         definition: ConnectorDefinition,
         location: str,
         target: str = "delta",
+        profile: str = "compatible",
         threads: int = 4,
         adopt: Sequence[str] = (),
         check_crc: bool = False,
@@ -93,6 +96,8 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
+        from spark_jobs.targets import known_profile, load_format
+
         for given in ("application", "application_args"):
             if given in kwargs:
                 raise ConfigError(f"{given} cannot be set: the operator submits its own job.")
@@ -101,6 +106,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         super().__init__(conn_id=conn_id, **kwargs)
         self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
         self.location, self.target, self.threads = location, target, threads
+        self._format, self.profile = load_format(target), known_profile(profile)
         self.adopt, self.check_crc = list(adopt), check_crc
         self.batch: int | None = None
 
@@ -155,17 +161,15 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
 
     def _complete(self) -> None:
         """Add what the job needs to the user's settings."""
-        from spark_jobs.targets import load_format
-
         self.application = job_path()
         self.application_args = [
             "--changelog", self.changelog, "--connector", self.connector, "--location", self.location,
-            "--target", self.target, "--threads", str(self.threads), *(f"--adopt={topic}" for topic in self.adopt),
+            "--target", self.target, "--profile", self.profile, "--threads", str(self.threads), *(f"--adopt={topic}" for topic in self.adopt),
             *(["--check-crc"] if self.check_crc else []),
         ]  # fmt: skip
         configured = any(key in (self.conf or {}) for key in ("spark.jars", "spark.jars.packages"))
         if not (self.jars or self.packages or configured):
-            self.packages = ",".join(load_format(self.target).packages) or None
+            self.packages = ",".join(self._format.packages) or None
         if not self._cluster_mode() and _JAVA_OPTIONS not in (self.conf or {}):
             quiet = Path(__file__).with_name("log4j2.properties").as_uri()
             self.conf = {**(self.conf or {}), _JAVA_OPTIONS: f"-Dlog4j2.configurationFile={quiet}"}

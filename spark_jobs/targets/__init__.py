@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from airflow_provider_cdc.core.errors import ConfigError
-from spark_jobs.targets.formats import TableFormat
+from spark_jobs.targets.formats import PROFILES, TableFormat
 
 TARGETS = {"delta": "spark_jobs.targets.delta", "memory": "spark_jobs.targets.memory"}
 """Kind, as in the jobs' arguments → module whose ``FORMAT`` is its :class:`spark_jobs.targets.formats.TableFormat`."""
@@ -17,3 +17,13 @@ def load_format(kind: str) -> TableFormat:
         raise ConfigError(f"{kind!r} is not a kind of target. Valid values are: {', '.join(sorted(TARGETS))}.")
     found: TableFormat = importlib.import_module(TARGETS[kind]).FORMAT
     return found
+
+
+def known_profile(profile: str) -> str:
+    """The profile itself.
+
+    :raises ConfigError: there is no such profile
+    """
+    if profile not in PROFILES:
+        raise ConfigError(f"{profile!r} is not a profile of tables. Valid values are: {', '.join(PROFILES)}.")
+    return profile

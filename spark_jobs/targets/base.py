@@ -99,8 +99,8 @@ class Target(abc.ABC):
     :class:`Conflict` when another writer was faster.
     """
 
-    def __init__(self, spark: SparkSession, location: str) -> None:
-        self.spark, self.location = spark, location
+    def __init__(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> None:
+        self.spark, self.location, self.profile = spark, location, profile
 
     @abc.abstractmethod
     def exists(self) -> bool:

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from spark_jobs.targets.base import Target
 
 
+PROFILES = ("compatible", "fast")
+"""How tables begin. ``compatible``: with the plainest form of the format, which most readers know; a feature is switched on by the first change
+that needs it. ``fast``: with every feature that makes changes cheaper."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableFormat:
     """A kind of target: what its sessions need, and the class of its tables.
@@ -38,13 +43,15 @@ class TableFormat:
     silenced: tuple[str, ...] = ()
     stamp: str = ""
 
-    def open(self, spark: SparkSession, location: str) -> Target:
+    def open(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> Target:
         """The table at a location, whether it exists or not.
+
+        :param profile: one of :data:`PROFILES`, for a table that does not exist yet
 
         >>> load_format("delta").open(spark, "/lake/inventory/orders").exists()
         False
         """
-        made: Target = _named(self.table_class)(spark, location)
+        made: Target = _named(self.table_class)(spark, location, profile=profile)
         return made
 
     def load_stamp(self) -> Callable[[Any, str], str] | None:

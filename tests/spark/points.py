@@ -20,8 +20,8 @@ class Hooked(TableFormat):
 
     hook: Hook | None = None
 
-    def open(self, spark: Any, location: str) -> Target:
-        target = TableFormat.open(self, spark, location)
+    def open(self, spark: Any, location: str, *, profile: str = "compatible") -> Target:
+        target = TableFormat.open(self, spark, location, profile=profile)
         for name in WRITES:
             if method := getattr(target, name, None):
                 setattr(target, name, self._through(location, name, method))

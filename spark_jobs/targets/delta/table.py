@@ -2,14 +2,20 @@
 
 The marker is Delta's own transaction identifier (``txn`` action: application id and version), which lands in the commit of the
 data and makes a repeated commit of the same version a no-op. It is read back through the table's log object, for which Delta has
-no SQL. Columns are changed by ``ALTER TABLE`` before the data, in commits of their own; the table property ``cdc.columns`` says
-which schema version that is on its way to, so that the next run finds its way after a kill.
+no SQL.
+
+A table begins with the plainest protocol, which most readers know, unless its profile says otherwise. The first change that needs a
+feature (a column that is renamed or widened) switches it on.
+
+Columns are changed by ``ALTER TABLE`` before the data, in commits of their own; the table property ``cdc.columns`` says which schema
+version that is on its way to, so that the next run finds its way after a kill.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from operator import and_
@@ -43,16 +49,15 @@ _VERSION = "cdc.columns"
 _OWNER = "delta.cdc.connector", "delta.cdc.topic"
 _CREATING = "_cdc_creating"
 """File that names the owner of a table while it is being created."""
-_NTZ = "delta.feature.timestampNtz"
-_PROPERTIES = {
-    # renaming, dropping and odd names of columns without rewriting files
-    "delta.columnMapping.mode": "name",
-    # INT to BIGINT without rewriting files
-    "delta.enableTypeWidening": "true",
-    "delta.enableDeletionVectors": "true",
-    # a DATETIME column may come later, and Delta does not switch this on by itself then
-    _NTZ: "supported",
-}
+_MAPPING = {"delta.columnMapping.mode": "name"}
+"""Renaming and odd names of columns, without rewriting files."""
+_WIDENING = {"delta.enableTypeWidening": "true"}
+"""INT to BIGINT, without rewriting files."""
+_NTZ = {"delta.feature.timestampNtz": "supported"}
+"""Columns of times without a zone. Delta switches this on by itself only when it creates a table."""
+_FAST = {**_MAPPING, **_WIDENING, **_NTZ, "delta.enableDeletionVectors": "true"}
+_ODD = re.compile(r"[ ,;{}()\n\t=]")
+"""Characters that names of columns have only with column mapping."""
 
 
 class DeltaTarget(Target):
@@ -80,10 +85,8 @@ class DeltaTarget(Target):
         return Owner(*(found[name] for name in _OWNER)) if all(name in found for name in _OWNER) else None
 
     def claim(self, owner: Owner) -> None:
-        there = self._configuration()
-        wanted = {**_owned(owner), **{k: v for k, v in _PROPERTIES.items() if there.get(k) != v}}
         with _conflicts():
-            self._alter(f"SET TBLPROPERTIES ({_listed(wanted)})")
+            self._set(_owned(owner))
 
     def markers(self) -> dict[str, int]:
         found: dict[str, int] = self._plain(self._log().unsafeVolatileSnapshot().transactions())
@@ -153,7 +156,7 @@ class DeltaTarget(Target):
             there = self.columns()
             statements = list(self._statements(evolution, {name.lower(): type_ for name, type_ in there.items()}))
             if statements:
-                self._alter(f"SET TBLPROPERTIES ({_listed({_VERSION: f'{evolution.version} {evolution.app}'})})")
+                self._set({_VERSION: f"{evolution.version} {evolution.app}", **self._lacking(evolution, there)})
             for statement in statements:
                 self._alter(statement)
         known = {name.lower() for name in there} | {new for _, new in _renames(evolution)}
@@ -182,6 +185,30 @@ class DeltaTarget(Target):
     def _alter(self, what: str) -> None:
         self.spark.sql(f"ALTER TABLE {self._name} {what}")
 
+    def _set(self, properties: Mapping[str, str]) -> None:
+        self._alter(f"SET TBLPROPERTIES ({_listed(properties)})")
+
+    def _lacking(self, evolution: Evolution, there: Mapping[str, str]) -> dict[str, str]:
+        """Properties that switch on what an evolution needs, and the table does not have."""
+        types = {name.lower(): type_ for name, type_ in there.items()}
+        came = {new: types[old] for old, new in _renames(evolution) if old in types}
+        types.update(came)
+        new = {name: type_ for name, type_ in evolution.types.items() if name.lower() not in types}
+        wider = {
+            name: t for name, t in evolution.types.items() if name not in new and not holds(types[name.lower()], t)
+        }
+        renamed = {name: "" for name in evolution.types if name.lower() in came}
+        wanted = {**_needed({**renamed, **new, **wider}), **(_MAPPING if came else {}), **(_WIDENING if wider else {})}
+        return self._off(wanted)
+
+    def _off(self, features: Mapping[str, str]) -> dict[str, str]:
+        """Those of some features that the table does not have."""
+        snapshot = self._log().unsafeVolatileSnapshot()
+        on = self._configuration()
+        supported = self._plain(snapshot.protocol().readerAndWriterFeatureNames())
+        on.update({name: "supported" for name in _NTZ if name.removeprefix("delta.feature.") in supported})
+        return {name: value for name, value in features.items() if on.get(name) != value}
+
     def _other_type(self, name: str, old: str, new: str) -> TargetError:
         return TargetError(
             f"Column {name} is {old} in the table and would have to become {new}, which Delta cannot do in place.",
@@ -206,10 +233,11 @@ class DeltaTarget(Target):
 
     def create(self, rows: DataFrame, marker: Marker) -> None:
         writer = self._writer(rows, marker, "errorifexists")
+        features = _FAST if self.profile == "fast" else _needed(_columns(rows))
         folder, files = self._files()
         self._write(_CREATING, marker.app)
         with _conflicts():
-            writer.options(**_PROPERTIES, **_owned(marker.owner)).save(self.location)
+            writer.options(**features, **_owned(marker.owner)).save(self.location)
         files.delete(self._path(folder, _CREATING), False)
 
     def merge(self, merge: Merge, marker: Marker) -> None:
@@ -256,6 +284,9 @@ class DeltaTarget(Target):
     def replace(self, rows: DataFrame, marker: Marker) -> None:
         writer = self._writer(rows, marker, "overwrite")
         if self.columns() != _columns(rows):
+            if lacking := self._off(_needed(_columns(rows))):
+                with _conflicts():
+                    self._set(lacking)
             partitions = self._plain(self._log().unsafeVolatileSnapshot().metadata().partitionColumns())
             kept = [name for name in partitions if name in rows.columns]
             writer = writer.option("overwriteSchema", "true").partitionBy(*kept)
@@ -330,6 +361,12 @@ class DeltaTarget(Target):
             nothing = self._class("scala.Option").empty()
             log.update(False, nothing, nothing)
         return log
+
+
+def _needed(types: Mapping[str, str]) -> dict[str, str]:
+    """Features without which a Delta table cannot have these columns."""
+    odd = any(_ODD.search(name) for name in types)
+    return {**(_MAPPING if odd else {}), **(_NTZ if "timestamp_ntz" in types.values() else {})}
 
 
 def _owned(owner: Owner) -> dict[str, str]:
