@@ -22,6 +22,7 @@ from dev.bootstrap.report import Problem  # noqa: E402
 from dev.compatibility import collected  # noqa: E402
 from dev.servers import S3, Database, Kafka, MariaDb, MySql, Postgres, Server  # noqa: E402
 from tests.support.fork import Forks  # noqa: E402
+from tests.support.sampled import Sampled  # noqa: E402
 
 # the shared suite is no test module itself: its assertions are to be explained like those of one, whoever imports it first
 pytest.register_assert_rewrite("tests.sources.suite")
@@ -66,6 +67,12 @@ SHARED = ("tests/spark/", "tests/system/")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run what takes long and finds little, too")
+
+
+@pytest.fixture(scope="session")
+def sampled(request: pytest.FixtureRequest) -> Sampled:
+    """Which of many like cases this run tries."""
+    return Sampled(long=bool(request.config.getoption("--long")))
 
 
 def _forget_loggers_of_spark() -> None:

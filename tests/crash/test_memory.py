@@ -21,6 +21,7 @@ from tests.support.connectors import Connector
 from tests.support.crash import properties, source, write_much
 from tests.support.fork import Forks
 from tests.support.leftovers import consistent
+from tests.support.sampled import Sampled
 from tests.support.signals import signal_state, snapshot
 
 pytestmark = pytest.mark.crash
@@ -69,7 +70,10 @@ def _recovers(folder: Path, steps: int, *, at_once: bool = False) -> None:
 
 
 @pytest.mark.parametrize("steps", [SNAPSHOT, STREAM], ids=["snapshot", "stream"])
-def test_a_run_killed_at_any_step_loses_and_repeats_nothing(forks: Forks, folder: Path, steps: int) -> None:
+def test_a_run_killed_at_any_step_loses_and_repeats_nothing(
+    forks: Forks, folder: Path, steps: int, sampled: Sampled
+) -> None:
+    """Of each kind of step the first one, and a part of all others."""
     before = folder / "before"
     _connector(before).store.close()
     if steps == STREAM:
@@ -83,8 +87,10 @@ def test_a_run_killed_at_any_step_loses_and_repeats_nothing(forks: Forks, folder
         if not ended.signal:
             break
         assert ended.signal == signal.SIGKILL
-        died[(place / "died").read_text()] += 1
-        _recovers(place, steps, at_once=n % 2 == 0)
+        kind = (place / "died").read_text()
+        if kind not in died or sampled.of(n, every=2):
+            _recovers(place, steps, at_once=sampled.of(n // 2, every=2))
+        died[kind] += 1
         shutil.rmtree(place)
     assert len(ended.result["batches"]) >= 2
     assert died.total() == ended.result["count"]
@@ -173,7 +179,9 @@ def test_of_two_runs_at_once_one_is_refused_if_it_will_not_wait(forks: Forks, fo
 # the zombie: a run that sleeps past its lease and wakes up
 
 
-def test_a_run_that_slept_past_its_lease_fails_loudly_and_changes_nothing(forks: Forks, folder: Path) -> None:
+def test_a_run_that_slept_past_its_lease_fails_loudly_and_changes_nothing(
+    forks: Forks, folder: Path, sampled: Sampled
+) -> None:
     """It sleeps at each step of its second batch or so, while another run takes over and commits."""
     before = folder / "before"
     _connector(before).store.close()
@@ -182,6 +190,8 @@ def test_a_run_that_slept_past_its_lease_fails_loudly_and_changes_nothing(forks:
     asleep: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     for n in range(1, 1000):
+        if not sampled.of(n, every=2):
+            continue
         place = folder / str(n)
         shutil.copytree(before, place)
         zombie = forks.start(CAPTURE, folder=str(place), seed=SEED, steps=STREAM, at=n, signal_=signal.SIGSTOP)
@@ -214,10 +224,10 @@ def test_a_run_that_slept_past_its_lease_fails_loudly_and_changes_nothing(forks:
             consistent(connector)
         connector.store.close()
         shutil.rmtree(place)
-    assert asleep["before create"] >= 2
-    assert asleep["before transaction"] >= 4
+    assert asleep["before create"] >= 1
+    assert asleep["before transaction"] >= 2
     assert set(failed) <= {"LeaseLost", "CommitConflict", ""}
-    assert failed["LeaseLost"] > 20
+    assert failed["LeaseLost"] > 10
 
 
 def _epoch(connector: Connector) -> int:

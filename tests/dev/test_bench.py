@@ -33,7 +33,9 @@ def _bench(tmp_path: Path, *arguments: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.mysql  # starts a MariaDB of its own
-@pytest.mark.parametrize(("what", "unit"), [("capture", "events"), ("snapshot", "rows")])
+@pytest.mark.parametrize(
+    ("what", "unit"), [("capture", "events"), pytest.param("snapshot", "rows", marks=pytest.mark.long)]
+)
 def test_ours_is_measured_with_the_shares_of_its_stages(tmp_path: Path, what: str, unit: str) -> None:
     document = _bench(tmp_path, what, "--skip-debezium")
     ours = document["ours"]
@@ -61,7 +63,7 @@ def _cpu_ticks(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.mysql  # starts a MariaDB of its own
 def test_an_incremental_snapshot_is_measured_beside_a_stream_and_its_lag(tmp_path: Path) -> None:
     document = _bench(tmp_path, "incremental", "--skip-debezium", "--load", "--variant", "ours, read-only")

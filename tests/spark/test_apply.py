@@ -428,7 +428,7 @@ def test_two_tables_in_one_place_are_refused(lake: Lake) -> None:
     [
         # rows that the log has whole are what spark/test_random.py writes on a real server
         *(pytest.param(seed, (), marks=pytest.mark.long) for seed in (0, 1)),
-        (2, ("note",)),
+        pytest.param(2, ("note",), marks=pytest.mark.long),
         (3, ("note", "n")),
     ],
 )

@@ -181,7 +181,7 @@ def test_no_row_of_a_chunk_is_ever_out_of_date_on_mariadb(
     _proves(mariadb, "mariadb", form, tmp_path, mysql_forks, spark)
 
 
-@pytest.mark.parametrize("form", _but_long("insert_delete"))
+@pytest.mark.parametrize("form", _but_long("insert_delete", "insert_insert"))
 def test_no_row_of_a_chunk_is_ever_out_of_date_on_mysql(
     mysql97: Any, form: str, tmp_path: Path, mysql_forks: Forks, spark: SparkSession
 ) -> None:

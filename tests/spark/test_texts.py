@@ -192,6 +192,7 @@ def test_every_text_of_mariadb_arrives_as_it_is(mariadb: Any, tmp_path: Path, sp
     _arrives(mariadb, "mariadb", tmp_path, spark, secret, verified=True)
 
 
+@pytest.mark.long  # of MariaDB the same way
 def test_every_text_of_mysql_arrives_as_it_is(mysql97: Any, tmp_path: Path, spark: SparkSession, secret: str) -> None:
     _arrives(mysql97, "mysql", tmp_path, spark, secret)
 
