@@ -13,6 +13,7 @@ from tests.sources.mysql_adapter import MySqlAdapter
 from tests.sources.suite import SourceSuite
 from tests.sources.suite.adapter import Adapter
 from tests.sources.suite.incremental import IncrementalSuite
+from tests.support.sampled import Sampled
 
 
 class TestMySql(SourceSuite, IncrementalSuite):
@@ -23,6 +24,6 @@ class TestMySql(SourceSuite, IncrementalSuite):
 
     @pytest.mark.long  # lists are no matter of the server's kind: MariaDB's run is enough
     def test_whatever_list_is_widened_nothing_is_missing_without_a_word(
-        self, ready: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture
+        self, ready: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture, sampled: Sampled
     ) -> None:
-        super().test_whatever_list_is_widened_nothing_is_missing_without_a_word(ready, tmp_path, caplog)
+        super().test_whatever_list_is_widened_nothing_is_missing_without_a_word(ready, tmp_path, caplog, sampled)
