@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from airflow_provider_cdc.changelog.exclusive import verify_exclusive
 from airflow_provider_cdc.changelog.storage import Storage, Unconfirmed
-from airflow_provider_cdc.changelog.writer import ParquetBatchWriter
+from airflow_provider_cdc.changelog.writer import COMMITTED, ParquetBatchWriter
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown
 from airflow_provider_cdc.core.model.manifest import FORMAT, DataFile, Manifest
 from airflow_provider_cdc.core.spi.interfaces import BatchWriter
@@ -143,10 +143,11 @@ class ChangeLog:
         opened.seek(0)
         return opened
 
-    def check(self, connector: str, file: DataFile, *, crc: bool = False) -> None:
+    def check(self, connector: str, file: DataFile, *, crc: bool = False) -> int:
         """Compare a data file with its manifest: its size and its number of rows.
 
         :param crc: the checksum too, for which the whole file is read
+        :return: when the newest of its events was committed at the source, in ms since 1970; 0 if the file does not tell
         :raises ChangeLogDamaged: it differs
         """
         import pyarrow.parquet as pq
@@ -155,11 +156,11 @@ class ChangeLog:
         path = self.storage.path(connector, file.path)
         with self.open(connector, file) as opened:
             try:
-                rows = pq.read_metadata(opened).num_rows
+                footer = pq.read_metadata(opened)
             except (ArrowInvalid, OSError) as e:
                 raise _damaged(path, f"is no Parquet file: {e}") from e
-            if rows != file.rows:
-                raise _damaged(path, f"has {rows} rows instead of {file.rows}")
+            if footer.num_rows != file.rows:
+                raise _damaged(path, f"has {footer.num_rows} rows instead of {file.rows}")
             if crc:
                 opened.seek(0)
                 found = 0
@@ -167,9 +168,20 @@ class ChangeLog:
                     found = zlib.crc32(block, found)
                 if found != file.crc32:
                     raise _damaged(path, f"has the checksum {found:08x} instead of {file.crc32:08x}")
+        return _committed_ms(footer)
 
     def _manifest_path(self, connector: str, batch: int) -> str:
         return self.storage.path(connector, "manifests", f"{batch_name(batch)}.json")
+
+
+def _committed_ms(footer: Any) -> int:
+    """The highest ``source.ts_ms`` of a Parquet file, by its statistics."""
+    names = [footer.schema.column(i).path for i in range(len(footer.schema))]
+    if COMMITTED not in names:
+        return 0
+    at = names.index(COMMITTED)
+    found = (footer.row_group(i).column(at).statistics for i in range(footer.num_row_groups))
+    return max((int(s.max) for s in found if s is not None and s.has_min_max), default=0)
 
 
 def _parse(data: bytes, path: str) -> Manifest:

@@ -26,6 +26,8 @@ WAITING_BYTES = 128 << 20
 """Bytes of events that may wait for row groups, all files together: beyond it the largest row group is written, however small."""
 OPEN_FILES = 32
 """How many files are open at once: beyond it, the one that was least recently written is finished, and its topic gets another file."""
+COMMITTED = "source.ts_ms"
+"""When an event was committed at the source. Its highest value is among a file's statistics: readers see how fresh a file is without its rows."""
 
 
 @dataclass(slots=True)
@@ -180,7 +182,7 @@ class ParquetBatchWriter:
                 compression="zstd",
                 compression_level=1,
                 use_dictionary=_repetitive(part.schema),
-                write_statistics=["seq", *_leaves(part.schema, "key")],
+                write_statistics=["seq", COMMITTED, *_leaves(part.schema, "key")],
                 store_schema=False,
                 store_decimal_as_integer=True,
                 version="2.6",

@@ -8,14 +8,18 @@ from typing import Any
 from uuid import uuid4
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_cdc.changelog.log import ChangeLog, batch_name
+from airflow_provider_cdc.changelog.log import ChangeLog, _committed_ms, batch_name
 from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown, StorageUnavailable
 from airflow_provider_cdc.core.model.manifest import FORMAT, Manifest
 from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from dev.servers import S3
+from tests.support.connectors import memory_connector
 from tests.support.manifests import manifest
 from tests.support.patience import LONGEST_S
 from tests.support.s3_proxy import other_store
@@ -228,3 +232,27 @@ def test_deleting_a_connector_leaves_nothing_of_it_and_everything_of_the_others(
     for path in (("manifests", "1.json"), ("data", "1", "f.parquet"), ("applied", "x.json")):
         assert changelog.storage.read(changelog.storage.path("c", *path)) is None
         assert changelog.storage.read(changelog.storage.path("d", *path)) == b"x"
+
+
+def test_a_check_tells_when_the_newest_event_of_a_file_was_committed_at_the_source(tmp_path: Path) -> None:
+    db = MemoryDatabase(str(tmp_path))
+    db.create_table("s.a", {"id": "int64!"}, key=("id",))
+    connector = memory_connector(db, tmp_path)
+    for n in range(3):
+        with db.transaction() as t:
+            t.insert("s.a", {"id": n})
+        connector.capture()
+    changelog = connector.changelog
+    for written in changelog.manifests("test"):
+        (file,) = written.files
+        with changelog.open("test", file) as opened:
+            times = [source["ts_ms"] for source in pq.ParquetFile(opened).read()["source"].to_pylist()]
+        assert changelog.check("test", file) == max(times)
+
+
+def test_a_file_of_an_earlier_release_does_not_tell(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"seq": [1], "op": ["c"]}), tmp_path / "old.parquet")
+    assert _committed_ms(pq.read_metadata(tmp_path / "old.parquet")) == 0
+    source = pa.StructArray.from_arrays([pa.array([5])], names=["ts_ms"])
+    pq.write_table(pa.table({"source": source}), tmp_path / "old.parquet", write_statistics=False)
+    assert _committed_ms(pq.read_metadata(tmp_path / "old.parquet")) == 0

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_cdc.changelog import writer as module
 from airflow_provider_cdc.changelog.storage import DurableFile, Storage
-from airflow_provider_cdc.changelog.writer import ParquetBatchWriter
+from airflow_provider_cdc.changelog.writer import COMMITTED, ParquetBatchWriter
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.topics import Topics
@@ -172,7 +172,7 @@ def test_large_batches_come_as_several_files(
     assert [r["seq"] for f in files for r in _read(storage, f)] == list(range(1, 101))
 
 
-def test_keys_and_sequence_numbers_have_statistics_for_those_who_skip(
+def test_keys_sequence_numbers_and_commit_times_have_statistics_for_those_who_skip(
     writer: ParquetBatchWriter, storage: Storage
 ) -> None:
     writer.write(_events(("a", 1), 0, 5))
@@ -180,7 +180,7 @@ def test_keys_and_sequence_numbers_have_statistics_for_those_who_skip(
     metadata = pq.ParquetFile(storage.path("c", file.path)).metadata
     group = metadata.row_group(0)
     with_statistics = {group.column(i).path_in_schema for i in range(group.num_columns) if group.column(i).is_stats_set}
-    assert with_statistics == {"seq", "key.id"}
+    assert with_statistics == {"seq", "key.id", COMMITTED}
 
 
 # errors of the thread that writes
