@@ -1,0 +1,220 @@
+"""Whose turn it is to apply a change log to a target: a long-lived apply hands over to the next one without two of them at the same tables.
+
+A turn is a small file with a number, which is created only if it is absent. Whoever has created the highest number is next; everybody
+below ends after what it is committing, and says so in its own file. Nobody else writes to that file, so no store needs more than it
+has anyway: atomic creation and atomic replacement. A turn whose owner has died is recognised by its heartbeat.
+
+Turns keep two from doing the same work. They do not make tables right: should one that was taken for dead go on writing, the tables'
+markers and commits decide, as they do without any turn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.core.errors import StorageUnavailable
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+"""How often the one whose turn it is looks for a successor."""
+BEAT_S = 5.0
+"""How often it shows that it is alive."""
+DEAD_S = 20.0
+"""A turn without a heartbeat for so long is over."""
+_SKEW_S = 10.0
+"""How far clocks of machines may differ before a heartbeat is watched instead of read."""
+_KEPT = 20
+"""Files of ended turns that stay, for those who want to know what they did."""
+_FOLDER = "turns"
+
+
+class Turns:
+    """The turns of one connector and one target.
+
+        >>> with Turns(changelog.storage, "shop", "delta", "/lake/{table}").take("me") as turn:
+        ...     turn.wait(lambda: False)
+        ...     while not turn.successor: ...
+
+    :param location: as in the job's arguments; with the kind of target, it says which target it is
+    """
+
+    def __init__(self, storage: Storage, connector: str, target: str, location: str) -> None:
+        digest = hashlib.sha256(location.encode()).hexdigest()[:12]
+        self._storage, self._folder = storage, storage.path(connector, _FOLDER, f"{target}-{digest}")
+
+    def take(self, owner: str) -> Turn:
+        """The next turn. Who has the present one sees it, and ends.
+
+        :param owner: names the run in logs, and for :meth:`find`
+        """
+        return Turn(self, owner)
+
+    def stop(self, owner: str) -> bool:
+        """End the turn of an owner, if it is the last one: the next turn is over at once.
+
+        :return: whether it was
+        """
+        number = max(self.numbers(), default=0)
+        found = self.read(number) if number else None
+        if found is None or found["owner"] != owner:
+            return False
+        if not found["ended"]:
+            self.create(number + 1, {**_document(f"nobody: {owner} was ended"), "ended": True})
+        return True
+
+    def find(self, owner: str) -> dict[str, Any] | None:
+        """The file of an owner's last turn: ``owner``, ``at`` (seconds since 1970 of its last heartbeat), ``ended``, and ``report``, which is
+        what it did if it has ended by itself; ``None`` if there is none."""
+        for number in reversed(self.numbers()):
+            found = self.read(number)
+            if found is not None and found["owner"] == owner:
+                return found
+        return None
+
+    def newest_owner(self) -> str:
+        """Who has the last turn; empty if nobody ever had one."""
+        found = next((f for n in reversed(self.numbers()) if (f := self.read(n)) is not None), None)
+        return "" if found is None else str(found["owner"])
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    def numbers(self) -> list[int]:
+        """Numbers of the turns whose files are there, ascending."""
+        names = (name.removesuffix(".json") for name in self._storage.list(self._folder))
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def read(self, number: int) -> dict[str, Any] | None:
+        """A turn's file; ``None`` if it is gone, or is none of ours."""
+        data = self._storage.read(self._path(number))
+        try:
+            found = None if data is None else orjson.loads(data)
+        except ValueError:
+            return None
+        if not isinstance(found, dict) or not isinstance(found.get("at"), int | float):
+            return None
+        return {**_document(""), **found}
+
+    def create(self, number: int, document: dict[str, Any]) -> bool:
+        """Create a turn's file; not if there is one."""
+        try:
+            self._storage.create(self._path(number), orjson.dumps(document))
+        except FileExistsError:
+            # a request that was repeated because its reply was lost finds its own file
+            return self.read(number) == document
+        return True
+
+    def replace(self, number: int, document: dict[str, Any]) -> None:
+        self._storage.replace(self._path(number), orjson.dumps(document))
+
+    def forget(self, before: int) -> None:
+        """Delete files of turns that are long over."""
+        for number in [n for n in self.numbers() if n < before][:-_KEPT]:
+            self._storage.delete(self._path(number))
+
+    def _path(self, number: int) -> str:
+        return f"{self._folder}/{number:012d}.json"
+
+
+class Turn:
+    """One turn, in a ``with`` block. A thread shows meanwhile that it is alive, and looks for a successor."""
+
+    def __init__(self, turns: Turns, owner: str) -> None:
+        self._turns, self.owner, self.number = turns, owner, 0
+        self.successor = ""
+        """Who has taken over; empty as long as nobody has."""
+        self._over = threading.Event()
+        self._report: dict[str, Any] | None = None
+        self._thread = threading.Thread(target=self._show, name="cdc-turn", daemon=True)
+
+    def __enter__(self) -> Self:
+        number = max(self._turns.numbers(), default=0) + 1
+        while not self._turns.create(number, _document(self.owner)):
+            number += 1
+        self.number = number
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+        try:
+            ended = {"ended": True, "report": self._report, "error": "" if e is None else str(e) or repr(e)}
+            self._turns.replace(self.number, {**_document(self.owner), **ended})
+            self._turns.forget(self.number)
+        except StorageUnavailable as unavailable:  # its heartbeat ends all the same
+            log.warning(
+                "That this turn has ended could not be told; the next one waits %.0f s: %s", DEAD_S, unavailable
+            )
+
+    def done(self, report: dict[str, Any]) -> None:
+        """What is to be in the file when the turn ends."""
+        self._report = report
+
+    def wait(self, ending: Callable[[], bool]) -> bool:
+        """Wait until all turns before this one are over.
+
+        :param ending: tells that this one is to end, too
+        :return: whether they are; not if this one has to end meanwhile
+        """
+        beats: dict[int, tuple[float, float]] = {}
+        told = False
+        while not ending():
+            before = [n for n in self._turns.numbers() if n < self.number and not self._is_over(n, beats)]
+            if not before:
+                return True
+            if not told:
+                found = self._turns.read(before[-1])
+                log.info(
+                    "Waiting until %s has ended what it is committing.", found["owner"] if found else "the last turn"
+                )
+                told = True
+            self._over.wait(LOOK_S / 2)
+        return False
+
+    def _is_over(self, number: int, beats: dict[int, tuple[float, float]]) -> bool:
+        found = self._turns.read(number)
+        if found is None or found["ended"]:
+            return True
+        now = time.monotonic()
+        if number not in beats or beats[number][0] != found["at"]:
+            beats[number] = found["at"], now
+        if time.time() - found["at"] > DEAD_S + _SKEW_S or now - beats[number][1] > DEAD_S:
+            log.warning("%s shows no sign of life any more: its turn is over.", found["owner"])
+            self._turns.replace(number, {**found, "ended": True, "error": "it has shown no sign of life any more"})
+            return True
+        return False
+
+    def _show(self) -> None:
+        beaten, warned = time.monotonic(), False
+        while not self._over.wait(LOOK_S):
+            try:
+                if not self.successor:
+                    self._look()
+                if time.monotonic() - beaten >= BEAT_S:
+                    self._turns.replace(self.number, _document(self.owner))
+                    beaten, warned = time.monotonic(), False
+            except StorageUnavailable as e:  # the work itself says more, and is tried again
+                if not warned:
+                    log.warning("The heartbeat of this turn could not be written: %s", e)
+                warned = True
+
+    def _look(self) -> None:
+        newest = max(self._turns.numbers(), default=0)
+        if newest > self.number:
+            found = self._turns.read(newest)
+            self.successor = found["owner"] if found is not None else f"turn {newest}"
+            log.info("The turn goes on to %s.", self.successor)
+
+
+def _document(owner: str) -> dict[str, Any]:
+    return {"owner": owner, "at": time.time(), "ended": False, "report": None, "error": ""}
