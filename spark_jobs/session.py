@@ -54,6 +54,11 @@ ADVISED = {
     "spark.sql.shuffle.partitions": "8",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.coalescePartitions.minPartitionSize": "8MB",
+    # what was done is kept for a page that nobody looks at, plans of thousands of columns among it
+    "spark.sql.ui.retainedExecutions": "5",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
 }
 """Settings that suit change batches better than Spark's own defaults; settings of the user win."""
 
@@ -111,12 +116,20 @@ def own_session(spark: SparkSession, *formats: TableFormat) -> SparkSession:
 def pinned(spark: SparkSession, *formats: TableFormat) -> SparkSession:
     """The session, with what the jobs rely on. A new session has the cluster's defaults, whatever the one that made it has."""
     wanted = {**PINNED, **{key: value for kind in formats for key, value in kind.pinned.items()}}
+    there = _settings(spark)
     for key, value in wanted.items():
-        if spark.conf.get(key, None) != value:  # some are set with a warning
+        if there.get(key) != value:  # some are set with a warning
             spark.conf.set(key, value)
     for key in (key for kind in formats for key in kind.unset):
         spark.conf.unset(key)
     return spark
+
+
+def _settings(spark: SparkSession) -> dict[str, str]:
+    """What is set in a session, in one call into the JVM."""
+    mapper = getattr(spark._jvm, "com.fasterxml.jackson.databind.ObjectMapper")()
+    found: dict[str, str] = json.loads(mapper.writeValueAsString(spark._jsparkSession.conf().getAllAsJava()))
+    return found
 
 
 def open_changelog(url: str) -> ChangeLog:
