@@ -10,66 +10,38 @@ Exit status: 0 all tables have the last batch, 1 some tables failed (the others 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import logging
+import os
+import signal
+import socket
 import sys
 import threading
 import time
-from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Batches, Pending, joined
-from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
+from airflow_provider_cdc.changelog.pending import Batches
+from airflow_provider_cdc.changelog.turns import Turns
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.model.manifest import Manifest
-from airflow_provider_cdc.core.model.schema import TableId
-from spark_jobs.ownership import applied_batch
+from spark_jobs.catch_up import CatchUp
+from spark_jobs.locations import table_location
+from spark_jobs.report import Applied, Report
 from spark_jobs.session import open_changelog, own_session, session
-from spark_jobs.table import bring_up, one_batch_at_a_time
 from spark_jobs.targets import known_profile, load_format
-from spark_jobs.targets.base import NEVER, Conflict, Marker, Owner, Target
+from spark_jobs.targets.base import NEVER, Owner, Target
 from spark_jobs.up_to_date import nothing_new, stamp, unchanged
 from spark_jobs.view import View, groups
+from spark_jobs.warm import WarmApply
 
 log = logging.getLogger("spark_jobs.apply_changes")
-
-ATTEMPTS = 6
-
-
-@dataclasses.dataclass(slots=True)
-class Applied:
-    """What a run did to one table.
-
-    :param rows: operation letter → change events that were applied
-    :param position: the table's position in the source's log now
-    """
-
-    topic: str
-    location: str
-    first_batch: int
-    last_batch: int
-    rows: dict[str, int]
-    position: dict[str, Any]
-    seconds: float
-
-
-@dataclasses.dataclass(slots=True)
-class Report:
-    """What a run did, and the last batch of each table; see :class:`airflow_provider_cdc.changelog.applied.AppliedReports`."""
-
-    connector: str
-    target: str
-    location: str
-    last_batch: int
-    tables: list[Applied]
-    failed: dict[str, str]
-    lagging: dict[str, int]
-    stands: dict[str, dict[str, Any]]
-    seconds: float
 
 
 class ApplyChanges:
@@ -96,28 +68,38 @@ class ApplyChanges:
         check_crc: bool = False,
     ) -> None:
         self._spark, self._changelog, self._connector = spark, changelog, connector
-        self._location, self._kind, self._threads = location, target, threads
+        self._location, self._kind = location, target
         self._format, self._profile = load_format(target), known_profile(profile)
-        self._adopt, self._check_crc = frozenset(adopt), check_crc
+        self._catch_up = CatchUp(changelog, connector, lambda at: self._open(at), adopt=adopt, check_crc=check_crc)
         self._reports = AppliedReports(changelog.storage, connector)
-        self._lock, self._older, self._last = threading.Lock(), dict[int, list[Batches]](), 0
+        self._lock, self._older = threading.Lock(), dict[int, list[Batches]]()
+        self._pool, self._threads = ThreadPoolExecutor(threads, thread_name_prefix="cdc-apply"), threading.local()
 
     def run(self) -> Report:
         """:raises TargetError: no table could be brought up to date, or some could not; the report is written before"""
+        view = self.view()
+        report = self.apply(view, view.topics - self.unchanged(view))
+        self.write(report)
+        report.refuse_failed()
+        return report
+
+    def apply(self, view: View, topics: Collection[str], *, settle: bool = True) -> Report:
+        """Bring the tables of some topics up to the newest batch of a view.
+
+        :param settle: look at each table afterwards, so that the next run knows it again without Spark; see :meth:`settled`
+        :return: what was done and what failed; the other tables stand as they stood
+        """
         began = time.monotonic()
-        view = self._view()
-        topics = sorted(view.topics)
-        locations = self._locations(view, topics)
+        self._catch_up.newest = max(self._catch_up.newest, view.last)
+        locations = self._locations(view, sorted(view.topics))
         applied: list[Applied] = []
         failed: dict[str, str] = {}
-        idle = unchanged(self._changelog, self._kind, view.idle())
-        stands = {topic: {**view.stands[topic], **view.source(topic)} for topic in idle}
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-apply") as pool:
-            futures = {
-                pool.submit(self._table, topic, locations[topic], view, applied): topic
-                for topic in topics
-                if topic not in idle
-            }
+        stands = {topic: {**entry, **view.source(topic)} for topic, entry in view.stands.items() if topic not in topics}
+        futures = {
+            self._pool.submit(self._table, topic, locations[topic], view, applied, settle): topic
+            for topic in sorted(topics)
+        }
+        try:
             for number, future in enumerate(as_completed(futures), start=1):
                 topic = futures[future]
                 try:
@@ -132,27 +114,55 @@ class ApplyChanges:
                         "stamp": "",
                         **view.source(topic),
                     }
-                log.info("%d of %d tables done.", number, len(futures))
-        lagging = {topic: view.reached(topic) for topic in failed}
-        report = Report(
-            self._connector, self._kind, self._location, view.last, applied, failed, lagging, stands,
+                if settle:
+                    log.info("%d of %d tables done.", number, len(futures))
+        finally:
+            wait(futures)  # nobody goes on behind the back of whoever gets an error
+        behind = {
+            topic: view.reached(topic) for topic in {*view.lagging, *failed} if topic in failed or topic not in topics
+        }
+        return Report(
+            self._connector, self._kind, self._location, view.last, applied, failed, behind, stands,
             round(time.monotonic() - began, 3),
         )  # fmt: skip
-        self._reports.write(dataclasses.asdict(report))
-        if failed:
-            details = "\n".join(f"  {topic}: {text}" for topic, text in sorted(failed.items()))
-            raise TargetError(
-                f"{len(failed)} of {len(topics)} tables could not be brought up to date:\n{details}",
-                safe="The other tables stand at the last batch; the change log keeps everything for these.",
-                remedy="fix what the messages name, then run the apply again: each table goes on from its last batch",
-            )
-        return report
 
-    def _view(self) -> View:
+    def unchanged(self, view: View) -> set[str]:
+        """Topics without new events whose tables look as they did after the last run."""
+        return unchanged(self._changelog, self._kind, view.idle())
+
+    def settled(self, stands: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Look at the tables of some topics, and see how each stands now."""
+        futures = {topic: self._pool.submit(self._settled, topic, entry) for topic, entry in stands.items()}
+        return {topic: future.result() for topic, future in futures.items()}
+
+    def write(self, report: Report) -> None:
+        """Replace the report of this target."""
+        self._reports.write(dataclasses.asdict(report))
+
+    def alive(self) -> None:
+        """:raises CdcError: Spark has ended: no table can be worked on any more"""
+        try:
+            stopped = self._spark.sparkContext._jsc.sc().isStopped()
+        except Exception as e:  # py4j's own errors, and those of the system, say that there is nobody
+            log.warning("Spark does not answer: %s", e)
+            stopped = True
+        if stopped:
+            raise CdcError(
+                "The Spark session of the apply has ended.",
+                safe="Each table has what was committed to it; the change log keeps the rest.",
+                remedy="run the apply again: each table goes on from its last batch",
+            )
+
+    def forget(self) -> None:
+        """Drop what belongs to one run only, before the next one with this object: older batches, and whom it may take tables from."""
+        self._older.clear()
+        self._catch_up.adopt = frozenset()
+
+    def view(self) -> View:
         """The state of the change log and of the last report."""
         report = self._reports.read(self._kind, self._location) or {}
         numbers = self._changelog.batches(self._connector)
-        newest = self._last = numbers[-1] if numbers else 0
+        newest = numbers[-1] if numbers else 0
         if report.get("last_batch", 0) > newest:
             log.warning("The change log ends with batch %d, and was at %d before.", newest, report["last_batch"])
             # each table is looked at, and says what it has
@@ -164,8 +174,8 @@ class ApplyChanges:
             log.warning("The change log %s has no batch of connector %s.", self._changelog.storage.url, self._connector)
         stands, lagging = report.get("stands", {}), report.get("lagging", {})
         reported = bool(report.get("last_batch"))
-        view = View(start, max(newest, start), self._indexed(manifests), reported, stands, lagging)
-        if unknown := sorted(self._adopt - view.topics):
+        view = View(start, max(newest, start), self.indexed(manifests), reported, stands, lagging)
+        if unknown := sorted(self._catch_up.adopt - view.topics):
             raise ConfigError(
                 f"There is no topic {', '.join(unknown)} whose table could be adopted.",
                 safe="No table was changed.",
@@ -173,7 +183,8 @@ class ApplyChanges:
             )
         return view
 
-    def _indexed(self, manifests: list[Manifest]) -> list[Batches]:
+    def indexed(self, manifests: list[Manifest]) -> list[Batches]:
+        """Batches in groups that are merged at once."""
         return [Batches(self._changelog, group) for group in groups(manifests)]
 
     def _locations(self, view: View, topics: list[str]) -> dict[str, str]:
@@ -185,7 +196,11 @@ class ApplyChanges:
         topics_by_location: dict[str, str] = {}
         for topic in topics:
             table = view.table(topic)
-            location = view.known(topic)["location"] if table is None else self._table_location(topic, table)
+            location = (
+                view.known(topic)["location"]
+                if table is None
+                else table_location(self._location, self._connector, topic, table)
+            )
             if topics_by_location.setdefault(location, topic) != topic:
                 raise ConfigError(
                     f"The tables of {topics_by_location[location]} and {topic} would both be at {location}.",
@@ -197,24 +212,30 @@ class ApplyChanges:
 
     # -- one table ----------------------------------------------------------------------------------------------------
 
-    def _table(self, topic: str, location: str, view: View, done: list[Applied]) -> dict[str, Any]:
+    def _table(self, topic: str, location: str, view: View, done: list[Applied], settle: bool) -> dict[str, Any]:
         """Apply what one table has not seen, in groups of batches; each commit is added to ``done`` at once.
 
         :return: its last batch and position then; nothing if there is no table and none is needed
         """
-        owner, target = Owner(self._connector, topic), self._open(location)
-        at = self._applied_batch(target, owner)
+        owner = Owner(self._connector, topic)
+        target, at = self._catch_up.look(owner, location)
         if at is None and topic in view.stands and view.source(topic)["dropped"]:
             log.info("The table of %s is gone, and the source has dropped it too: it is not built again.", topic)
             return {}
         missing = self._missing(topic, at, view)
         for number, group in enumerate(missing):
             if at is None or group.last > at:
-                self._group(owner, location, missing[: number + 1], done)
+                look = (target, at) if number == 0 else None
+                at = self._catch_up.apply(owner, location, missing[: number + 1], done, look)
+        stood = {"location": location, "stamp": "", "batch": NEVER if at is None else at, **view.source(topic)}
+        return self._settled(topic, stood) if settle else stood
+
+    def _settled(self, topic: str, stood: Mapping[str, Any]) -> dict[str, Any]:
         # how it looks is asked first: if it changes in between, the next run looks closer
-        looks = stamp(self._changelog, self._kind, location)
-        batch = target.marker(owner.app) if target.exists() else NEVER
-        return {"location": location, "stamp": looks, "batch": batch, **view.source(topic)}
+        looks = stamp(self._changelog, self._kind, stood["location"])
+        target = self._open(stood["location"])
+        batch = target.marker(Owner(self._connector, topic).app) if target.exists() else NEVER
+        return {**stood, "stamp": looks, "batch": batch}
 
     def _missing(self, topic: str, at: int | None, view: View) -> list[Batches]:
         """Groups of batches that hold everything that a table has not seen."""
@@ -236,110 +257,14 @@ class ApplyChanges:
         """All batches after one of them; read once for all tables that need them."""
         with self._lock:
             if batch not in self._older:
-                self._older[batch] = self._indexed(list(self._changelog.manifests(self._connector, after=batch)))
+                self._older[batch] = self.indexed(list(self._changelog.manifests(self._connector, after=batch)))
             return self._older[batch]
 
-    def _applied_batch(self, target: Target, owner: Owner) -> int | None:
-        """The last batch of a table, ``None`` if there is no table.
-
-        :raises TargetError: it is not ours, or cannot be caught up
-        """
-        at = applied_batch(target, owner, adopt=owner.topic in self._adopt)
-        if at is None or at <= self._last:
-            return at
-        last = max(self._changelog.batches(self._connector), default=0)
-        if at > last:  # nor has another run applied what was captured since this one began
-            raise TargetError(
-                f"The table stands at batch {at}, and the change log ends with batch {last}: it is another change log, or its end is lost.",
-                where=f"{target.location} ({owner})",
-                safe="The table was not changed.",
-                remedy="restore the change log from a backup; if it is lost for good, move the table away and run the apply again: it is "
-                "built again from the batches that there are",
-            )
-        return at
-
-    def _group(self, owner: Owner, location: str, groups: list[Batches], done: list[Applied]) -> None:
-        """Apply the last of some groups of batches; a table that is new takes all of them."""
-        for attempt in range(ATTEMPTS):
-            try:
-                self._attempt(owner, location, groups, done)
-                return
-            except Conflict as e:
-                # whoever was faster may have applied the same batches: the marker tells
-                log.warning(
-                    "Another writer committed to the table of %s first (%d): %s", owner.topic, attempt + 1, str(e)[:200]
-                )
-                time.sleep(0.5 * attempt)
-        raise TargetError(
-            f"The table of {owner.topic} was changed by other writers {ATTEMPTS} times while it was being merged.",
-            safe="The table was not changed by this run.",
-            remedy="stop the other writers, then run the apply again",
-        )
-
-    def _attempt(self, owner: Owner, location: str, groups: list[Batches], done: list[Applied]) -> None:
-        """Read the table's marker once, and apply what it lacks; commits are added to ``done``."""
-        target = self._open(location)
-        at = self._applied_batch(target, owner)
-        new = at in (None, NEVER)
-        if new and groups[0].first > 1:
-            raise Conflict("it was removed a moment ago")
-        parts = [
-            part for group in (groups if new else groups[-1:]) for part in group.each(owner.topic, max(at or 0, 0))
-        ]
-        if not parts:
-            return
-        pending = joined(parts, groups[-1].last, groups[-1].position)
-        if not (pending.files or pending.changes or new):
-            return
-        self._check(pending)
-        one_by_one = not new and one_batch_at_a_time(target.spark, pending)
-        for step in parts if one_by_one else [pending]:
-            began = time.monotonic()
-            bring_up(target, step, Marker(owner, step.last), new=new)
-            done.append(
-                Applied(
-                    owner.topic, location, step.first, step.last, step.counts(), step.position,
-                    round(time.monotonic() - began, 3),
-                )
-            )  # fmt: skip
-
-    def _check(self, pending: Pending) -> None:
-        """:raises ChangeLogDamaged: a file is not what its manifest says"""
-        for _, file in pending.files:
-            self._changelog.check(self._connector, file, crc=self._check_crc)
-
     def _open(self, location: str) -> Target:
-        return self._format.open(own_session(self._spark, self._format), location, profile=self._profile)
-
-    def _table_location(self, topic: str, table: TableId) -> str:
-        return table_location(self._location, self._connector, topic, table)
-
-
-def table_location(location: str, connector: str, topic: str, table: TableId) -> str:
-    """The location of a topic's table.
-
-    >>> table_location("/lake/{database}/{table}", "shop", "shop.inventory.orders", TableId(namespace="inventory", name="orders"))
-    '/lake/inventory/orders'
-
-    :raises ConfigError: the location has a name in braces that is not known, or would lead out of the lake
-    """
-    names = {"connector": connector, "topic": topic, "database": table.namespace, "table": table.name}
-    try:
-        found = location.format(**{k: v.replace("%", "%25").replace("/", "%2F") for k, v in names.items()})
-    except (KeyError, IndexError, ValueError) as e:
-        raise ConfigError(
-            f"The location {location!r} cannot be used: {e} is not a name that it may have in braces. "
-            f"Valid names are: {', '.join(names)}.",
-            remedy="for example --location /lake/{database}/{table}",
-        ) from e
-    first, *others = found.rpartition("://")[2].rstrip("/").split("/")
-    if {"", ".", ".."} & set(others) or first in (".", ".."):
-        raise ConfigError(
-            f"The table of {topic} would be at {found!r}: no part of a location may be empty, '.' or '..'.",
-            safe="No table was changed.",
-            remedy="leave the table out with table.exclude.list, or give names another place, for example --location /lake/{topic}",
-        )
-    return found
+        """A table, in the session of this thread: making one takes longer than a small merge."""
+        if not hasattr(self._threads, "session"):
+            self._threads.session = own_session(self._spark, self._format)
+        return self._format.open(self._threads.session, location, profile=self._profile)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -350,29 +275,46 @@ def main(arguments: list[str] | None = None) -> int:
         changelog = open_changelog(given.changelog)
         load_format(given.target)
         known_profile(given.profile)
-        report = nothing_new(changelog, given.connector, given.target, given.location)
-        if report is not None and not given.adopt:
-            AppliedReports(changelog.storage, given.connector).write(report)
-            print(f"Nothing to apply: every table of {given.connector} stands at batch {report['last_batch']}.")
-            return 0
-        done = _with_spark(changelog, given)
+        done = _for_a_while(changelog, given) if given.run_for else _once(changelog, given)
     except CdcError as e:
         print(e, file=sys.stderr)
         return 2 if isinstance(e, ConfigError) else 1
-    for table in done.tables:
+    for table in done.tables if done else ():
         print(
-            f"{table.topic}: {sum(table.rows.values())} events, batches {table.first_batch} to {table.last_batch}, {table.seconds} s"
+            f"{table.topic}: {table.events} events, batches {table.first_batch} to {table.last_batch}, {table.seconds} s"
         )
     return 0
 
 
-def _with_spark(changelog: ChangeLog, given: argparse.Namespace) -> Report:
+def _once(changelog: ChangeLog, given: argparse.Namespace) -> Report | None:
+    report = nothing_new(changelog, given.connector, given.target, given.location)
+    if report is not None and not given.adopt:
+        AppliedReports(changelog.storage, given.connector).write(report)
+        print(f"Nothing to apply: every table of {given.connector} stands at batch {report['last_batch']}.")
+        return None
+    with _job(changelog, given) as job:
+        return job.run()
+
+
+def _for_a_while(changelog: ChangeLog, given: argparse.Namespace) -> Report | None:
+    turns = Turns(changelog.storage, given.connector, given.target, given.location)
+    # the one that applies now goes on until this one could, too
+    with _job(changelog, given) as job, turns.take(given.owner) as turn:
+        warm = WarmApply(job, changelog, given.connector, turn)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: warm.stop())
+        return warm.run(given.run_for)
+
+
+@contextlib.contextmanager
+def _job(changelog: ChangeLog, given: argparse.Namespace) -> Iterator[ApplyChanges]:
+    """The job, in a Spark session that ends with it."""
     spark = session(f"cdc apply {given.connector}", load_format(given.target))
     try:
-        return ApplyChanges(
+        yield ApplyChanges(
             spark, changelog, given.connector, location=given.location, target=given.target, threads=given.threads,
             profile=given.profile, adopt=given.adopt, check_crc=given.check_crc,
-        ).run()  # fmt: skip
+        )  # fmt: skip
     finally:
         spark.stop()
 
@@ -396,7 +338,21 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--check-crc", action="store_true",
         help="compare the checksum of each file of the change log, besides its size and number of rows",
     )  # fmt: skip
+    parser.add_argument(
+        "--run-for", metavar="SECONDS", type=_seconds, default=0.0,
+        help="go on for so long: one session applies each batch as soon as it is there, and takes over from the one that does so now",
+    )  # fmt: skip
+    parser.add_argument(
+        "--owner", default=f"{socket.gethostname()}:{os.getpid()}",
+        help="with --run-for: who it is, for logs and for whoever wants to know what it has done",
+    )  # fmt: skip
     return parser.parse_args(arguments)
+
+
+def _seconds(text: str) -> float:
+    if not 0 < (value := float(text)) < float("inf"):
+        raise ValueError
+    return value
 
 
 if __name__ == "__main__":

@@ -32,9 +32,9 @@ from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Pending, collect
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from spark_jobs import reduce
-from spark_jobs.apply_changes import table_location
 from spark_jobs.datatypes import common, quoted
 from spark_jobs.last import OURS, UNKNOWN
+from spark_jobs.locations import table_location
 from spark_jobs.session import open_changelog, own_session, session
 from spark_jobs.targets import load_format
 

@@ -196,7 +196,7 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
         if location not in overtaken:
             overtaken.add(location)
             batches = Batches(changelog, list(changelog.manifests("test")))
-            replace(prepared, hook=None).job()._group(Owner("test", topics[location]), location, [batches], [])
+            replace(prepared, hook=None).job()._catch_up.apply(Owner("test", topics[location]), location, [batches], [])
         return write()
 
     prepared.hook = meanwhile
@@ -206,7 +206,7 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
 
 
 def test_other_writers_that_never_stop_are_an_error(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_jobs.apply_changes.time.sleep", lambda _: None)
+    monkeypatch.setattr("spark_jobs.catch_up.time.sleep", lambda _: None)
     db = lake.connector.database
     db.create_table("s.keyed", {"id": "int64!"}, key=("id",))
     lake.follow()

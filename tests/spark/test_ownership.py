@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.schema import TableId
-from spark_jobs.apply_changes import table_location
+from spark_jobs.locations import table_location
 from spark_jobs.targets.base import Marker, Owner
 from spark_jobs.targets.delta.table import DeltaTarget
 from tests.spark.lake import Lake

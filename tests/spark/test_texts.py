@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.model.schema import TableId
-from spark_jobs.apply_changes import ApplyChanges, table_location
+from spark_jobs.apply_changes import ApplyChanges
 from spark_jobs.datatypes import literal, quoted
+from spark_jobs.locations import table_location
 from spark_jobs.session import own_session
 from spark_jobs.verify_tables import VerifyTables
 from tests.spark.lake import SECRET, Lake

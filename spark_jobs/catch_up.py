@@ -1,0 +1,125 @@
+"""Brings one table from its marker to the last of some batches, and begins again when another writer was faster."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.pending import Batches, Pending, joined
+from airflow_provider_cdc.core.errors import TargetError
+from spark_jobs.ownership import applied_batch
+from spark_jobs.report import Applied
+from spark_jobs.table import bring_up, one_batch_at_a_time
+from spark_jobs.targets.base import NEVER, Conflict, Marker, Owner, Target
+
+log = logging.getLogger("spark_jobs.catch_up")
+
+ATTEMPTS = 6
+
+
+class CatchUp:
+    """Catches tables up; used by several threads at once.
+
+    :param open_table: location → the table there, in the session of the thread
+    :param adopt: topics whose tables are taken over although they belong to somebody else
+    :param check_crc: compare the checksum of each file of the change log too
+    """
+
+    def __init__(
+        self,
+        changelog: ChangeLog,
+        connector: str,
+        open_table: Callable[[str], Target],
+        *,
+        adopt: Collection[str] = (),
+        check_crc: bool = False,
+    ) -> None:
+        self._changelog, self._connector, self._open, self._check_crc = changelog, connector, open_table, check_crc
+        self.adopt, self.newest = frozenset(adopt), 0
+        """Topics as above, and the newest batch of the change log that is known."""
+
+    def look(self, owner: Owner, location: str) -> tuple[Target, int | None]:
+        """A table and its last batch, ``None`` if there is no table.
+
+        :raises TargetError: it is not ours, or cannot be caught up
+        """
+        target = self._open(location)
+        at = applied_batch(target, owner, adopt=owner.topic in self.adopt)
+        if at is None or at <= self.newest:
+            return target, at
+        last = max(self._changelog.batches(self._connector), default=0)
+        if at > last:  # nor has another run applied what was captured since this one began
+            raise TargetError(
+                f"The table stands at batch {at}, and the change log ends with batch {last}: it is another change log, or its end is lost.",
+                where=f"{target.location} ({owner})",
+                safe="The table was not changed.",
+                remedy="restore the change log from a backup; if it is lost for good, move the table away and run the apply again: it is "
+                "built again from the batches that there are",
+            )
+        return target, at
+
+    def apply(
+        self,
+        owner: Owner,
+        location: str,
+        groups: list[Batches],
+        done: list[Applied],
+        look: tuple[Target, int | None] | None = None,
+    ) -> int | None:
+        """Apply the last of some groups of batches; a table that is new takes all of them.
+
+        :param look: the table as it was a moment ago
+        :return: its last batch
+        """
+        for attempt in range(ATTEMPTS):
+            try:
+                return self._attempt(owner, *(look or self.look(owner, location)), groups, done)
+            except Conflict as e:
+                look = None
+                # whoever was faster may have applied the same batches: the marker tells
+                log.warning(
+                    "Another writer committed to the table of %s first (%d): %s", owner.topic, attempt + 1, str(e)[:200]
+                )
+                time.sleep(0.5 * attempt)
+        raise TargetError(
+            f"The table of {owner.topic} was changed by other writers {ATTEMPTS} times while it was being merged.",
+            safe="The table was not changed by this run.",
+            remedy="stop the other writers, then run the apply again",
+        )
+
+    def _attempt(
+        self, owner: Owner, target: Target, at: int | None, groups: list[Batches], done: list[Applied]
+    ) -> int | None:
+        """Apply what a table lacks after the marker that was read once; commits are added to ``done``."""
+        new = at in (None, NEVER)
+        if new and groups[0].first > 1:
+            raise Conflict("it was removed a moment ago")
+        parts = [
+            part for group in (groups if new else groups[-1:]) for part in group.each(owner.topic, max(at or 0, 0))
+        ]
+        if not parts:
+            return at
+        pending = joined(parts, groups[-1].last, groups[-1].position)
+        if not (pending.files or pending.changes or new):
+            return at
+        committed = self._check(pending)
+        one_by_one = not new and one_batch_at_a_time(target.spark, pending)
+        for step in parts if one_by_one else [pending]:
+            began = time.monotonic()
+            bring_up(target, step, Marker(owner, step.last), new=new)
+            done.append(
+                Applied(
+                    owner.topic, target.location, step.first, step.last, step.counts(), step.position,
+                    round(time.monotonic() - began, 3), max((committed[path] for path, _ in step.files), default=0),
+                )
+            )  # fmt: skip
+        return pending.last
+
+    def _check(self, pending: Pending) -> dict[str, int]:
+        """File → when its newest event was committed at the source, in ms.
+
+        :raises ChangeLogDamaged: a file is not what its manifest says
+        """
+        return {path: self._changelog.check(self._connector, file, crc=self._check_crc) for path, file in pending.files}
