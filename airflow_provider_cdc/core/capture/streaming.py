@@ -143,4 +143,9 @@ class Streaming:
                 log.info("Before %s are read again: now at %s, going to %s.", names, self._state.where, end)
 
     def _patience(self) -> float:
-        return min(self._patience_s, _SHORT_WAIT_S) if self._incremental.waiting else self._patience_s
+        """Seconds to wait on a quiet log before everything else has its turn."""
+        if self._incremental.waiting:
+            return min(self._patience_s, _SHORT_WAIT_S)
+        if self._committer.waits:
+            return min(self._patience_s, max(self._committer.due_in_s, _SHORT_WAIT_S))
+        return self._patience_s

@@ -331,12 +331,14 @@ class ConnectorConfig(Configuration):
     batch_max_bytes: int = Field(
         268_435_456, alias="batch.max.bytes", ge=1_048_576, description="Ours. Bytes per batch."
     )
-    batch_max_ms: int = Field(60_000, alias="batch.max.ms", ge=100, description="Ours. Age at which a batch is closed.")
+    batch_max_ms: int = Field(
+        60_000, alias="batch.max.ms", ge=100, description="Ours. How long an event may wait for its batch to be closed."
+    )
     heartbeat_interval_ms: int = Field(
         0,
         alias="heartbeat.interval.ms",
         ge=0,
-        description="How often, and when a run begins to stream, the offset is made durable though nothing was captured; 0 = as batch.max.ms says.",
+        description="How often, and when a run begins to stream, the offset is made durable though nothing was captured; 0 = as batch.max.ms says, and not more often than every 10 s.",
     )
     heartbeat_action_query: str | None = Field(
         None,

@@ -14,6 +14,8 @@ from airflow_provider_cdc.core.writing.state import CaptureState
 
 _CHUNKS_MS: Final = 10_000
 """How often rows of incremental snapshots are committed, if ``batch.max.ms`` is longer."""
+_OFFSET_S: Final = 10.0
+"""How often the offset alone is made durable at most: it moves all the time where others write to tables that are not captured."""
 
 
 class Committer:
@@ -28,7 +30,20 @@ class Committer:
         signals: SignalTable,
     ) -> None:
         self._config, self._state, self._batcher, self._writer, self._signals = config, state, batcher, writer, signals
-        self._committed_at = time.monotonic()
+        self._committed_at = self._ticked_at = time.monotonic()
+
+    @property
+    def due_in_s(self) -> float:
+        """Seconds until events that wait now are committed, however many come in between. Not more than 0 if they are due."""
+        longest_ms = self._config.batch_max_ms
+        if self._state.incremental.active:
+            longest_ms = min(longest_ms, _CHUNKS_MS)
+        return self._ticked_at + longest_ms / 1000 - time.monotonic()
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are events that could be committed now."""
+        return not self._batcher.empty and not self._writer.open
 
     @property
     def full(self) -> bool:
@@ -49,15 +64,15 @@ class Committer:
             incremental_progress(self._batcher, incremental)
         self._batcher.commit(self._state.offset)
         self._state.offset = self._batcher.offset
-        self._committed_at = time.monotonic()
+        self._committed_at = self._ticked_at = time.monotonic()
 
     def commit_if_due(self) -> None:
         """Close the batch by rows, bytes or time. By time the offset moves even if there was nothing to capture."""
-        age_ms = (time.monotonic() - self._committed_at) * 1000
-        longest = self._config.batch_max_ms
-        if self._state.incremental.active:
-            longest = min(longest, _CHUNKS_MS)
-        if self.full or age_ms >= longest:
+        if not self.full and self.due_in_s > 0:
+            return
+        if self._batcher.empty and time.monotonic() - self._committed_at < _OFFSET_S:
+            self._ticked_at = time.monotonic()
+        else:
             self.commit()
 
     def commit_if_closed(self) -> None:

@@ -175,6 +175,67 @@ def test_with_a_time_a_run_goes_on_at_the_end_of_the_log(db: MemoryDatabase, tmp
     equal(connector, db)
 
 
+@pytest.mark.parametrize("poll_ms", [10, 30_000], ids=["events keep coming", "in the middle of quiet"])
+def test_an_event_waits_no_longer_for_its_batch_than_it_may(db: MemoryDatabase, tmp_path: Path, poll_ms: int) -> None:
+    """On a quiet log the source would say nothing for half a minute; on a busy one there is always something more."""
+    connector = memory_connector(db, tmp_path, batch_max_ms=300, poll_interval_ms=poll_ms)
+    connector.capture()
+    insert(db, "shop.a", 3)
+    began, ended = time.monotonic(), threading.Event()
+
+    def busy() -> None:
+        for key in range(100, 100_000):
+            if poll_ms > 10 or ended.wait(0.02):
+                return
+            insert(db, "shop.b", key)
+
+    writer = threading.Thread(target=busy)
+    writer.start()
+    waited: list[float] = []
+
+    def committed() -> bool:
+        if connector.store.load("test").offset.seq < 7:  # type: ignore[union-attr]
+            return False
+        waited.append(time.monotonic() - began)
+        return True
+
+    try:
+        connector.capture(run_for_s=20, until=committed)
+    finally:
+        ended.set()
+        writer.join()
+    assert waited
+    assert waited[0] < 10
+    connector.capture()
+    equal(connector, db)
+
+
+def test_where_only_others_write_the_offset_alone_is_not_made_durable_all_the_time(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = memory_connector(db, tmp_path, batch_max_ms=100, table_include_list=r"shop\.a")
+    connector.capture()
+    before = len(connector.store.offset_history("test"))
+    versions = connector.store.load("test").version
+    ended = threading.Event()
+
+    def others() -> None:
+        for key in range(100, 100_000):
+            if ended.wait(0.02):
+                return
+            insert(db, "shop.b", key)
+
+    writer = threading.Thread(target=others)
+    writer.start()
+    try:
+        connector.capture(run_for_s=2)
+    finally:
+        ended.set()
+        writer.join()
+    assert connector.store.load("test").version - versions <= 2
+    assert len(connector.store.offset_history("test")) - before <= 2
+
+
 def test_a_stopped_run_ends_at_a_transaction_boundary_and_the_next_goes_on(
     db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
