@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_cdc.core.errors import CdcError, ConnectorHalted, TerminalError
@@ -67,6 +69,12 @@ def failure(error: CdcError) -> Exception:
     if isinstance(error, ConnectorHalted):
         return AirflowSkipException(str(error))
     return (AirflowFailException if isinstance(error, TerminalError) else AirflowException)(str(error))
+
+
+def owner_of(context: Context) -> str:
+    """The try of a task, as the owner of a lease or a turn: status and errors name it."""
+    ti = context["ti"]
+    return f"{ti.dag_id}.{ti.task_id} {ti.run_id} try {ti.try_number} on {socket.gethostname()}:{os.getpid()}"[:500]
 
 
 def sender(context: Context) -> str:

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,6 +22,7 @@ from airflow_provider_cdc.hooks.connector import storage_options
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
 from airflow_provider_cdc.operators.links import BatchLink
+from airflow_provider_cdc.operators.warm_task import WarmTask
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -71,6 +73,9 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
     :param threads: tables worked on at the same time
     :param adopt: topics whose tables are taken over although they belong to somebody else; their rows are replaced (templated)
     :param check_crc: compare the checksum of each file of the change log too, not only its size and number of rows
+    :param run_for: go on for so long, in seconds or as a timedelta: one Spark session applies each batch as soon as it is there, and the
+        log of the task has a line for each round. If a task of this kind applies to the same target already, it ends as soon as this one
+        is ready. Asset events come at the end. A task that is killed ends after what is being committed; its next try emits its events
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     """
@@ -92,6 +97,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         threads: int = 4,
         adopt: Sequence[str] = (),
         check_crc: bool = False,
+        run_for: float | timedelta | None = None,
         conn_id: str = "spark_default",
         storage_conn_id: str | None = None,
         **kwargs: Any,
@@ -108,6 +114,10 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         self.location, self.target, self.threads = location, target, threads
         self._format, self.profile = load_format(target), known_profile(profile)
         self.adopt, self.check_crc = list(adopt), check_crc
+        self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
+        if self.run_for is not None and not 0 < self.run_for < float("inf"):
+            raise ConfigError(f"run_for must be longer than 0 seconds, and is {run_for}.")
+        self._warm: WarmTask | None = None
         self.batch: int | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
@@ -120,6 +130,8 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         from airflow.sdk.exceptions import AirflowException
 
         self._refuse_secrets()
+        if self.run_for is not None:
+            return self._go_on(context)
         if (report := self._nothing_new()) is not None:
             self.log.info(
                 "Nothing to apply: every table of %s stands at the last batch. Spark is not started.", self.connector
@@ -143,6 +155,54 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
             )
         return self._announce(context, report)
 
+    # -- a job that goes on -------------------------------------------------------------------------------------------
+
+    def _go_on(self, context: Context) -> dict[str, Any]:
+        from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+        self._warm = warm = WarmTask(
+            self.access.changelog().storage, self.connector, self.target, self.location, context
+        )
+        self._complete("--run-for", str(self.run_for), "--owner", warm.owner)
+        error: AirflowException | None = None
+        try:
+            with self._storage_environment(), warm.submitted():
+                super().execute(context)
+        except AirflowException as e:
+            error = e
+        report = warm.report()
+        if error is not None:
+            if report is None:
+                raise error
+            self._remember(context, report)
+            if not report["failed"]:
+                raise error
+            # a try that comes back would only take over from the one that goes on, which has the same trouble
+            kind = AirflowFailException if warm.taken_over() else AirflowException
+            raise kind(_failed(report)) from error
+        if report is None:
+            if not warm.began():
+                raise AirflowException(
+                    f"The Spark job ended well, but left no trace in {self.changelog}: is this the change log that it read?"
+                )
+            self.log.info("Another task took over before this one's turn had come: it has applied nothing.")
+            report = {**(self._read_report() or {"last_batch": 0}), "tables": [], "seconds": 0.0}
+        done = self._announce(context, report)
+        if warm.killed:  # its state may be decided already, and then its events are dropped
+            self._remember(context, report)
+        return done
+
+    def on_kill(self) -> None:
+        """End the job; one that goes on ends after what it is committing, if it can."""
+        warm = self._warm
+        alone = (
+            warm is not None and not warm.running
+        )  # nobody waits for the job any more, to make something of its report
+        if warm is None or not warm.end(getattr(self._hook, "_submit_sp", None), self.log):
+            super().on_kill()
+        if warm is not None and alone and (report := warm.report()) is not None:
+            self._remember(warm.context, report)
+
     # -- the submit ---------------------------------------------------------------------------------------------------
 
     def _refuse_secrets(self) -> None:
@@ -159,13 +219,13 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
                 remedy="put it into the workers' spark-defaults.conf or a Hadoop credential provider, or let a role open the storage",
             )
 
-    def _complete(self) -> None:
+    def _complete(self, *more: str) -> None:
         """Add what the job needs to the user's settings."""
         self.application = job_path()
         self.application_args = [
             "--changelog", self.changelog, "--connector", self.connector, "--location", self.location,
             "--target", self.target, "--profile", self.profile, "--threads", str(self.threads), *(f"--adopt={topic}" for topic in self.adopt),
-            *(["--check-crc"] if self.check_crc else []),
+            *(["--check-crc"] if self.check_crc else []), *more,
         ]  # fmt: skip
         configured = any(key in (self.conf or {}) for key in ("spark.jars", "spark.jars.packages"))
         if not (self.jars or self.packages or configured):

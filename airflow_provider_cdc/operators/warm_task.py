@@ -1,0 +1,76 @@
+"""What a task knows of the Spark job that goes on for a while: its turn, how to end it, and what it has done."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.hooks.task_base import owner_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_cdc.changelog.storage import Storage
+
+END_S = 30.0
+"""How long a job that is to end may take for what it is committing, before it is killed."""
+
+
+class WarmTask:
+    """The job of one try of a task.
+
+    :param storage: of the change log, where job and task find each other, wherever the job runs
+    """
+
+    def __init__(self, storage: Storage, connector: str, target: str, location: str, context: Context) -> None:
+        from airflow_provider_cdc.changelog.applied import AppliedReports
+        from airflow_provider_cdc.changelog.turns import Turns
+
+        self._reports, self._of = AppliedReports(storage, connector), (target, location)
+        self._turns, self.owner, self.context = Turns(storage, connector, target, location), owner_of(context), context
+        self.killed, self.running = False, False
+        """Whether Airflow has ended the task, and whether the task waits for the job."""
+
+    @contextlib.contextmanager
+    def submitted(self) -> Iterator[None]:
+        self.running = True
+        try:
+            yield
+        finally:
+            self.running = False
+
+    def end(self, process: subprocess.Popen[str] | None, log: Any) -> bool:
+        """Ask the job to end, and wait for it.
+
+        :return: whether it has ended; otherwise it has to be killed, which loses nothing either: its next run does what is missing
+        """
+        self.killed = True
+        try:
+            if not self._turns.stop(self.owner) and not self.began():
+                return False  # it has not begun yet
+            if process is not None:
+                log.info("Waiting until the job has ended what it is committing.")
+                process.wait(END_S)
+        except (CdcError, subprocess.TimeoutExpired) as e:
+            log.warning("The job could not be ended in good order: %s", e)
+            return False
+        return process is not None
+
+    def began(self) -> bool:
+        """Whether the job has come as far as asking for its turn."""
+        return self._turns.find(self.owner) is not None
+
+    def taken_over(self) -> bool:
+        """Whether another job has begun a later turn."""
+        return self._turns.newest_owner() != self.owner
+
+    def report(self) -> dict[str, Any] | None:
+        """What the job has done: its last word, or if it had none, what it had written by then."""
+        found = self._turns.find(self.owner)
+        if found is not None and found["report"] is not None:
+            return dict(found["report"])
+        report = self._reports.read(*self._of)
+        return report if report is not None and report.get("owner") == self.owner else None
