@@ -1,4 +1,4 @@
-"""``dev/bench capture | snapshot | incremental | apply | oracle``."""
+"""``dev/bench capture | snapshot | incremental | apply | freshness | oracle``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dev import paths
-from dev.benchmarks import apply, debezium, figures, incremental, machine, oracle
+from dev.benchmarks import apply, debezium, figures, freshness, incremental, machine, oracle
 from dev.benchmarks.figures import Bar
 from dev.benchmarks.ours import Ours
 from dev.benchmarks.runs import measured, measured_runs
@@ -43,6 +43,7 @@ def main() -> int:
                     "capture": _capture,
                     "snapshot": _snapshot,
                     "apply": apply.run,
+                    "freshness": freshness.run,
                     "incremental": incremental.run,
                 }
                 bench = benches[options.what]
@@ -144,7 +145,7 @@ def _scratch() -> Path:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dev/bench", description=__doc__)
-    parser.add_argument("what", choices=["capture", "snapshot", "incremental", "apply", "oracle"])
+    parser.add_argument("what", choices=["capture", "snapshot", "incremental", "apply", "freshness", "oracle"])
     parser.add_argument("--rows", type=int, help="row events or rows (1,000,000)", default=1_000_000)
     parser.add_argument("--server", choices=["mariadb", "mysql"], default="mariadb")
     parser.add_argument("--repeat", type=int, default=3, help="runs of ours, of which the median counts (3)")
@@ -155,10 +156,14 @@ def _arguments() -> argparse.Namespace:
         help="besides ours, measure this form of it only; may be repeated (incremental; all of them)",
     )  # fmt: skip
     parser.add_argument("--load", action="store_true", help="keep one core busy meanwhile (incremental)")
+    parser.add_argument("--seconds", type=int, default=600, help="how long the warm form is measured (freshness; 600)")
+    parser.add_argument("--target", choices=sorted(freshness.SEEN), default="delta", help="kind of tables (freshness)")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a bar is not met")
     options = parser.parse_args()
     if options.rows < 10 or options.repeat < 1:
         parser.error("--rows must be at least 10 and --repeat at least 1")
+    if options.seconds < 10:
+        parser.error("--seconds must be at least 10")
     if (options.load or options.variant) and options.what != "incremental":
         parser.error("--load and --variant are for incremental")
     return options

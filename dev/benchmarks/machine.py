@@ -39,6 +39,21 @@ def load() -> float:
     return round(os.getloadavg()[0], 2)
 
 
+def cpu_s(pid: int, *, children: bool) -> float:
+    """CPU seconds of a process up to now.
+
+    :param children: with those of the processes that it has waited for
+    """
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11 : 15 if children else 13])) / os.sysconf("SC_CLK_TCK")
+
+
+def rss_mb(pid: int, *, peak: bool = False) -> float:
+    """The memory that a process has now, or the most that it has had."""
+    status, name = Path(f"/proc/{pid}/status").read_text(), "VmHWM:" if peak else "VmRSS:"
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(name)) / 1024
+
+
 def _busy() -> float:
     """CPU seconds of all processes since the machine was started."""
     user, nice, system, _, _, irq, soft, *_ = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:])

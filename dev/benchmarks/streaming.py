@@ -8,7 +8,6 @@ microseconds since 1970. CPU and memory are read from outside, in the same way f
 from __future__ import annotations
 
 import json
-import os
 import queue
 import subprocess
 import threading
@@ -16,9 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dev.benchmarks import machine
 from dev.bootstrap.report import Problem
-
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Streaming:
@@ -83,13 +81,15 @@ class Streaming:
 
     def cpu_s(self) -> float:
         """CPU seconds up to now, with those of the processes that it waited for."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / _TICKS
+        return machine.cpu_s(self._process.pid, children=True)
+
+    def rss_mb(self) -> float:
+        """The memory that it has now."""
+        return machine.rss_mb(self._process.pid)
 
     def peak_rss_mb(self) -> float:
         """The most memory that it has had."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
+        return machine.rss_mb(self._process.pid, peak=True)
 
     def _read(self) -> None:
         assert self._process.stdout is not None

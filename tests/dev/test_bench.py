@@ -192,3 +192,16 @@ def test_wrong_arguments_are_refused(arguments: list[str]) -> None:
     done = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True)
     assert done.returncode == 2
     assert "usage: dev/bench" in done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.mysql  # starts a MariaDB of its own
+def test_freshness_is_measured_warm_and_in_batches(tmp_path: Path) -> None:
+    document = _bench(tmp_path, "freshness", "--seconds", "10")
+    assert set(document) == {"ours", "batch", "target", "server", "rows", "batch_max_ms", "load"}
+    for form in ("ours", "batch"):
+        lag = document[form]["lag_s"]
+        assert 0 < lag["p50"] <= lag["p95"] <= lag["max"]
+    assert set(document["ours"]["cpu_s"]) == {"jvm", "python", "capture"} == set(document["ours"]["rss_mb_end"])
+    assert document["ours"]["rounds"] >= 1
+    assert document["batch"]["runs"] >= 2
