@@ -1,18 +1,28 @@
-"""Wait → capture → apply, from one connector definition."""
+"""Wait → capture → apply, or capture and apply side by side, from one connector definition."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import DAG, TaskGroup
 
+from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.sensors.changes_available import ChangesAvailableSensor
+
+CONTINUOUS = "@continuous"
+LENGTH = timedelta(hours=1)
+"""How long a run takes that captures and applies all the time."""
+OVERLAP = timedelta(minutes=2)
+"""How long its tasks go on after that, if those of the next run are not ready before."""
+FRESH_MS = 1000
+"""``batch.max.ms`` of a connector whose changes are applied all the time."""
 
 
 def cdc_task_group(
@@ -29,20 +39,31 @@ def cdc_task_group(
     poll_interval: float = 10.0,
     wait_timeout: timedelta = timedelta(days=7),
     run_for: float | timedelta | None = None,
+    continuous: bool = False,
     apply: Mapping[str, Any] | None = None,
 ) -> TaskGroup:
-    """The three tasks as a group, for a DAG of one's own.
+    """The tasks as a group, for a DAG of one's own.
 
     :param conn_id: Airflow connection to the source database
     :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}``
     :param wait: begin with the sensor. Without it, a run captures the changes that there are, and never waits
     :param wait_timeout: how long to wait for changes; then the run is skipped, not failed
     :param run_for: capture for this long instead of up to the present end of the log
+    :param continuous: capture and apply side by side for ``run_for`` (an hour), without the sensor: changes are in the tables within
+        seconds. The DAG has to begin a run every ``run_for``, and allow two at once: the tasks of a run go on until those of the next one
+        are ready, and hand over to them. Batches are closed after a second, if the definition has no ``batch.max.ms``
     :param apply: further arguments of :class:`ApplyChangesOperator` (``jars``, ``packages``, ``conf``, ``threads``, …)
     """
+    captures: dict[str, Any] = {"run_for": run_for}
+    applies = dict(apply or {})
+    if continuous:
+        definition = replace(definition, properties={"batch.max.ms": FRESH_MS, **definition.properties})
+        length = _length(run_for) + OVERLAP
+        wait, captures = False, {"run_for": length, "hand_over": True, "lease_wait": 5 * OVERLAP.total_seconds()}
+        applies = {"run_for": length, **applies}
     common: dict[str, Any] = {"definition": definition, "conn_id": conn_id, "state_conn_id": state_conn_id}
     with TaskGroup(group_id or definition.name, prefix_group_id=group_id is not None) as group:
-        capture = CaptureOperator(task_id="capture", storage_conn_id=storage_conn_id, run_for=run_for, **common)
+        capture = CaptureOperator(task_id="capture", storage_conn_id=storage_conn_id, **captures, **common)
         apply_changes = ApplyChangesOperator(
             task_id="apply",
             definition=definition,
@@ -50,9 +71,10 @@ def cdc_task_group(
             target=target,
             conn_id=spark_conn_id,
             storage_conn_id=storage_conn_id,
-            **(apply or {}),
+            **applies,
         )
-        capture >> apply_changes
+        if not continuous:
+            capture >> apply_changes
         if wait:
             sensor = ChangesAvailableSensor(
                 task_id="wait",
@@ -71,28 +93,52 @@ def cdc_dag(
     conn_id: str,
     location: str,
     dag_id: str | None = None,
-    schedule: Any = "@continuous",
+    schedule: Any = CONTINUOUS,
+    continuous: bool = False,
     group: Mapping[str, Any] | None = None,
     **dag: Any,
 ) -> DAG:
-    """A DAG that keeps the tables of one connector up to date: one run after the other, each waits for changes first.
+    """A DAG that keeps the tables of one connector up to date: one run after the other, each waits for changes first; or with
+    ``continuous=True``, one that captures and applies all the time.
 
     Airflow finds a DAG only in a module-level variable: ``dag = cdc_dag(…)``.
 
     :param dag_id: by default ``cdc_<connector>``
     :param schedule: as of ``DAG``. With a fixed schedule, ``group={"wait": False}`` keeps runs from waiting
+    :param continuous: capture and apply without a pause; changes are in the tables within seconds. A run takes an hour, or
+        ``group={"run_for": …}``, and hands over to the next one. It occupies two worker slots all the time, and four while it hands over
     :param group: further arguments of :func:`cdc_task_group`
     :param dag: further arguments of ``DAG`` (``default_args``, ``tags``, ``start_date``, …)
     """
+    group = dict(group or {})
+    if continuous:
+        if schedule != CONTINUOUS:
+            raise ConfigError(
+                "continuous=True has a schedule of its own: a run every run_for, an hour if group does not say otherwise."
+            )
+        if dag.get("max_active_runs", 2) < 2:
+            raise ConfigError("continuous=True needs max_active_runs of 2 at least: a run hands over to the next one.")
+        group["continuous"] = True
+    schedule = _length(group.get("run_for")) if continuous else schedule
     dag = {
         "start_date": datetime(2024, 1, 1, tzinfo=UTC),  # Airflow schedules nothing without one
         "catchup": False,
-        "max_active_runs": 1,
+        "max_active_runs": 2 if continuous else 1,
         "tags": ["cdc", definition.source],
         "doc_md": f"Keeps the tables of connector **{definition.name}** ({definition.source}) up to date in `{location}`.",
-        "default_args": {"retries": 3, "retry_delay": timedelta(seconds=30), **(dag.pop("default_args", None) or {})},
+        "default_args": {
+            "retries": 3,
+            "retry_delay": timedelta(seconds=10 if continuous else 30),
+            **(dag.pop("default_args", None) or {}),
+        },
         **dag,
     }
     with DAG(dag_id or f"cdc_{definition.name}", schedule=schedule, **dag) as made:
-        cdc_task_group(definition, conn_id=conn_id, location=location, **(group or {}))
+        cdc_task_group(definition, conn_id=conn_id, location=location, **group)
     return made
+
+
+def _length(run_for: float | timedelta | None) -> timedelta:
+    if run_for is None:
+        return LENGTH
+    return run_for if isinstance(run_for, timedelta) else timedelta(seconds=run_for)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import socket
+import time
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, ConnectorHalted
 from airflow_provider_cdc.core.model.metrics import shortened
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
+from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure, owner_of
 from airflow_provider_cdc.operators.links import BatchLink
 
 if TYPE_CHECKING:
@@ -24,6 +23,10 @@ if TYPE_CHECKING:
 
 _SHOWN = 50
 """Topics that are named in the result and in the log, those with the most events."""
+
+
+_PAUSED_S = 5
+"""Seconds between two looks whether a paused connector is resumed."""
 
 
 class CaptureOperator(ConnectorFields, BaseOperator):
@@ -45,6 +48,8 @@ class CaptureOperator(ConnectorFields, BaseOperator):
     :param state_conn_id: Airflow connection to the state tables (templated)
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     :param run_for: capture for this long instead of up to the present end of the log; seconds or a timedelta
+    :param hand_over: with ``run_for``: the next run of the DAG waits for the lease while this one still captures. ``run_for`` counts from the
+        beginning of the DAG run then, also after a retry; a connector that is paused is waited for, one that is restarted begins anew
     :param lease_ttl: seconds after which the lease of a run that died is free
     :param lease_wait: seconds to wait for the lease of another run
     """
@@ -62,6 +67,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         state_conn_id: str = DEFAULT_CONN_ID,
         storage_conn_id: str | None = None,
         run_for: float | timedelta | None = None,
+        hand_over: bool = False,
         lease_ttl: float = 30.0,
         lease_wait: float = 60.0,
         **kwargs: Any,
@@ -69,30 +75,56 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         super().__init__(**kwargs)
         self._set_connector(definition, conn_id, state_conn_id, storage_conn_id)
         self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
-        self.lease_ttl, self.lease_wait = lease_ttl, lease_wait
+        if hand_over and self.run_for is None:
+            raise ConfigError("hand_over needs run_for: a run that ends by itself has nothing to hand over.")
+        self.hand_over, self.lease_ttl, self.lease_wait = hand_over, lease_ttl, lease_wait
         self.batch: int | None = None
         self._capture: Capture | None = None
         self._ended = False
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:
-            access = self.access
-            self.log.info("Capturing connector %s (%s) into %s.", self.connector, self.source, self.changelog)
+            result = self._until_the_next(context) if self.hand_over else self._capture_for(self.run_for, context)
+        except CdcError as e:
+            raise failure(e) from e
+        self.batch = result.batches[-1] if result.batches else None
+        return self._report(result)
+
+    def _until_the_next(self, context: Context) -> CaptureResult:
+        """Capture until the time of the DAG run is over, whatever ends a capture before that."""
+        assert self.run_for is not None
+        end = _began(context) + timedelta(seconds=self.run_for)
+        result: CaptureResult | None = None
+        while result is None or not (self._ended or datetime.now(UTC) >= end):
+            left = (end - datetime.now(UTC)).total_seconds()
+            try:
+                # a retry after the end of its time still captures what there is
+                done = self._capture_for(left if left > 0 else None, context)
+                result = done if result is None else result.joined(done)
+            except ConnectorHalted as e:
+                if left <= 0 or self._ended:
+                    raise
+                self.log.warning("Waiting until the connector is resumed. %s", e)
+                for _ in range(_PAUSED_S):
+                    if not self._ended:
+                        time.sleep(1)
+        return result
+
+    def _capture_for(self, seconds: float | None, context: Context) -> CaptureResult:
+        access = self.access
+        self.log.info("Capturing connector %s (%s) into %s.", self.connector, self.source, self.changelog)
+        try:
             with access.capture(
-                owner=_owner(context),
+                owner=owner_of(context),
                 lease_ttl_s=self.lease_ttl,
                 lease_wait_s=self.lease_wait,
                 dag=context["ti"].dag_id,
             ) as self._capture:
                 if self._ended:
                     self._capture.stop()
-                result = self._capture.run(run_for_s=self.run_for)
-        except CdcError as e:
-            raise failure(e) from e
+                return self._capture.run(run_for_s=seconds)
         finally:
             self._capture = None
-        self.batch = result.batches[-1] if result.batches else None
-        return self._report(result)
 
     def on_kill(self) -> None:
         self._ended = True
@@ -124,7 +156,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         }
 
 
-def _owner(context: Context) -> str:
-    """The owner of the lease, as status and errors name it."""
-    ti = context["ti"]
-    return f"{ti.dag_id}.{ti.task_id} {ti.run_id} try {ti.try_number} on {socket.gethostname()}:{os.getpid()}"[:500]
+def _began(context: Context) -> datetime:
+    """When the DAG run has begun; now, if that is not known."""
+    began = getattr(context.get("dag_run"), "start_date", None)
+    return began if isinstance(began, datetime) else datetime.now(UTC)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.dag import (
     ConnectorDefinition,
     ad_hoc_snapshot_dag,
+    cdc_dag,
     lifecycle_dag,
     signal_dag,
     table_asset,
     watched,
 )
+from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
 from tests.support.face import Shop, context, make_shop
@@ -115,3 +118,34 @@ def test_a_watched_table_is_its_asset_with_a_watcher() -> None:
     whole = watched(definition)
     assert whole.uri == "cdc://shop/captured"
     assert whole.watchers[0].trigger.topics == []  # type: ignore[attr-defined]
+
+
+def test_a_continuous_dag_captures_and_applies_side_by_side_and_hands_over_every_run_for() -> None:
+    dag = cdc_dag(SHOP, conn_id="shop", location="/lake/{table}", continuous=True, group={"run_for": 600})
+    assert (dag.schedule, dag.max_active_runs, dag.catchup) == (timedelta(minutes=10), 2, False)
+    capture, apply = (dag.get_task(name) for name in ("capture", "apply"))
+    assert isinstance(capture, CaptureOperator)
+    assert isinstance(apply, ApplyChangesOperator)
+    assert not capture.downstream_list
+    assert not apply.downstream_list
+    # both go on until the next run's are ready, and no longer than the next run would wait
+    assert 600 < capture.run_for < 600 + capture.lease_wait  # type: ignore[operator]
+    assert apply.run_for == capture.run_for
+    assert capture.hand_over
+    assert capture.properties["batch.max.ms"] == 1000
+
+
+def test_a_batch_time_of_ones_own_stays() -> None:
+    slower = ConnectorDefinition("shop", "memory", "/lake", {"batch.max.ms": 5000})
+    dag = cdc_dag(slower, conn_id="shop", location="/lake/{table}", continuous=True)
+    assert dag.get_task("capture").properties["batch.max.ms"] == 5000  # type: ignore[attr-defined]
+    assert "batch.max.ms" not in cdc_dag(SHOP, conn_id="shop", location="/l/{table}").get_task("capture").properties  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [({"schedule": "@daily"}, "schedule of its own"), ({"max_active_runs": 1}, "max_active_runs of 2")],
+)
+def test_a_continuous_dag_refuses_what_would_leave_a_gap(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        cdc_dag(SHOP, conn_id="shop", location="/lake/{table}", continuous=True, **wrong)

@@ -81,6 +81,12 @@ def test_it_waits_then_captures_then_applies_one_run_at_a_time(path: Path) -> No
     assert set(parsed["retries"].values()) == {3}
 
 
+def test_one_that_is_continuous_captures_and_applies_side_by_side_and_lets_two_runs_overlap() -> None:
+    parsed = parse(FOLDER / "inventory_mariadb_continuous.py")
+    assert parsed["tasks"] == {"capture": [], "apply": []}
+    assert (parsed["max_active_runs"], parsed["catchup"], parsed["schedule"]) == (2, False, "1:00:00")
+
+
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
 def test_a_form_offers_the_connectors_and_is_started_by_people_only(path: Path) -> None:
     parsed = parse(path)

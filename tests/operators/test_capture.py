@@ -6,7 +6,9 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +16,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.core.spi.records import Registration
+from airflow_provider_cdc.operators import capture as module
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.links import BatchLink
 from airflow_provider_cdc.runtime import ConnectorDefinition
@@ -215,3 +219,71 @@ def test_paths_and_properties_are_templates(shop: Shop) -> None:
     assert access.definition.properties == {"topic.prefix": "p7"}
     assert access.definition.changelog_options == {"endpoint": "2024-01-01"}
     assert access.conn_id == "7"
+
+
+# runs that hand over to the next one
+
+
+def began(seconds_ago: float) -> Any:
+    return SimpleNamespace(start_date=datetime.now(UTC) - timedelta(seconds=seconds_ago))
+
+
+def test_its_time_counts_from_the_beginning_of_the_dag_run(shop: Shop) -> None:
+    shop.order(1)
+    at = time.monotonic()
+    result = capture(shop, run_for=103, hand_over=True).execute(context(dag_run=began(100)))
+    assert result["events"] == 1
+    assert 2 < time.monotonic() - at < 30
+
+
+def test_a_retry_after_the_end_of_its_time_still_captures_what_there_is(shop: Shop) -> None:
+    shop.order(1)
+    assert capture(shop, run_for=60, hand_over=True).execute(context(dag_run=began(100)))["events"] == 1
+
+
+def test_a_connector_that_is_restarted_or_paused_goes_on_in_the_same_run(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PAUSED_S", 1)
+    operator = capture(shop, run_for=3600, hand_over=True)
+
+    def reached(events: int) -> bool:
+        offset = shop.store.load("shop").offset
+        return offset is not None and offset.seq >= 1 + events
+
+    def people() -> None:
+        shop.order(1)
+        until(lambda: reached(1), "the first order is captured")
+        shop.store.request_restart("shop", "ann")
+        shop.order(2)
+        until(lambda: reached(2), "the second order is captured")
+        shop.store.set_control("shop", DesiredState.PAUSED, "ann")
+        until(lambda: operator._capture is None, "the run has ended")
+        shop.order(3)
+        shop.store.set_control("shop", DesiredState.RUNNING, "ann")
+        until(lambda: reached(3), "the third order is captured")
+        operator.on_kill()
+
+    thread = threading.Thread(target=people)
+    thread.start()
+    result = operator.execute(context())
+    thread.join()
+    assert result["events"] == 3
+    assert result["batches"][0] == 1
+
+
+def test_the_next_run_waits_for_the_lease_and_goes_on(shop: Shop) -> None:
+    first = capture(shop, run_for=4, hand_over=True)
+    results: list[dict[str, Any]] = []
+    thread = threading.Thread(target=lambda: results.append(first.execute(context())))
+    thread.start()
+    until(lambda: shop.store.load("shop").offset is not None, "the first one captures")
+    second = capture(shop, run_for=3, hand_over=True, lease_wait=60).execute(context())
+    thread.join()
+    assert len(results) == 1
+    assert second["seconds"] > 0
+
+
+def test_a_run_that_ends_by_itself_has_nothing_to_hand_over(shop: Shop) -> None:
+    with pytest.raises(ConfigError, match="hand_over needs run_for"):
+        capture(shop, hand_over=True)

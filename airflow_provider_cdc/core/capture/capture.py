@@ -12,6 +12,7 @@ durable, and when, is decided in ``core/capture/run.py`` and ``core/writing/batc
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 import socket
@@ -56,6 +57,18 @@ class CaptureResult:
     batches: list[int]
     seconds: float
     metrics: dict[str, dict[str, Value]] = field(default_factory=dict)
+
+    def joined(self, later: CaptureResult) -> CaptureResult:
+        """Two runs, one after the other, as one; the metrics are those of the later one."""
+        topics = Counter(self.topics)
+        topics.update(later.topics)
+        return dataclasses.replace(
+            later,
+            events=self.events + later.events,
+            topics=dict(topics),
+            batches=[*self.batches[:1], *(later.batches or self.batches)[-1:]],
+            seconds=self.seconds + later.seconds,
+        )
 
 
 class Capture:
