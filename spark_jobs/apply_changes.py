@@ -35,7 +35,7 @@ from spark_jobs.catch_up import CatchUp
 from spark_jobs.locations import table_location
 from spark_jobs.report import Applied, Report
 from spark_jobs.session import open_changelog, own_session, session
-from spark_jobs.targets import known_profile, load_format
+from spark_jobs.targets import known_profile, known_writes, load_format
 from spark_jobs.targets.base import NEVER, Owner, Target
 from spark_jobs.up_to_date import nothing_new, stamp, unchanged
 from spark_jobs.view import View, groups
@@ -49,6 +49,7 @@ class ApplyChanges:
 
     :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}``
     :param profile: how new tables begin, one of :data:`spark_jobs.targets.formats.PROFILES`
+    :param writes: how rows of tables with a key are written, one of :data:`spark_jobs.targets.formats.WRITES`
     :param threads: tables worked on at the same time
     :param adopt: topics whose tables are taken over although they belong to somebody else; their rows are replaced
     :param check_crc: compare the checksum of each file of the change log too, not only its size and number of rows
@@ -63,6 +64,7 @@ class ApplyChanges:
         location: str,
         target: str = "delta",
         profile: str = "compatible",
+        writes: str = "auto",
         threads: int = 4,
         adopt: Collection[str] = (),
         check_crc: bool = False,
@@ -70,7 +72,14 @@ class ApplyChanges:
         self._spark, self._changelog, self._connector = spark, changelog, connector
         self._location, self._kind = location, target
         self._format, self._profile = load_format(target), known_profile(profile)
-        self._catch_up = CatchUp(changelog, connector, lambda at: self._open(at), adopt=adopt, check_crc=check_crc)
+        self._catch_up = CatchUp(
+            changelog,
+            connector,
+            lambda at: self._open(at),
+            adopt=adopt,
+            check_crc=check_crc,
+            writes=known_writes(writes),
+        )
         self._reports = AppliedReports(changelog.storage, connector)
         self._lock, self._older = threading.Lock(), dict[int, list[Batches]]()
         self._pool, self._threads = ThreadPoolExecutor(threads, thread_name_prefix="cdc-apply"), threading.local()
@@ -274,7 +283,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         changelog = open_changelog(given.changelog)
         load_format(given.target)
-        known_profile(given.profile)
+        known_profile(given.profile), known_writes(given.writes)
         done = _for_a_while(changelog, given) if given.run_for else _once(changelog, given)
     except CdcError as e:
         print(e, file=sys.stderr)
@@ -313,7 +322,7 @@ def _job(changelog: ChangeLog, given: argparse.Namespace) -> Iterator[ApplyChang
     try:
         yield ApplyChanges(
             spark, changelog, given.connector, location=given.location, target=given.target, threads=given.threads,
-            profile=given.profile, adopt=given.adopt, check_crc=given.check_crc,
+            profile=given.profile, writes=given.writes, adopt=given.adopt, check_crc=given.check_crc,
         )  # fmt: skip
     finally:
         spark.stop()
@@ -328,6 +337,10 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--profile", default="compatible",
         help="how new tables begin: compatible (most readers know them) or fast (with all features that make changes cheaper)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--writes", default="auto",
+        help="how rows of tables with a key are written: merge, commit (arrays instead of a MERGE where they can be used), or auto: what costs less",
     )  # fmt: skip
     parser.add_argument("--threads", type=int, default=4, help="tables worked on at the same time")
     parser.add_argument(

@@ -8,9 +8,11 @@ from collections.abc import Callable, Collection
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending, joined
+from airflow_provider_cdc.changelog.reduction import reduce
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.ownership import applied_batch
 from spark_jobs.report import Applied
+from spark_jobs.route import Route
 from spark_jobs.table import bring_up, one_batch_at_a_time
 from spark_jobs.targets.base import NEVER, Conflict, Marker, Owner, Target
 
@@ -25,6 +27,7 @@ class CatchUp:
     :param open_table: location → the table there, in the session of the thread
     :param adopt: topics whose tables are taken over although they belong to somebody else
     :param check_crc: compare the checksum of each file of the change log too
+    :param writes: how rows of tables with a key are written, one of :data:`spark_jobs.targets.formats.WRITES`
     """
 
     def __init__(
@@ -35,8 +38,10 @@ class CatchUp:
         *,
         adopt: Collection[str] = (),
         check_crc: bool = False,
+        writes: str = "auto",
     ) -> None:
         self._changelog, self._connector, self._open, self._check_crc = changelog, connector, open_table, check_crc
+        self._route = Route(lambda pending: reduce(changelog, connector, pending), writes)
         self.adopt, self.newest = frozenset(adopt), 0
         """Topics as above, and the newest batch of the change log that is known."""
 
@@ -108,7 +113,7 @@ class CatchUp:
         one_by_one = not new and one_batch_at_a_time(target.spark, pending)
         for step in parts if one_by_one else [pending]:
             began = time.monotonic()
-            bring_up(target, step, Marker(owner, step.last), new=new)
+            bring_up(target, step, Marker(owner, step.last), self._route, new=new)
             done.append(
                 Applied(
                     owner.topic, target.location, step.first, step.last, step.counts(), step.position,

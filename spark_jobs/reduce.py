@@ -94,6 +94,17 @@ def events(spark: SparkSession, pending: Pending, after: int) -> DataFrame | Non
     return reduce(DataFrame.unionAll, parts) if parts else None
 
 
+def keys(spark: SparkSession, pending: Pending) -> DataFrame:
+    """The key columns of all events, of batches with one schema; a key may come several times."""
+    schema = pending.schema
+    types = final_types(schema)
+    found = _opened(
+        spark, structure({"key": _struct([schema.column(k) for k in schema.key])}), [p for p, _ in pending.files]
+    )
+    values = [from_file(F.col(f"key.{quoted(k)}"), schema.column(k).type).cast(types[k]).alias(k) for k in schema.key]
+    return found.where("key IS NOT NULL").select(*values)
+
+
 def sparse(pending: Pending, after: int) -> list[str]:
     """Final names of the columns whose values some events leave out (``unavailable``)."""
     names: set[str] = set()

@@ -7,6 +7,7 @@ removed by number. That is the only write that must not be repeated: it applies 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from pyspark.errors import PySparkException
@@ -20,7 +21,10 @@ from spark_jobs.bags import NUMBER, followed
 from spark_jobs.datatypes import constant, filled, quoted
 from spark_jobs.last import ORIGIN, SEQ, UNKNOWN, inherited, last_per_key
 from spark_jobs.rewrite import rewritten
+from spark_jobs.route import Route
 from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Target
+
+log = logging.getLogger("spark_jobs.table")
 
 
 def one_batch_at_a_time(spark: SparkSession, pending: Pending) -> bool:
@@ -30,9 +34,10 @@ def one_batch_at_a_time(spark: SparkSession, pending: Pending) -> bool:
     return not pending.schema.key or reduce.key_changed(pending, 0)
 
 
-def bring_up(target: Target, pending: Pending, marker: Marker, *, new: bool) -> None:
+def bring_up(target: Target, pending: Pending, marker: Marker, route: Route, *, new: bool) -> None:
     """Apply pending batches.
 
+    :param route: how rows of a table with a key are written
     :param new: no batch was applied before; rows that are there do not count
     :raises TargetError: the table cannot take a change
     :raises Conflict: another writer was faster
@@ -49,7 +54,23 @@ def bring_up(target: Target, pending: Pending, marker: Marker, *, new: bool) -> 
     elif not pending.schema.key or reduce.key_changed(pending, 0):
         _by_number(target, pending, marker)
     else:
-        _by_key(target, pending, marker)
+        merges = route.merges(target, pending) or _by_arrays(target, pending, marker, route)
+        if merges:
+            log.info("%s is merged: %s.", pending.topic, merges)
+            _by_key(target, pending, marker)
+
+
+def _by_arrays(target: Target, pending: Pending, marker: Marker, route: Route) -> str:
+    """Commit arrays.
+
+    :return: why the table has to be merged instead; empty if it is done
+    """
+    _present_version(target, pending, marker.app)
+    changes = route.reduce(pending)
+    reason = target.upsert(changes, reduce.keys(target.spark, pending), marker)
+    if not reason:
+        log.info("%s is committed: %d keys, %d rows.", pending.topic, changes.keys.num_rows, changes.number_of_rows())
+    return reason
 
 
 def _by_key(target: Target, pending: Pending, marker: Marker) -> None:

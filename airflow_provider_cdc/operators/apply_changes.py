@@ -70,6 +70,8 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
     :param target: table format
     :param profile: how new tables begin: ``compatible`` (most readers know them; a feature of the format is switched on by the first change that
         needs it) or ``fast`` (with all features that make changes cheaper)
+    :param writes: how rows of tables with a key are written: ``merge``, ``commit`` (arrays instead of a MERGE wherever they can be used) or ``auto``,
+        what costs less
     :param threads: tables worked on at the same time
     :param adopt: topics whose tables are taken over although they belong to somebody else; their rows are replaced (templated)
     :param check_crc: compare the checksum of each file of the change log too, not only its size and number of rows
@@ -94,6 +96,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         location: str,
         target: str = "delta",
         profile: str = "compatible",
+        writes: str = "auto",
         threads: int = 4,
         adopt: Sequence[str] = (),
         check_crc: bool = False,
@@ -102,7 +105,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        from spark_jobs.targets import known_profile, load_format
+        from spark_jobs.targets import known_profile, known_writes, load_format
 
         for given in ("application", "application_args"):
             if given in kwargs:
@@ -112,7 +115,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         super().__init__(conn_id=conn_id, **kwargs)
         self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
         self.location, self.target, self.threads = location, target, threads
-        self._format, self.profile = load_format(target), known_profile(profile)
+        self._format, self.profile, self.writes = load_format(target), known_profile(profile), known_writes(writes)
         self.adopt, self.check_crc = list(adopt), check_crc
         self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
         if self.run_for is not None and not 0 < self.run_for < float("inf"):
@@ -224,7 +227,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         self.application = job_path()
         self.application_args = [
             "--changelog", self.changelog, "--connector", self.connector, "--location", self.location,
-            "--target", self.target, "--profile", self.profile, "--threads", str(self.threads), *(f"--adopt={topic}" for topic in self.adopt),
+            "--target", self.target, "--profile", self.profile, "--writes", self.writes, "--threads", str(self.threads), *(f"--adopt={topic}" for topic in self.adopt),
             *(["--check-crc"] if self.check_crc else []), *more,
         ]  # fmt: skip
         configured = any(key in (self.conf or {}) for key in ("spark.jars", "spark.jars.packages"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from airflow_provider_cdc.core.errors import ConfigError
-from spark_jobs.targets.formats import PROFILES, TableFormat
+from spark_jobs.targets.formats import PROFILES, WRITES, TableFormat
 
 TARGETS = {"delta": "spark_jobs.targets.delta", "memory": "spark_jobs.targets.memory"}
 """Kind, as in the jobs' arguments → module whose ``FORMAT`` is its :class:`spark_jobs.targets.formats.TableFormat`."""
@@ -27,3 +27,13 @@ def known_profile(profile: str) -> str:
     if profile not in PROFILES:
         raise ConfigError(f"{profile!r} is not a profile of tables. Valid values are: {', '.join(PROFILES)}.")
     return profile
+
+
+def known_writes(writes: str) -> str:
+    """The value itself.
+
+    :raises ConfigError: there is no such one
+    """
+    if writes not in WRITES:
+        raise ConfigError(f"{writes!r} is not a way to write. Valid values are: {', '.join(WRITES)}.")
+    return writes

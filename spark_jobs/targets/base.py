@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
+from airflow_provider_cdc.changelog.reduction import Reduction
+
 NEVER = -1
 """Marker of a table that no batch was applied to."""
 
@@ -171,6 +173,14 @@ class Target(abc.ABC):
     @abc.abstractmethod
     def merge(self, merge: Merge, marker: Marker) -> None:
         """Upsert and delete by key, in one commit with the marker."""
+
+    def upsert(self, changes: Reduction, keys: DataFrame, marker: Marker) -> str:
+        """Upsert and delete by key, in one commit with the marker, of rows that are at hand as arrays.
+
+        :param keys: the key columns of all events, with the table's types; a key may come several times
+        :return: why this table has to be merged instead; empty if it is done
+        """
+        return f"this kind of table ({type(self).__name__}) has no such commit"
 
     @abc.abstractmethod
     def append(self, rows: DataFrame, marker: Marker) -> None:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 PROFILES = ("compatible", "fast")
 """How tables begin. ``compatible``: with the plainest form of the format, which most readers know; a feature is switched on by the first change
-that needs it. ``fast``: with every feature that makes changes cheaper."""
+that needs it. ``fast``: with what makes changes of rows cheaper, too."""
+
+WRITES = ("auto", "merge", "commit")
+"""``auto``: what costs less. ``merge``: always a MERGE. ``commit``: arrays wherever they can be used."""
 
 
 @dataclass(frozen=True, slots=True)

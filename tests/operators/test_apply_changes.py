@@ -112,7 +112,7 @@ def test_it_submits_the_job_that_is_installed_beside_it(tmp_path: Path, spark: S
     at = spark.arguments.index(job_path())
     assert spark.arguments[at + 1 :] == [
         "--changelog", f"{tmp_path}/changelog", "--connector", "shop", "--location", "/lake/{database}/{table}",
-        "--target", "delta", "--profile", "compatible", "--threads", "4",
+        "--target", "delta", "--profile", "compatible", "--writes", "auto", "--threads", "4",
     ]  # fmt: skip
     assert spark.arguments[: spark.arguments.index("--master") + 2][-1] == "local[1]"
     assert spark.arguments[spark.arguments.index("--jars") + 1] == "/jars/delta.jar"
@@ -125,6 +125,8 @@ def test_an_unknown_target_or_profile_is_refused_when_the_dag_is_parsed(tmp_path
         apply(tmp_path, target="hudi")
     with pytest.raises(ConfigError, match=r"'quick' is not a profile of tables\. Valid values are: compatible, fast"):
         apply(tmp_path, profile="quick")
+    with pytest.raises(ConfigError, match=r"'never' is not a way to write\. Valid values are: auto, merge, commit"):
+        apply(tmp_path, writes="never")
 
 
 def test_without_jars_the_packages_of_the_target_are_fetched(tmp_path: Path, spark: Spark) -> None:

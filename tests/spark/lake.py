@@ -20,6 +20,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from dev import paths
 from dev.bootstrap.jars import ensure
 from spark_jobs.apply_changes import ApplyChanges, Report
+from spark_jobs.datatypes import quoted
 from spark_jobs.session import session
 from spark_jobs.targets import load_format
 from tests.spark.points import Hook, hooked
@@ -93,7 +94,7 @@ class Lake:
     def rows(self, table: str, *columns: str) -> list[Row]:
         """The table's rows, in the order of their values."""
         frame = self.frame(table)
-        rows: list[Row] = (frame.select(*[f"`{c}`" for c in columns]) if columns else frame).toArrow().to_pylist()
+        rows: list[Row] = (frame.select(*map(quoted, columns)) if columns else frame).toArrow().to_pylist()
         return sorted(rows, key=repr)
 
     def version(self, table: str) -> int:

@@ -27,10 +27,12 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql import functions as F
 
+from airflow_provider_cdc.changelog.reduction import Reduction
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import filled, holds, literal, quoted
 from spark_jobs.last import KEPT, OP
 from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Owner, Target
+from spark_jobs.targets.delta.commit import DataFiles, Delta, Layout, matching, not_for
 
 _TXN = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _CONFLICTS = (
@@ -55,7 +57,8 @@ _WIDENING = {"delta.enableTypeWidening": "true"}
 """INT to BIGINT, without rewriting files."""
 _NTZ = {"delta.feature.timestampNtz": "supported"}
 """Columns of times without a zone. Delta switches this on by itself only when it creates a table."""
-_FAST = {**_MAPPING, **_WIDENING, **_NTZ, "delta.enableDeletionVectors": "true"}
+_VECTORS = {"delta.enableDeletionVectors": "true"}
+"""Removing rows without rewriting files."""
 _ODD = re.compile(r"[ ,;{}()\n\t=]")
 """Characters that names of columns have only with column mapping."""
 
@@ -233,7 +236,7 @@ class DeltaTarget(Target):
 
     def create(self, rows: DataFrame, marker: Marker) -> None:
         writer = self._writer(rows, marker, "errorifexists")
-        features = _FAST if self.profile == "fast" else _needed(_columns(rows))
+        features = {**_needed(_columns(rows)), **(_VECTORS if self.profile == "fast" else {})}
         folder, files = self._files()
         self._write(_CREATING, marker.app)
         with _conflicts():
@@ -272,6 +275,43 @@ class DeltaTarget(Target):
         for name, value in values.items():
             found.put(quoted(name), _java(value))
         return found
+
+    def upsert(self, changes: Reduction, keys: DataFrame, marker: Marker) -> str:
+        log, none = self._log(fresh=True), self._class("scala.Option").empty()
+        transaction = log.startTransaction(none, none)
+        if transaction.txnVersion(marker.app) >= marker.batch:
+            return ""
+        layout = self._layout(transaction.snapshot())
+        if reason := not_for(layout, changes.schema.names):
+            return reason
+        if not (layout.has_vectors or changes.inserts_only):
+            return "it has no deletion vectors"
+        delta, actions = Delta(self.spark), list[Any]()
+        with _conflicts():
+            found = matching(self._at(transaction.snapshot().version()), keys, changes)
+            if layout.has_vectors:
+                actions = delta.vectors(transaction, log, found)
+            elif found.head(1):
+                return "it has no deletion vectors, and has some of the keys already"
+            else:
+                transaction.filterFiles()
+        folder, files = self._files()
+        made = DataFiles(layout, folder, files, self._path).write(changes.rows())
+        with _conflicts():
+            delta.commit(transaction, [*actions, *map(delta.added, made)], marker.app, marker.batch)
+        return ""
+
+    def _at(self, version: int) -> DataFrame:
+        return self.spark.read.format("delta").option("versionAsOf", version).load(self.location)
+
+    def _layout(self, snapshot: Any) -> Layout:
+        metadata = snapshot.metadata()
+        return Layout(
+            json.loads(metadata.schemaString())["fields"],
+            self._plain(metadata.partitionColumns()),
+            self._plain(metadata.configuration()),
+            frozenset(self._plain(snapshot.protocol().readerAndWriterFeatureNames())),
+        )
 
     def append(self, rows: DataFrame, marker: Marker) -> None:
         there = {name.lower(): type_ for name, type_ in self.columns().items()}

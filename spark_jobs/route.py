@@ -1,0 +1,44 @@
+"""Chooses how the rows of a table with a key are written: merged by Spark, or committed as arrays."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.changelog.reduction import Reduction, not_on_arrays
+from spark_jobs.targets.base import Target
+
+log = logging.getLogger("spark_jobs.route")
+
+SMALL_TABLE = 64 << 20
+"""Bytes of a table up to which a MERGE costs no more than its fixed price."""
+LARGE_BATCH = 1 << 30
+"""Bytes of the change log up to which the keys and rows of a batch are held in the memory of the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The choice, for the batches of one connector.
+
+    :param reduce: reduces batches on arrays
+    :param writes: one of :data:`spark_jobs.targets.formats.WRITES`
+    """
+
+    reduce: Callable[[Pending], Reduction]
+    writes: str = "auto"
+
+    def merges(self, target: Target, pending: Pending) -> str:
+        """Why these batches are to be merged; empty if they may be committed as arrays."""
+        if self.writes == "merge":
+            return "it was asked for"
+        if pending.changes:
+            return "the table's columns change"
+        if reason := not_on_arrays(pending):
+            return reason
+        if pending.bytes > LARGE_BATCH:
+            return f"{pending.bytes >> 20} MB of change log are too many for the memory of the driver"
+        if self.writes == "auto" and target.size() < SMALL_TABLE:
+            return "the table is small"
+        return ""

@@ -1,0 +1,201 @@
+"""Batches that are committed as arrays: the tables are those that a MERGE makes, and readers find in the files what they expect."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import threading
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.errors import ConfigError
+from spark_jobs.targets.base import Conflict
+from tests.spark.lake import Lake
+from tests.spark.test_readers import COLUMNS, FULL, READERS, _agree
+
+pytestmark = pytest.mark.spark
+Row = dict[str, Any]
+KEYS: dict[str, list[Any]] = {
+    "int64": [-1, 0, 7, 2**40], "string": ["", "a", "A", "ä${user.home}", "it's `odd`", "x" * 50], "bool": [True, False],
+    "decimal128(12, 2)": [Decimal("0.00"), Decimal("-1.50")], "date32[day]": [dt.date(1066, 10, 14), dt.date(2024, 2, 29)],
+    "timestamp[us]": [dt.datetime(1500, 1, 1), dt.datetime(2024, 2, 29, 12, 0, 0, 1)], "binary": [b"", b"\0", b"a"],
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _shown(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "spark_jobs.table")
+
+
+def _said(caplog: pytest.LogCaptureFixture, table: str) -> list[str]:
+    """What was said about how a table was written."""
+    said = [r.message for r in caplog.records if r.name == "spark_jobs.table" and r.message.startswith(f"p.{table} ")]
+    caplog.clear()
+    return said
+
+
+def _operations(lake: Lake, table: str) -> list[str]:
+    """Operations of the table's history, the oldest first."""
+    log = Path(lake.path(table)) / "_delta_log"
+    lines = [json.loads(line) for f in sorted(log.glob("*.json")) for line in f.read_text().splitlines()]
+    return [line["commitInfo"]["operation"] for line in lines if "commitInfo" in line]
+
+
+def _work(lake: Lake, table: str, key: dict[str, str], r: Random) -> None:
+    """A few transactions of everything that can happen to rows, changes of the key included."""
+    db = lake.connector.database  # type: ignore[attr-defined]
+    for _ in range(6):
+        with db.transaction() as t:
+            for _ in range(r.randrange(1, 5)):
+                where = {name: r.choice(KEYS[type_]) for name, type_ in key.items()}
+                row = {**where, **(FULL if r.random() < 0.5 else dict.fromkeys(FULL)), "i32": r.randrange(99)}
+                if t.update(table, where, {"i32": row["i32"], "note": r.choice([None, "x"])}) == 0:
+                    t.insert(table, row)
+                elif r.random() < 0.3:
+                    t.delete(table, where)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [("int64",), ("string",), ("timestamp[us]", "bool"), ("decimal128(12, 2)", "string"), ("date32[day]", "binary")],
+)
+def test_a_commit_of_arrays_makes_the_table_that_a_merge_makes(
+    lake: Lake, key: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    db, r = lake.connector.database, Random(len(key[0]))  # type: ignore[attr-defined]
+    names = {f"k {i}`": type_ for i, type_ in enumerate(key)}
+    columns = {**{k: f"{t}!" for k, t in names.items()}, **{k: t for k, t in COLUMNS.items() if k != "id"}}
+    db.create_table("s.t", columns, key=tuple(names))
+    _work(lake, "s.t", names, r)
+    lake.connector.capture()
+    lake.apply(profile="fast")
+    for _ in range(3):
+        _work(lake, "s.t", names, r)
+        lake.connector.capture()
+        lake.apply(writes="commit")
+    assert [text.split(":")[0] for text in _said(caplog, "s.t")] == ["p.s.t is committed"] * 3
+    lake.check()
+    _agree(lake, "s.t", "DuckDB", "delta-rs")
+    lake.apply(writes="commit")
+    assert _operations(lake, "s.t")[1:] == ["STREAMING UPDATE"] * 3
+    # and Delta's own statements work on what was written
+    lake.spark.sql(f"OPTIMIZE delta.`{lake.path('s.t')}`")
+    lake.check()
+
+
+@pytest.fixture
+def table(lake: Lake) -> Lake:
+    db = lake.connector.database  # type: ignore[attr-defined]
+    db.create_table("s.t", {"id": "int64!", "n": "int32", "note": "string"}, key=("id",))
+    with db.transaction() as t:
+        for i in range(10):
+            t.insert("s.t", {"id": i, "n": i, "note": "x"})
+    lake.connector.capture()
+    return lake
+
+
+def _change(lake: Lake, *ids: int) -> None:
+    db = lake.connector.database  # type: ignore[attr-defined]
+    with db.transaction() as t:
+        for i in ids:
+            if t.update("s.t", {"id": i}, {"n": i + 100}) == 0:
+                t.insert("s.t", {"id": i, "n": i, "note": "new"})
+    lake.connector.capture()
+
+
+def test_new_keys_are_appended_to_a_table_of_the_plainest_kind(table: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    table.apply()
+    _change(table, 20, 21)
+    table.apply(writes="commit")
+    assert _said(caplog, "s.t") == ["p.s.t is committed: 2 keys, 2 rows."]
+    _change(table, 3, 22)
+    table.apply(writes="commit")
+    assert _said(caplog, "s.t") == ["p.s.t is merged: it has no deletion vectors."]
+    assert _operations(table, "s.t") == ["WRITE", "STREAMING UPDATE", "MERGE"]
+    table.check()
+    _agree(table, "s.t", *READERS)
+
+
+def test_a_create_of_a_key_that_the_table_has_replaces_its_row(table: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody trusts that a new key is new: a table may have rows that something else has put there."""
+    for profile in ("compatible", "fast"):
+        table.name = profile
+        table.apply(profile=profile)
+        path = table.path("s.t")
+        table.spark.sql(f"INSERT INTO delta.`{path}` VALUES (50, 1, 'stray')")
+    _change(table, 50)
+    for profile, said in (
+        ("compatible", "is merged: it has no deletion vectors, and has some"),
+        ("fast", "is committed: 1 keys"),
+    ):
+        table.name = profile
+        caplog.clear()
+        table.apply(writes="commit")
+        assert said in _said(caplog, "s.t")[0]
+        table.check()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("ALTER TABLE {} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')", "it has changeDataFeed"),
+        ("ALTER TABLE {} ADD CONSTRAINT small CHECK (n < 100000)", "it has checkConstraints"),
+        ("ALTER TABLE {} ADD COLUMN more STRING", "its columns are not those of the source: more"),
+        ("ALTER TABLE {} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')", "it has domainMetadata, rowTracking"),
+    ],
+)
+def test_a_table_with_more_than_rows_is_merged(
+    table: Lake, change: str, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    table.apply(profile="fast")
+    table.spark.sql(change.format(f"delta.`{table.path('s.t')}`"))
+    _change(table, 3, 22)
+    table.apply(writes="commit")
+    assert why in _said(caplog, "s.t")[0]
+    table.check()
+
+
+def test_small_tables_are_merged_unless_asked_otherwise(table: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    table.apply(profile="fast")
+    for writes, said in (
+        ("auto", "is merged: the table is small"),
+        ("merge", "is merged: it was asked for"),
+        ("commit", "is committed"),
+    ):
+        _change(table, 3)
+        table.apply(writes=writes)
+        assert said in _said(caplog, "s.t")[0]
+    with pytest.raises(ConfigError, match=r"'never' is not a way to write\. Valid values are: auto, merge, commit"):
+        table.apply(writes="never")
+
+
+def test_of_two_commits_of_a_batch_one_counts(table: Lake) -> None:
+    """Both find that the table lacks the batch, then both commit."""
+    table.apply(profile="fast")
+    _change(table, 3, 22)
+    both = threading.Barrier(2, timeout=60)
+    caught: list[Exception] = []
+
+    def hook(location: str, name: str, write: Any) -> Any:
+        if both.n_waiting or not both.broken:
+            both.wait()
+        try:
+            return write()
+        except Conflict as e:
+            caught.append(e)
+            both.abort()
+            raise
+
+    table.hook = hook
+    runs = [threading.Thread(target=table.apply, kwargs={"writes": "commit"}) for _ in range(2)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert _operations(table, "s.t") == ["WRITE", "STREAMING UPDATE"]
+    table.check()
