@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import ConfigError
 from spark_jobs.targets.base import Conflict
@@ -158,6 +159,34 @@ def test_a_table_with_more_than_rows_is_merged(
     table.apply(writes="commit")
     assert why in _said(caplog, "s.t")[0]
     table.check()
+
+
+def test_readers_that_skip_files_by_their_statistics_find_every_row(lake: Lake) -> None:
+    """Values that JSON cannot hold exactly, and texts that are cut in statistics, must not hide rows."""
+    db = lake.connector.database  # type: ignore[attr-defined]
+    values = {
+        "decimal128(38, 2)": [Decimal("12345678901234567.89"), Decimal("-98765432109876543210.98"), Decimal("0.10")],
+        "decimal128(38, 0)": [Decimal(10**37), Decimal(-(10**37) + 1), Decimal(2**53 + 1)],
+        "string": ["x" * 40, "", "ä" * 33], "int64": [2**62 + 1, -(2**63), 2**53 + 1],
+        "date32[day]": [dt.date(1, 1, 1), dt.date(9999, 12, 31), dt.date(1582, 10, 10)],
+    }  # fmt: skip
+    names = {f"c{i}": type_ for i, type_ in enumerate(values)}
+    db.create_table("s.t", {"id": "int64!", **names}, key=("id",))
+    lake.follow()
+    for i in range(3):
+        with db.transaction() as t:
+            t.insert("s.t", {"id": i, **{name: values[type_][i] for name, type_ in names.items()}})
+        lake.connector.capture()
+        lake.apply(writes="commit")
+    assert _operations(lake, "s.t")[1:] == ["STREAMING UPDATE"] * 3
+    for name, type_ in names.items():
+        for i, value in enumerate(values[type_]):
+            assert [row.id for row in lake.frame("s.t").where(F.col(name) == F.lit(value)).collect()] == [i], (
+                name,
+                value,
+            )
+    lake.check()
+    _agree(lake, "s.t", *READERS)
 
 
 def test_small_tables_are_merged_unless_asked_otherwise(table: Lake, caplog: pytest.LogCaptureFixture) -> None:

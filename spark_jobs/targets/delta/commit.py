@@ -145,7 +145,7 @@ class DataFiles:
                 coerce_timestamps="us",
             )
             size = os.path.getsize(local)
-            stats = statistics(rows, pq.read_metadata(local))
+            stats = statistics(rows)
             self._files.copyFromLocalFile(True, True, self._path(local.as_uri()), self._path(self._folder, name))
         return {
             "path": name, "partitionValues": {}, "size": size, "modificationTime": int(time.time() * 1000), "dataChange": True,
@@ -153,7 +153,7 @@ class DataFiles:
         }  # fmt: skip
 
 
-def statistics(rows: pa.Table, file: Any) -> dict[str, Any]:
+def statistics(rows: pa.Table) -> dict[str, Any]:
     """What a file holds, for readers that skip files: of columns of numbers, dates and short texts, as Delta writes it."""
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
@@ -166,16 +166,19 @@ def statistics(rows: pa.Table, file: Any) -> dict[str, Any]:
         if not _ordered(column.type):
             continue
         ends = pc.min_max(values).as_py()
-        if ends["min"] is None or any(isinstance(end, str) and len(end) > STRICT_TEXT for end in ends.values()):
-            continue
-        least[column.name], most[column.name] = (_shown(ends[end]) for end in ("min", "max"))
-    return {"numRecords": file.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+        if ends["min"] is not None and None not in (shown := (_shown(ends["min"]), _shown(ends["max"]))):
+            least[column.name], most[column.name] = shown
+    return {"numRecords": rows.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
 
 
 def _shown(value: Any) -> Any:
+    """A value as statistics have it; ``None`` if they cannot hold it exactly: an inexact one would hide rows from readers."""
     if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    return value if isinstance(value, int | str) else value.isoformat()
+        number = int(value) if value == value.to_integral_value() else float(value)
+        return number if Decimal(repr(number)) == value and "e" not in repr(number) else None
+    if isinstance(value, str):
+        return value if len(value) <= STRICT_TEXT else None
+    return value if isinstance(value, int) else value.isoformat()
 
 
 def matching(rows: DataFrame, keys: DataFrame, changes: Reduction) -> DataFrame:
