@@ -241,6 +241,7 @@ def test_a_retry_after_the_end_of_its_time_still_captures_what_there_is(shop: Sh
     assert capture(shop, run_for=60, hand_over=True).execute(context(dag_run=began(100)))["events"] == 1
 
 
+@pytest.mark.long
 def test_a_connector_that_is_restarted_or_paused_goes_on_in_the_same_run(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

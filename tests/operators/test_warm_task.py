@@ -68,6 +68,12 @@ def turns(folder: Path) -> Turns:
     return Turns(Storage(f"{folder}/changelog"), "shop", "delta", LOCATION)
 
 
+def take(folder: Path, owner: str) -> None:
+    """Somebody takes the next turn, and has ended it at once."""
+    with turns(folder).take(owner):
+        pass
+
+
 def until(condition: Callable[[], object]) -> None:
     end = time.monotonic() + LONGEST_S
     while not condition():
@@ -178,7 +184,7 @@ def test_tables_that_failed_are_named_and_tried_again_unless_another_one_goes_on
     tmp_path: Path, spark: Spark, taken_over: bool
 ) -> None:
     will(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
-    successor = Meanwhile(tmp_path, lambda: turns(tmp_path).take("the next one").__enter__())
+    successor = Meanwhile(tmp_path, lambda: take(tmp_path, "the next one"))
     if taken_over:
         successor.start()
     remembered = TaskState()
@@ -218,7 +224,7 @@ def test_one_that_is_taken_over_before_its_turn_has_applied_nothing(tmp_path: Pa
     will(tmp_path, report(table("shop.a", c=2)))
     given = context()
     with turns(tmp_path).take("busy") as busy:
-        thread = threading.Thread(target=lambda: (until(lambda: busy.successor), turns(tmp_path).take("x").__enter__()))
+        thread = threading.Thread(target=lambda: (until(lambda: busy.successor), take(tmp_path, "x")))
         thread.start()
         assert apply(tmp_path, run_for=3600).execute(given)["events"] == 0
         thread.join()

@@ -424,6 +424,7 @@ def _reached(lake: Lake, process: Process) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_process_is_taken_over_by_the_next_one_and_sigterm_ends_that_cleanly(
     tables: Lake, start: Callable[[str], Process]
 ) -> None:
