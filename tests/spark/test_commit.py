@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import ConfigError
+from spark_jobs.datatypes import spark_type
 from spark_jobs.targets.base import Conflict
 from tests.spark.lake import Lake
 from tests.spark.test_readers import COLUMNS, FULL, READERS, _agree
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.spark
 Row = dict[str, Any]
 KEYS: dict[str, list[Any]] = {
     "int64": [-1, 0, 7, 2**40], "string": ["", "a", "A", "ä${user.home}", "it's `odd`", "x" * 50], "bool": [True, False],
-    "decimal128(12, 2)": [Decimal("0.00"), Decimal("-1.50")], "date32[day]": [dt.date(1066, 10, 14), dt.date(2024, 2, 29)],
+    "decimal128(12, 2)": [Decimal("0.00"), Decimal("-1.50")], "date32[day]": [dt.date(1, 1, 1), dt.date(1066, 10, 14), dt.date(1582, 10, 10), dt.date(9999, 12, 31)],
     "timestamp[us]": [dt.datetime(1500, 1, 1), dt.datetime(2024, 2, 29, 12, 0, 0, 1)], "binary": [b"", b"\0", b"a"],
 }  # fmt: skip
 
@@ -168,7 +169,7 @@ def test_readers_that_skip_files_by_their_statistics_find_every_row(lake: Lake) 
         "decimal128(38, 2)": [Decimal("12345678901234567.89"), Decimal("-98765432109876543210.98"), Decimal("0.10")],
         "decimal128(38, 0)": [Decimal(10**37), Decimal(-(10**37) + 1), Decimal(2**53 + 1)],
         "string": ["x" * 40, "", "ä" * 33], "int64": [2**62 + 1, -(2**63), 2**53 + 1],
-        "date32[day]": [dt.date(1, 1, 1), dt.date(9999, 12, 31), dt.date(1582, 10, 10)],
+        "date32[day]": [dt.date(1, 1, 1), dt.date(9999, 12, 31), dt.date(1066, 10, 14)],
     }  # fmt: skip
     names = {f"c{i}": type_ for i, type_ in enumerate(values)}
     db.create_table("s.t", {"id": "int64!", **names}, key=("id",))
@@ -181,7 +182,10 @@ def test_readers_that_skip_files_by_their_statistics_find_every_row(lake: Lake) 
     assert _operations(lake, "s.t")[1:] == ["STREAMING UPDATE"] * 3
     for name, type_ in names.items():
         for i, value in enumerate(values[type_]):
-            assert [row.id for row in lake.frame("s.t").where(F.col(name) == F.lit(value)).collect()] == [i], (
+            assert [
+                row.id
+                for row in lake.frame("s.t").where(F.col(name) == F.lit(str(value)).cast(spark_type(type_))).collect()
+            ] == [i], (
                 name,
                 value,
             )

@@ -7,6 +7,7 @@ anything which these calls would not take care of is merged (:func:`not_for`).
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import tempfile
@@ -23,7 +24,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+import pyspark
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.changelog.reduction import Reduction
@@ -34,6 +36,8 @@ FILE_BYTES = 256 << 20
 """About as many bytes of Arrow arrays are one file."""
 STRICT_TEXT = 32
 """Characters of a text up to which the statistics of a file may hold it whole."""
+GREGORIAN = datetime.date(1582, 10, 15)
+"""Dates before it are others to readers that know an older calendar."""
 BROADCAST_KEYS = 5_000_000
 METADATA = f"{OURS}metadata"
 """Column of Spark's that says where a row is."""
@@ -109,7 +113,10 @@ class DataFiles:
 
     def __init__(self, layout: Layout, folder: Any, files: Any, path: Any) -> None:
         self._layout, self._folder, self._files, self._path = layout, folder, files, path
-        self._schema = pa.schema([_field(field) for field in layout.fields])
+        # the calendar of dates is that of Spark 3 and later
+        self._schema = pa.schema(
+            [_field(field) for field in layout.fields], {"org.apache.spark.version": pyspark.__version__}
+        )
 
     def write(self, rows: Iterator[pa.Table]) -> list[dict[str, Any]]:
         """``add`` actions of the files."""
@@ -178,7 +185,9 @@ def _shown(value: Any) -> Any:
         return number if Decimal(repr(number)) == value and "e" not in repr(number) else None
     if isinstance(value, str):
         return value if len(value) <= STRICT_TEXT else None
-    return value if isinstance(value, int) else value.isoformat()
+    if isinstance(value, datetime.date):
+        return value.isoformat() if value > GREGORIAN else None
+    return value if isinstance(value, int) else None
 
 
 def matching(rows: DataFrame, keys: DataFrame, changes: Reduction) -> DataFrame:
@@ -193,12 +202,24 @@ def matching(rows: DataFrame, keys: DataFrame, changes: Reduction) -> DataFrame:
         F.col("_metadata").alias(METADATA),
     )  # fmt: skip
     for i, name in enumerate(names):
-        ends = pc.min_max(changes.keys[name]).as_py() if _ordered(changes.keys[name].type) else {"min": None}
-        if ends["min"] is not None and not changes.keys[name].null_count:  # files without such keys are not read
-            found = found.where(F.col(f"t{i}").between(F.lit(ends["min"]), F.lit(ends["max"])))
+        if bounds := _bounds(changes.keys[name]):  # files without such keys are not read
+            found = found.where(F.col(f"t{i}").between(*bounds))
     same = reduce(and_, [F.col(f"t{i}").eqNullSafe(F.col(f"k.{quoted(name)}")) for i, name in enumerate(names)])
     known = F.broadcast(keys) if changes.keys.num_rows < BROADCAST_KEYS else keys
     return found.join(known.alias("k"), same, "left_semi")
+
+
+def _bounds(keys: pa.ChunkedArray) -> tuple[Column, Column] | None:
+    """The least and the greatest key, if a filter by them finds all keys."""
+    if keys.null_count or not len(keys) or not _ordered(keys.type):
+        return None
+    ends = pc.min_max(keys).as_py()
+    least, most = ends["min"], ends["max"]
+    if isinstance(least, datetime.date):
+        if least <= GREGORIAN:  # filters that Spark gives to the reader of files take such dates for others
+            return None
+        return F.lit(least.isoformat()).cast("date"), F.lit(most.isoformat()).cast("date")
+    return F.lit(least), F.lit(most)
 
 
 def _ordered(type_: pa.DataType) -> bool:
