@@ -283,7 +283,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         changelog = open_changelog(given.changelog)
         load_format(given.target)
-        known_profile(given.profile), known_writes(given.writes)
+        known_profile(given.profile)
+        known_writes(given.writes)
         done = _for_a_while(changelog, given) if given.run_for else _once(changelog, given)
     except CdcError as e:
         print(e, file=sys.stderr)
@@ -336,7 +337,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--target", default="delta")
     parser.add_argument(
         "--profile", default="compatible",
-        help="how new tables begin: compatible (most readers know them) or fast (with all features that make changes cheaper)",
+        help="how new tables begin: compatible (most readers know them) or fast (with deletion vectors, so that small changes do not rewrite files)",
     )  # fmt: skip
     parser.add_argument(
         "--writes", default="auto",

@@ -69,7 +69,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
     :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}`` (templated)
     :param target: table format
     :param profile: how new tables begin: ``compatible`` (most readers know them; a feature of the format is switched on by the first change that
-        needs it) or ``fast`` (with all features that make changes cheaper)
+        needs it) or ``fast`` (with deletion vectors, so that small changes do not rewrite files)
     :param writes: how rows of tables with a key are written: ``merge``, ``commit`` (arrays instead of a MERGE wherever they can be used) or ``auto``,
         what costs less
     :param threads: tables worked on at the same time

@@ -285,9 +285,8 @@ class Delta:
         """Actions that give files new deletion vectors, in which some rows are gone."""
         commands, some = "org.apache.spark.sql.delta.commands", self.cls("scala.Option").apply
         session = self._spark._jsparkSession
-        files = (
-            transaction.filterFiles()
-        )  # the whole table counts as read: whoever changes it first makes this commit fail
+        # the whole table counts as read: whoever changes it first makes this commit fail
+        files = transaction.filterFiles()
         always = self.cls("org.apache.spark.sql.catalyst.expressions.Literal").TrueLiteral()
         found = self.object(f"{commands}.DeletionVectorBitmapGenerator").buildRowIndexSetsForFilesMatchingCondition(
             session,
