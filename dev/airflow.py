@@ -99,6 +99,7 @@ class Airflow:
             "AIRFLOW_VAR_CDC_JARS": ",".join(map(str, jars.ensure("delta"))),
             "PATH": f"{self.python.parent}:{os.environ['PATH']}",
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "XDG_CACHE_HOME": str(folder / "cache"),
             "NO_COLOR": "1",
         }
 

@@ -243,8 +243,10 @@ class ApplyChanges:
         # how it looks is asked first: if it changes in between, the next run looks closer
         looks = stamp(self._changelog, self._kind, stood["location"])
         target = self._open(stood["location"])
-        batch = target.marker(Owner(self._connector, topic).app) if target.exists() else NEVER
-        return {**stood, "stamp": looks, "batch": batch}
+        if not target.exists():
+            return {**stood, "stamp": looks, "batch": NEVER}
+        batch = target.marker(Owner(self._connector, topic).app)
+        return {**stood, "stamp": looks, "batch": batch, "bytes": target.size()}
 
     def _missing(self, topic: str, at: int | None, view: View) -> list[Batches]:
         """Groups of batches that hold everything that a table has not seen."""

@@ -27,7 +27,7 @@ class AppliedReports:
 
     A report has ``target``, ``location``, ``last_batch``, ``tables`` (what the run did), ``failed`` (topic → why), ``lagging``
     (topic → last batch of a table that is behind the others), ``stands`` (topic → the table's location, its last batch, and the
-    end of its log then) and ``seconds``.
+    end of its log and its size in bytes then) and ``seconds``.
     """
 
     def __init__(self, storage: Storage, connector: str) -> None:

@@ -22,6 +22,7 @@ from airflow_provider_cdc.hooks.connector import storage_options
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
 from airflow_provider_cdc.operators.links import BatchLink
+from airflow_provider_cdc.operators.local_driver import LEAN, ClassArchive, little_work
 from airflow_provider_cdc.operators.warm_task import WarmTask
 
 if TYPE_CHECKING:
@@ -140,17 +141,23 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
                 "Nothing to apply: every table of %s stands at the last batch. Spark is not started.", self.connector
             )
             return self._announce(context, report)
-        self._complete()
         before = self._read_report()
+        archive = self._complete(little=little_work(self.access.changelog(), self.connector, before))
         try:
             with self._storage_environment():
                 super().execute(context)
         except AirflowException as e:
+            archive.drop()
             report = self._read_report()
             if report is None or report == before:
                 raise  # the job has written no report: only Spark's own error is known
-            self._remember(context, report)
-            raise AirflowException(_failed(report)) from e
+            if report["failed"] or not archive.making:
+                self._remember(context, report)
+                raise AirflowException(_failed(report)) from e
+            self.log.warning(
+                "All tables are up to date; only the archive of the job's classes could not be made: %s", e
+            )
+        archive.keep()
         report = self._read_report()
         if report is None:
             raise AirflowException(
@@ -222,8 +229,11 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
                 remedy="put it into the workers' spark-defaults.conf or a Hadoop credential provider, or let a role open the storage",
             )
 
-    def _complete(self, *more: str) -> None:
-        """Add what the job needs to the user's settings."""
+    def _complete(self, *more: str, little: bool = False) -> ClassArchive:
+        """Add what the job needs to the user's settings.
+
+        :param little: it is little work
+        """
         self.application = job_path()
         self.application_args = [
             "--changelog", self.changelog, "--connector", self.connector, "--location", self.location,
@@ -233,12 +243,19 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         configured = any(key in (self.conf or {}) for key in ("spark.jars", "spark.jars.packages"))
         if not (self.jars or self.packages or configured):
             self.packages = ",".join(self._format.packages) or None
-        if not self._cluster_mode() and _JAVA_OPTIONS not in (self.conf or {}):
-            quiet = Path(__file__).with_name("log4j2.properties").as_uri()
-            self.conf = {**(self.conf or {}), _JAVA_OPTIONS: f"-Dlog4j2.configurationFile={quiet}"}
         beside = Path(sys.executable).with_name("spark-submit")
         if self._spark_binary is None and shutil.which("spark-submit") is None and beside.exists():
             self._spark_binary = str(beside)
+        submit = self._get_hook()._connection
+        archive = ClassArchive(submit["spark_binary"], *filter(None, (self.driver_class_path, self.jars)))
+        if not self._cluster_mode() and _JAVA_OPTIONS not in (self.conf or {}):
+            quiet = Path(__file__).with_name("log4j2.properties").as_uri()
+            options = [f"-Dlog4j2.configurationFile={quiet}"]
+            if str(submit["master"]).partition("[")[0] == "local":
+                # one that goes on has its own time to get fast, and ends when nobody waits for it
+                options += [*(LEAN if little else ()), *archive.options(make=self.run_for is None)]
+            self.conf = {**(self.conf or {}), _JAVA_OPTIONS: " ".join(options)}
+        return archive
 
     @contextlib.contextmanager
     def _storage_environment(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, alias, asset, job_path, merged
 from airflow_provider_cdc.runtime import ConnectorDefinition
 from spark_jobs.up_to_date import stamp
@@ -26,9 +27,11 @@ from tests.support.manifests import manifest
 
 LOCATION = "/lake/{database}/{table}"
 SUBMIT = """#!{python}
-import json, os, pathlib, sys
+import json, os, pathlib, re, sys
 folder = pathlib.Path({folder!r})
 (folder / "call.json").write_text(json.dumps({{"arguments": sys.argv[1:], "environment": dict(os.environ)}}))
+if archive := re.search(r"-XX:ArchiveClassesAtExit=(\\S+)", " ".join(sys.argv)):
+    pathlib.Path(archive[1]).write_text("classes")
 report = folder / "next_report.json"
 if report.exists():
     place = pathlib.Path({place!r})
@@ -51,6 +54,7 @@ class Spark:
         program.write_text(SUBMIT.format(python=sys.executable, folder=str(folder), place=place))
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         connect(monkeypatch, "spark_default", conn_type="spark", host="local[1]")
 
     def will(self, report: dict[str, Any] | None = None, *, status: int = 0) -> None:
@@ -62,6 +66,15 @@ class Spark:
     @property
     def arguments(self) -> list[str]:
         return list(json.loads((self.folder / "call.json").read_text())["arguments"])
+
+    @property
+    def java(self) -> str:
+        """Options of the driver's JVM."""
+        return next(a for a in self.arguments if a.startswith("spark.driver.extraJavaOptions="))
+
+    @property
+    def archives(self) -> list[Path]:
+        return sorted((self.folder / "cache" / "airflow-provider-cdc").glob("*"))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -298,6 +311,117 @@ def test_settings_that_only_speak_of_credentials_are_no_secrets(tmp_path: Path, 
 def test_the_job_cannot_be_replaced(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="application cannot be set"):
         apply(tmp_path, application="/my/job.py")
+
+
+# -- how the JVM is started -------------------------------------------------------------------------------------------
+
+
+def test_the_first_job_makes_an_archive_of_its_classes_and_the_next_ones_use_it(tmp_path: Path, spark: Spark) -> None:
+    spark.will(report())
+    apply(tmp_path).execute(context())
+    assert "-XX:ArchiveClassesAtExit=" in spark.java
+    (made,) = spark.archives
+    assert made.read_text() == "classes"
+    spark.will(report())
+    apply(tmp_path).execute(context())
+    assert f"-XX:SharedArchiveFile={made} " in spark.java
+    assert "AtExit" not in spark.java
+    # one that goes on has no time to make one at its end
+    with pytest.raises(AirflowException, match="left no trace"):
+        apply(tmp_path, jars="/jars/other.jar", run_for=60).execute(context())
+    assert "Archive" not in spark.java
+    assert spark.archives == [made]
+
+
+def test_an_archive_is_that_of_one_installation(tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    jars = tmp_path / "jars"
+    jars.mkdir()
+    (jars / "spark-core.jar").write_text("4.1.3")
+    used = set()
+    for n in range(5):
+        if n == 1:
+            (jars / "spark-core.jar").write_text("4.1.4 ")
+        elif n == 2:
+            monkeypatch.setenv("JAVA_HOME", "/opt/java")
+        elif n == 3:
+            monkeypatch.setenv("SPARK_DIST_CLASSPATH", "/opt/hadoop/*")
+        spark.will(report())
+        apply(tmp_path, driver_class_path="/a.jar" if n == 4 else None).execute(context())
+        assert "AtExit" in spark.java, n
+        used |= set(spark.archives)
+    assert len(used) == 5
+    assert len(spark.archives) == 3  # disks are not filled with those of installations that are gone
+
+
+def test_a_failure_that_the_archive_may_have_caused_does_not_come_twice(tmp_path: Path, spark: Spark) -> None:
+    spark.will(report(table("shop.a", c=1)), status=1)
+    given = context(task_state_store=TaskState())
+    assert apply(tmp_path).execute(given)["events"] == 1  # the tables are up to date, says the report
+    assert events(given)["cdc://shop/shop.a"]["rows"] == {"c": 1}
+    assert [f.suffix for f in spark.archives] == [".failed"]
+    spark.will(report(table("shop.a", c=2)))
+    apply(tmp_path).execute(context())
+    assert "jsa" not in spark.java
+    long_ago = spark.archives[0].stat().st_mtime - 100_000
+    os.utime(spark.archives[0], (long_ago, long_ago))
+    spark.will(report(table("shop.a", c=3)))
+    apply(tmp_path).execute(context())
+    assert "AtExit" in spark.java
+
+
+@pytest.mark.parametrize("how", ["settings", "options", "cluster", "blank"])
+def test_there_is_no_archive_where_java_or_the_user_does_not_want_one(
+    tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    operator = apply(tmp_path)
+    if how == "settings":  # on the class path, where Java wants none
+        (tmp_path / "settings").mkdir()
+        (tmp_path / "settings" / "spark-defaults.conf").touch()
+        monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "settings"))
+    elif how == "options":
+        operator.conf = {"spark.driver.extraJavaOptions": "-Dmine=1"}
+    elif how == "cluster":
+        connect(monkeypatch, "spark_default", conn_type="spark", host="spark://h", port=7077)
+    else:
+        monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}/with blank")
+    spark.will(report())
+    operator.execute(context())
+    assert "jsa" not in spark.java
+    assert ("TieredStopAtLevel" in spark.java) == (how in ("settings", "blank"))
+    assert not spark.archives
+
+
+def test_a_jvm_for_little_work_is_a_lean_one(tmp_path: Path, spark: Spark) -> None:
+    def java(*files: DataFile, **more: Any) -> str:
+        changelog.commit(manifest(1 + max(changelog.batches("shop"), default=0), connector="shop", files=list(files)))
+        spark.will(report())
+        apply(tmp_path, **more).execute(context())
+        return spark.java
+
+    def file(topic: str, size: int) -> DataFile:
+        return DataFile(
+            topic=topic, schema_version=1, path="p", rows=1, bytes=size, crc32=0, first_seq=1, last_seq=1, counts={"c": 1}
+        )  # fmt: skip
+
+    def stood(**tables: dict[str, Any]) -> None:
+        last = changelog.batches("shop")[-1]
+        AppliedReports(changelog.storage, "shop").write({**report(last_batch=last), "stands": tables})
+
+    changelog = apply(tmp_path).access.changelog()
+    lean = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    assert lean in java(file("shop.a", 4711))
+    stood(a={"bytes": 1 << 20}, b={"bytes": 1 << 40}, c={})
+    assert lean in java(file("a", 4711))
+    stood(a={"bytes": 1 << 20}, b={"bytes": 1 << 40}, c={})
+    assert lean not in java(file("a", 4711), file("b", 4711))  # a large table
+    stood(a={"bytes": 1 << 20}, b={"bytes": 1 << 40}, c={})
+    assert lean not in java(file("a", 4711), file("c", 4711))  # one of an unknown size
+    stood(a={"bytes": 1 << 20})
+    assert lean not in java(file("a", 100 << 20))  # a large batch
+    stood(a={"bytes": 1 << 20})
+    with pytest.raises(AirflowException, match="left no trace"):
+        java(file("a", 4711), run_for=60)
+    assert lean not in spark.java
 
 
 def test_merging_reports_keeps_the_newest_position_and_adds_rows() -> None:
