@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
@@ -61,6 +62,21 @@ ADVISED = {
     "spark.ui.retainedTasks": "200",
 }
 """Settings that suit change batches better than Spark's own defaults; settings of the user win."""
+PARTITION_BYTES = 32 << 20
+"""Compressed bytes that one shuffle partition is to have, and below which work is little."""
+LITTLE = {
+    # each of them takes longer than little work does: classes for each plan that the JVM compiles, and plans made again half way
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Settings for little work; settings of the user win."""
+MUCH = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.adaptive.enabled": "true",
+}
+"""The same for more."""
 
 
 def session(name: str, *formats: TableFormat, extra: Mapping[str, str] | None = None) -> SparkSession:
@@ -123,6 +139,28 @@ def pinned(spark: SparkSession, *formats: TableFormat) -> SparkSession:
     for key in (key for kind in formats for key in kind.unset):
         spark.conf.unset(key)
     return spark
+
+
+def suit(spark: SparkSession, size: int) -> None:
+    """Settings of a session by the size of the work that comes next.
+
+    :param size: compressed bytes of what is read: at most four shuffle partitions for each core
+    """
+    own = _OWN.setdefault(spark, {})
+    if not own:
+        given = spark.sparkContext.getConf()
+        own |= {key: "" for key in LITTLE if given.contains(key)}
+        own["cores"] = str(spark.sparkContext.defaultParallelism)
+    partitions = min(size // PARTITION_BYTES + 1, 4 * int(own["cores"]))
+    wanted = {"spark.sql.shuffle.partitions": str(partitions), **(MUCH if size >= PARTITION_BYTES else LITTLE)}
+    for key, value in wanted.items():
+        if own.get(key, None) not in ("", value):
+            spark.conf.set(key, value)
+            own[key] = value
+
+
+_OWN: WeakKeyDictionary[SparkSession, dict[str, str]] = WeakKeyDictionary()
+"""Session → what was set by :func:`suit`; empty where the user has set it. Each question into the JVM takes as long as some work."""
 
 
 def _settings(spark: SparkSession) -> dict[str, str]:

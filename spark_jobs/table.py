@@ -22,6 +22,7 @@ from spark_jobs.datatypes import constant, filled, quoted
 from spark_jobs.last import ORIGIN, SEQ, UNKNOWN, inherited, last_per_key
 from spark_jobs.rewrite import rewritten
 from spark_jobs.route import Route
+from spark_jobs.session import suit
 from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Target
 
 log = logging.getLogger("spark_jobs.table")
@@ -43,7 +44,7 @@ def bring_up(target: Target, pending: Pending, marker: Marker, route: Route, *, 
     :raises Conflict: another writer was faster
     """
     spark = target.spark
-    _configure(target, pending)
+    suit(spark, pending.bytes + (0 if new else target.size()))
     cut = reduce.last_truncate(spark, pending)
     if new or cut:
         rows = reduce.contents(spark, pending, cut).drop(UNKNOWN)
@@ -181,17 +182,3 @@ def _present(target: Target, pending: Pending, start: int) -> DataFrame:
     taken = {str(o.column).lower() for name, o in origins.items() if name not in fills} | {c.lower() for c in types}
     columns += [F.col(quoted(c)) for c in rows.columns if c.lower() not in taken]
     return rows.select(*columns)
-
-
-PARTITION_BYTES = 32 << 20
-"""Compressed bytes that one shuffle partition is to have."""
-
-
-def _configure(target: Target, pending: Pending) -> None:
-    """Shuffle partitions by the size of events and table, at most four for each core; for little work no adaptive planning,
-    which takes longer than the work."""
-    spark = target.spark
-    size = pending.bytes + (target.size() if target.exists() else 0)
-    most = 4 * spark.sparkContext.defaultParallelism
-    spark.conf.set("spark.sql.shuffle.partitions", str(min(size // PARTITION_BYTES + 1, most)))
-    spark.conf.set("spark.sql.adaptive.enabled", str(size >= PARTITION_BYTES).lower())
