@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import TargetError
-from spark_jobs.datatypes import structure
+from spark_jobs.datatypes import holds, quoted, spark_type, structure
 from spark_jobs.last import KEPT, OP
 from spark_jobs.ownership import applied_batch
 from spark_jobs.session import own_session
@@ -20,6 +24,20 @@ from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
 TYPES = {"id": "bigint", "n": "int", "note": "string"}
+EXAMPLES: dict[str, Any] = {
+    "bool": True, "int8": -(2**7), "int16": 2**15 - 1, "int32": -(2**31), "int64": 2**63 - 1, "float": 0.5, "double": -1e300,
+    "string": "it's \\ ${env:HOME} `x`\x00", "binary": bytearray(b"\x00\xff"), "date32[day]": date(1, 1, 1),
+    "timestamp[us]": datetime(1500, 2, 28, 23, 59, 59, 999999), "timestamp[us, tz=UTC]": datetime(2024, 2, 29, 1, 2, 3, 4),
+    "timestamp[ns]": "2024-02-29 12:00:00.123456789", "decimal128(38, 10)": Decimal("-1234567890123456789012345678.0123456789"),
+    "decimal128(5, 0)": Decimal(99999), "list<item: float>": [0.5, None], "struct<wkb: binary, srid: int32>": Row(bytearray(b"x"), 4326),
+}  # fmt: skip
+"""Change log type → a value as Spark gives it back."""
+VALUES: dict[str, Any] = {
+    "tinyint": 2**7 - 1, "smallint": 2**15 - 1, "int": 2**31 - 1, "bigint": 2**63 - 1, "float": 0.25, "double": 1e300,
+    "decimal(5,2)": Decimal("999.99"), "decimal(9,2)": Decimal("9999999.99"), "decimal(9,4)": Decimal("99999.9999"),
+    "decimal(20,0)": Decimal(10**20 - 1), "date": date(2024, 2, 29), "timestamp_ntz": datetime(2024, 2, 29, 12),
+}  # fmt: skip
+WIDER = [(narrow, wide) for narrow in VALUES for wide in VALUES if narrow != wide and holds(wide, narrow)]
 OURS, OTHERS = Owner("shop", "shop.a.orders"), Owner("billing", "shop.a.orders")
 
 
@@ -78,6 +96,135 @@ def test_each_write_moves_the_marker_and_an_older_one_is_nothing(target: Target)
     assert (len(_rows(target)), target.marker(OURS.app)) == (3, 5)
     target.replace(_frame(target, [(8, 8, "h")]), Marker(OURS, 6))
     assert (_rows(target), target.marker(OURS.app), target.owner()) == ([(8, 8, "h")], 6, OURS)
+
+
+def _another(target: Target) -> Target:
+    """The same table in another session, looked at now."""
+    made = load_format(_kind(target)).open(own_session(target.spark, load_format(_kind(target))), target.location)
+    assert made.exists()
+    return made
+
+
+def _kind(target: Target) -> str:
+    return next(kind for kind in TARGETS if load_format(kind).table_class.endswith(f":{type(target).__name__}"))
+
+
+WRITES = {
+    "merge": lambda target, batch: target.merge(_merge(target, ("c", 7, 7, "g")), Marker(OURS, batch)),
+    "append": lambda target, batch: target.append(_frame(target, [(7, 7, "g")]), Marker(OURS, batch)),
+    "replace": lambda target, batch: target.replace(
+        target.rows().unionAll(_frame(target, [(7, 7, "g")])), Marker(OURS, batch)
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("write", "batch"),
+    [
+        ("merge", 4), ("append", 4), ("replace", 3),
+        *(pytest.param(*given, marks=pytest.mark.long) for given in (("merge", 5), ("append", 3), ("append", 5), ("replace", 5))),
+    ],
+)  # fmt: skip
+def test_of_two_writers_that_have_seen_the_same_state_one_writes(target: Target, write: str, batch: int) -> None:
+    """The other one has an older batch, the same one, or a newer one, which it has to think over."""
+    _made(target)
+    one, other = _another(target), _another(target)
+    WRITES[write](one, 4)
+    with contextlib.suppress(Conflict):
+        WRITES[write](other, batch)
+    rows = _rows(_another(target))
+    marker = _another(target).marker(OURS.app)
+    assert marker in (4, max(batch, 4))
+    assert len(rows) == (3 if write == "merge" or marker == 4 else 4)
+    # a batch that leaves no trace but its marker counts as well
+    one, other = _another(target), _another(target)
+    one.merge(_merge(target, ("d", 99, None, None)), Marker(OURS, 6))
+    with contextlib.suppress(Conflict):
+        WRITES[write](other, batch)
+    assert (_rows(_another(target)), _another(target).marker(OURS.app)) == (rows, 6)
+
+
+def test_every_type_comes_back_as_it_was_through_every_write(target: Target) -> None:
+    types = {"id": "bigint", **{f"c {i}": spark_type(t) for i, t in enumerate(EXAMPLES)}}
+    rows = [(1, *EXAMPLES.values()), (2, *[None] * len(EXAMPLES))]
+    target.create(_frame(target, rows, types), Marker(OURS, 1))
+    assert _rows(target) == sorted(rows, key=repr)
+    held = target.columns()
+    assert [t for name, t in types.items() if not holds(held[name], t)] == []
+    target.append(_frame(target, [(3, *EXAMPLES.values())], types), Marker(OURS, 2))
+    changes = _frame(target, [("u", 2, *EXAMPLES.values()), ("c", 4, *EXAMPLES.values())], {OP: "string", **types})
+    assert target.can_evolve(Evolution(OURS.app, 1, types))
+    assert target.evolve(Evolution(OURS.app, 1, types)) == {}
+    target.merge(Merge(changes, ("id",), frozenset(), types), Marker(OURS, 3))
+    expected = [(i, *EXAMPLES.values()) for i in range(1, 5)]
+    assert _rows(target) == expected
+    target.replace(_frame(target, expected, types), Marker(OURS, 4))
+    assert (_rows(target), target.columns()) == (expected, held)
+
+
+def test_a_wider_type_is_reached_in_place_or_by_writing_the_table_anew(target: Target) -> None:
+    before = {"id": "bigint", **{f"{a} {b}": a for a, b in WIDER}}
+    after = {"id": "bigint", **{f"{a} {b}": b for a, b in WIDER}}
+    row, more = [1, *(VALUES[a] for a, _ in WIDER)], [2, *(VALUES[b] for _, b in WIDER)]
+    target.create(_frame(target, [tuple(row)], before), Marker(OURS, 1))
+    casts = [F.col(quoted(name)).cast(type_).alias(name) for name, type_ in after.items()]
+    expected = target.spark.createDataFrame([tuple(row)], structure(before)).select(*casts).head()
+    in_place = []
+    for number, (name, type_) in enumerate(list(after.items())[1:], start=2):
+        if target.can_evolve(Evolution(OURS.app, number, before | {name: type_})):
+            before[name] = type_
+            in_place.append(name)
+    print(type(target).__name__, "in place:", in_place)
+    evolution = Evolution(OURS.app, 100, before)
+    assert target.evolve(evolution) == {}
+    whole = Evolution(OURS.app, 101, after)
+    assert target.can_evolve(whole) == (len(in_place) == len(WIDER))
+    target.replace(target.rows().select(*casts).unionAll(_frame(target, [tuple(more)], after)), Marker(OURS, 2))
+    assert [name for name, type_ in after.items() if not holds(target.columns()[name], type_)] == []
+    assert expected is not None
+    assert _rows(target) == [tuple(expected), tuple(more)]
+    narrow = Evolution(OURS.app, 102, {"id": "bigint", **{f"{a} {b}": a for a, b in WIDER}})
+    assert target.can_evolve(narrow)  # a wider column holds what comes
+    assert target.evolve(narrow) == {}
+
+
+def test_names_are_names_and_their_case_does_not_matter(target: Target) -> None:
+    names = (
+        "ID",
+        "a.b",
+        "it's",
+        "${x}",
+        "back`tick",
+        "`",
+        "``",
+        "x`",
+        'do"uble',
+        "new\nline",
+        "back\\slash",
+        "日本",
+        "a b",
+        "*",
+    )
+    types = {name: "bigint" if name == "ID" else "string" for name in names}
+    values = [f"value of {name}" for name in names[1:]]
+    target.create(_frame(target, [(1, *values)], types), Marker(OURS, 1))
+    final = {
+        "id": "bigint",
+        **{f"new {name}": "string" for name in names[1:]},
+        **{f"more {n}": "string" for n in names},
+    }
+    renamed = (("ID", "id"), *((name, f"new {name}") for name in names[1:]))
+    evolution = Evolution(OURS.app, 2, final, renamed, {f"more {n}": f"fill of {n}" for n in names})
+    assert target.can_evolve(evolution)
+    fills = target.evolve(evolution)
+    row = ("u", 1, *values[::-1], *[None] * len(names), ["new a.b"])
+    changes = _frame(target, [row], {OP: "string", **final, KEPT: "array<string>"})
+    target.merge(Merge(changes, ("id",), frozenset(), final, fills), Marker(OURS, 2))
+    (found,) = _rows(target)
+    wanted = [1, *values[::-1], *[None] * len(names)]
+    wanted[1] = "value of a.b"
+    assert list(found) == wanted
+    assert [name.lower() for name in target.columns()] == [name.lower() for name in final]
 
 
 def test_columns_are_renamed_added_and_widened_before_a_merge(target: Target) -> None:

@@ -150,8 +150,13 @@ class DeltaTarget(Target):
                 return False
             if old not in there and new not in there:
                 raise self._lost(old, new)
+        for old, new in _renames(evolution):
+            there.setdefault(new, there.get(old, ""))
         return all(
-            name.lower() not in there or _fits(there[name.lower()], evolution.types[name]) for name in evolution.fills
+            _fits(there[name.lower()], type_)
+            for name, type_ in evolution.types.items()
+            # what neither type holds is an error of the column's own, unless its values are not wanted any more
+            if name.lower() in there and (name in evolution.fills or holds(type_, there[name.lower()]))
         )
 
     def evolve(self, evolution: Evolution) -> dict[str, str | None]:
@@ -434,8 +439,14 @@ def _columns(rows: DataFrame) -> dict[str, str]:
 
 
 def _fits(there: str, wanted: str) -> bool:
-    """Whether a column of one type can hold values of another, as it is or widened."""
-    return holds(there, wanted) or holds(wanted, there)
+    """Whether a column of one type can hold values of another, as it is or widened in place.
+
+    Delta makes integers only such decimals as have room for all values of their width in its files, which have 32 bits at least.
+    """
+    if holds(there, wanted):
+        return True
+    in_files = "int" if there in ("tinyint", "smallint") and wanted.startswith("decimal") else there
+    return holds(wanted, there) and holds(wanted, in_files)
 
 
 def _renames(evolution: Evolution) -> list[tuple[str, str]]:
