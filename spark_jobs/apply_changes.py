@@ -336,7 +336,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--changelog", required=True, help="folder or object store prefix of the change log")
     parser.add_argument("--connector", required=True)
     parser.add_argument("--location", required=True, help="where tables are, for example /lake/{database}/{table}")
-    parser.add_argument("--target", default="delta")
+    parser.add_argument("--target", default="delta", help="kind of the tables: delta (default) or iceberg")
     parser.add_argument(
         "--profile", default="compatible",
         help="how new tables begin: compatible (most readers know them) or fast (with deletion vectors, so that small changes do not rewrite files)",

@@ -1,9 +1,50 @@
-"""Where the table of a topic is."""
+"""Where the table of a topic is: a path or URL, or the name of a catalog's table.
+
+A path has a ``/``. A name has parts with dots between them, ``catalog.schema.table``; a part that has a dot itself is quoted
+with backquotes, as in SQL.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId
+
+_PART = re.compile(r"`((?:[^`]|``)*)`|([^`.]+)")
+
+
+def is_path(location: str) -> bool:
+    """Whether it is a path or URL, and not a name.
+
+    >>> is_path("s3a://lake/shop/orders"), is_path("lake.shop.orders")
+    (True, False)
+    """
+    return "/" in location
+
+
+def parts(name: str) -> tuple[str, ...]:
+    """The parts of a table's name.
+
+    >>> parts("lake.shop.`orders.2024`")
+    ('lake', 'shop', 'orders.2024')
+
+    :raises ConfigError: it is not the name of a table in a catalog
+    """
+    found, at = [], 0
+    while match := _PART.match(name, at):
+        found.append(match[2] if match[1] is None else match[1].replace("``", "`"))
+        at = match.end() + 1
+        if name[match.end() : at] != ".":
+            break
+    if at <= len(name) or len(found) < 3:
+        raise ConfigError(
+            f"{name!r} is neither a path nor the name of a table in a catalog.",
+            safe="No table was changed.",
+            remedy="a path has a slash, /lake/{database}/{table}; a name has three parts or more, catalog.{database}.{table}",
+        )
+    return tuple(found)
 
 
 def table_location(location: str, connector: str, topic: str, table: TableId) -> str:
@@ -11,23 +52,42 @@ def table_location(location: str, connector: str, topic: str, table: TableId) ->
 
     >>> table_location("/lake/{database}/{table}", "shop", "shop.inventory.orders", TableId(namespace="inventory", name="orders"))
     '/lake/inventory/orders'
+    >>> table_location("lake.{database}.{table}", "shop", "t", TableId(namespace="inventory", name="orders.2024"))
+    'lake.inventory.`orders.2024`'
 
+    :param location: a template; that of a name is filled part by part, so that a dot in a source's name begins no new part
     :raises ConfigError: the location has a name in braces that is not known, or would lead out of the lake
     """
     names = {"connector": connector, "topic": topic, "database": table.namespace, "table": table.name}
-    try:
-        found = location.format(**{k: v.replace("%", "%25").replace("/", "%2F") for k, v in names.items()})
-    except (KeyError, IndexError, ValueError) as e:
-        raise ConfigError(
-            f"The location {location!r} cannot be used: {e} is not a name that it may have in braces. "
-            f"Valid names are: {', '.join(names)}.",
-            remedy="for example --location /lake/{database}/{table}",
-        ) from e
-    first, *others = found.rpartition("://")[2].rstrip("/").split("/")
-    if {"", ".", ".."} & set(others) or first in (".", ".."):
+    names = {k: v.replace("%", "%25").replace("/", "%2F") for k, v in names.items()}
+    if is_path(location):
+        found = _formatted(location, names)
+        first, *others = found.rpartition("://")[2].rstrip("/").split("/")
+        wrong = bool({"", ".", ".."} & set(others) or first in (".", ".."))
+    else:
+        each = [_formatted(part, names) for part in parts(location)]
+        found = ".".join(map(_as_part, each))
+        wrong = bool({"", ".", ".."} & set(each))
+    if wrong:
         raise ConfigError(
             f"The table of {topic} would be at {found!r}: no part of a location may be empty, '.' or '..'.",
             safe="No table was changed.",
             remedy="leave the table out with table.exclude.list, or give names another place, for example --location /lake/{topic}",
         )
     return found
+
+
+def _as_part(text: str) -> str:
+    escaped = text.replace("`", "``")
+    return f"`{escaped}`" if {".", "`"} & set(text) else text
+
+
+def _formatted(template: str, names: Mapping[str, str]) -> str:
+    try:
+        return template.format(**names)
+    except (KeyError, IndexError, ValueError, AttributeError) as e:
+        raise ConfigError(
+            f"The location {template!r} cannot be used: {e} is not a name that it may have in braces. "
+            f"Valid names are: {', '.join(names)}.",
+            remedy="for example --location /lake/{database}/{table}",
+        ) from e

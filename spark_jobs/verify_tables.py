@@ -315,7 +315,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--connector", required=True, help="name of the reference's connector")
     parser.add_argument("--location", required=True, help="where tables are, for example /lake/{database}/{table}")
     parser.add_argument("--tables-of", metavar="CONNECTOR", help="fills {connector} in the location")
-    parser.add_argument("--target", default="delta")
+    parser.add_argument("--target", default="delta", help="kind of the tables: delta (default) or iceberg")
     parser.add_argument("--threads", type=int, default=4, help="tables compared at the same time")
     parser.add_argument(
         "--values", action="store_true", help="show values of rows that differ; they may be personal data"

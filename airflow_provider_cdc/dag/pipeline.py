@@ -46,6 +46,7 @@ def cdc_task_group(
 
     :param conn_id: Airflow connection to the source database
     :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}``
+    :param target: kind of the tables, ``delta`` or ``iceberg``
     :param wait: begin with the sensor. Without it, a run captures the changes that there are, and never waits
     :param wait_timeout: how long to wait for changes; then the run is skipped, not failed
     :param run_for: capture for this long instead of up to the present end of the log

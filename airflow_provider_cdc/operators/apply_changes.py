@@ -67,10 +67,11 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
     no such way, and workers and executors need a role or a profile of their own.
 
     :param definition: the connector; paths are templated
-    :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}`` (templated)
-    :param target: table format
+    :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}`` (templated): a path or URL, or for Iceberg
+        the name of a catalog's table, ``lake.{database}.{table}``
+    :param target: kind of the tables, ``delta`` or ``iceberg``
     :param profile: how new tables begin: ``compatible`` (most readers know them; a feature of the format is switched on by the first change that
-        needs it) or ``fast`` (with deletion vectors, so that small changes do not rewrite files)
+        needs it) or ``fast`` (Delta: with deletion vectors, so that small changes do not rewrite files)
     :param writes: how rows of tables with a key are written: ``merge``, ``commit`` (arrays instead of a MERGE wherever they can be used) or ``auto``,
         what costs less
     :param threads: tables worked on at the same time

@@ -8,7 +8,7 @@ from dev.bootstrap import databases, jars, java, uv, venv
 from dev.bootstrap.report import Problem, Report
 
 DEFAULT_SERVERS = ("mariadb",)
-DEFAULT_JARS = ("delta",)
+DEFAULT_JARS = ("delta", "iceberg")
 
 
 def main() -> int:
@@ -50,7 +50,7 @@ def _arguments() -> argparse.Namespace:
         "--servers", metavar="NAME,…", default="", help=f"further database servers to fetch, of {servers}"
     )
     parser.add_argument(
-        "--jars", metavar="GROUP,…", default="", help="further groups of dev/jars.toml to fetch, such as iceberg"
+        "--jars", metavar="GROUP,…", default="", help="further groups of dev/jars.toml to fetch, such as kafka"
     )
     options = parser.parse_args()
     options.servers = _merged(DEFAULT_SERVERS, options.servers)

@@ -7,7 +7,11 @@ import importlib
 from airflow_provider_cdc.core.errors import ConfigError
 from spark_jobs.targets.formats import PROFILES, WRITES, TableFormat
 
-TARGETS = {"delta": "spark_jobs.targets.delta", "memory": "spark_jobs.targets.memory"}
+TARGETS = {
+    "delta": "spark_jobs.targets.delta",
+    "iceberg": "spark_jobs.targets.iceberg",
+    "memory": "spark_jobs.targets.memory",
+}
 """Kind, as in the jobs' arguments → module whose ``FORMAT`` is its :class:`spark_jobs.targets.formats.TableFormat`."""
 
 

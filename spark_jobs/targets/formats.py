@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.core.errors import ConfigError
+from spark_jobs.locations import is_path
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -33,6 +36,7 @@ class TableFormat:
     :param unset: settings that no such session may have
     :param advised: settings that suit change batches better than the defaults; settings of the user win
     :param silenced: loggers of the JVM that report errors where nothing is wrong
+    :param named: whether a table may be one of a catalog (``catalog.schema.table``), and not only in a folder
     :param stamp: a function of a filesystem (fsspec) and a folder, as ``module:name``; see :meth:`load_stamp`. Not every kind has one
     """
 
@@ -44,6 +48,7 @@ class TableFormat:
     unset: tuple[str, ...] = ()
     advised: Mapping[str, str] = field(default_factory=dict)
     silenced: tuple[str, ...] = ()
+    named: bool = False
     stamp: str = ""
 
     def open(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> Target:
@@ -53,7 +58,15 @@ class TableFormat:
 
         >>> load_format("delta").open(spark, "/lake/inventory/orders").exists()
         False
+
+        :raises ConfigError: this kind has no tables at such a location
         """
+        if not (self.named or is_path(location)):
+            raise ConfigError(
+                f"{location!r} is not a path, and tables of the kind {self.kind!r} are found by path only.",
+                safe="No table was changed.",
+                remedy="give a path or URL, for example /lake/{database}/{table}",
+            )
         made: Target = _named(self.table_class)(spark, location, profile=profile)
         return made
 

@@ -1,6 +1,6 @@
 """Applies in a process of its own, which may kill itself: ``python -m tests.spark.child``.
 
-Each line that it reads is a list in JSON: change log, connector, location, and maybe where it dies: ``before``, ``after`` or ``during`` the
+Each line that it reads is a list in JSON: change log, connector, location, kind of target, and maybe where it dies: ``before``, ``after`` or ``during`` the
 N-th write to a table; the whole process group goes, JVM included. It answers
 with ``answer: ``, and ``done`` or the error in JSON; whatever else is printed is Spark's.
 """
@@ -54,10 +54,10 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO)
     spark = start_spark()
     for line in sys.stdin:
-        changelog, connector, location, *point = json.loads(line)
-        job = ApplyChanges(spark, ChangeLog(changelog), connector, location=location, threads=2)
+        changelog, connector, location, kind, *point = json.loads(line)
+        job = ApplyChanges(spark, ChangeLog(changelog), connector, location=location, target=kind, threads=2)
         if point:
-            job._format = hooked(load_format("delta"), Dying(*point))
+            job._format = hooked(load_format(kind), Dying(*point))
         try:
             job.run()
         except Exception:

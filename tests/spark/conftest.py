@@ -7,7 +7,20 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.lake import SECRET, Lake, new_lake, start_spark
+from tests.spark.lake import KINDS, SECRET, Lake, new_lake, start_spark
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Whatever works on tables is tested for each kind of them: what a kind can get wrong always (``every_kind``), the rest with ``--long``
+    for all but the first kind."""
+    if "kind" not in metafunc.fixturenames:
+        return
+    if only := metafunc.definition.get_closest_marker("only_kind"):
+        kinds = list(only.args)
+    else:
+        marks = [] if metafunc.definition.get_closest_marker("every_kind") else [pytest.mark.long]
+        kinds = [KINDS[0], *(pytest.param(kind, marks=marks) for kind in KINDS[1:])]
+    metafunc.parametrize("kind", kinds, scope="module")
 
 
 @pytest.fixture(scope="session")
@@ -24,12 +37,12 @@ def secret(spark: SparkSession) -> str:
 
 
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+def lake(spark: SparkSession, tmp_path: Path, kind: str) -> Lake:
     """Tables that follow a memory database, which is ``lake.connector.database``."""
-    return new_lake(spark, tmp_path)
+    return new_lake(spark, tmp_path, kind)
 
 
 @pytest.fixture
-def make_lake(spark: SparkSession) -> Callable[..., Lake]:
+def make_lake(spark: SparkSession, kind: str) -> Callable[..., Lake]:
     """Makes a lake below a folder: ``make_lake(tmp_path, snapshot_mode="no_data")``."""
-    return lambda folder, **properties: new_lake(spark, folder, **properties)
+    return lambda folder, **properties: new_lake(spark, folder, kind, **properties)

@@ -9,6 +9,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,20 +30,22 @@ from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
 
 Row = dict[str, Any]
+KINDS = ("delta", "iceberg")
+"""Kinds of targets that keep their tables in files."""
 SECRET = "CDC_TEST_SECRET"
 """Environment variable of the driver whose value must never be seen; Spark would put it wherever ``${env:CDC_TEST_SECRET}`` is."""
 
 
 def start_spark() -> SparkSession:
-    """A small session with the Delta jars."""
+    """A small session with the jars of every kind of target."""
     os.environ.setdefault(SECRET, f"secret-{os.getpid()}")  # the JVM has it from its beginning
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it has something to say even after the tests have ended
     return session(
         "tests",
-        load_format("delta"),
+        *map(load_format, KINDS),
         extra={
             "spark.master": "local[2]",
-            "spark.jars": ",".join(map(str, ensure("delta"))),
+            "spark.jars": ",".join(map(str, ensure(*KINDS))),
             "spark.driver.memory": "1500m",
             "spark.ui.enabled": "false",
             "spark.sql.codegen.wholeStage": "false",
@@ -49,19 +53,34 @@ def start_spark() -> SparkSession:
             "spark.databricks.delta.snapshotPartitions": "1",
             # Delta's check of its own arithmetic, which lists all files after each commit where the time zone is not UTC
             "spark.databricks.delta.allFilesInCrc.verificationMode.forceOnNonUTC.enabled": "false",
+            **catalogs(Path(tempfile.mkdtemp(prefix="catalogs"))),
         },
     )
 
 
+CATALOGS = {"in_files": {"type": "hadoop"}, "looked_up": {"type": "hadoop", "cache-enabled": "false"}}
+"""Iceberg catalogs that need no server: one keeps the tables that it has loaded, the other does not."""
+
+
+def catalogs(folder: Path) -> dict[str, str]:
+    """The settings of all catalogs, whose tables are below a folder."""
+    settings = {}
+    for name, given in CATALOGS.items():
+        key = f"spark.sql.catalog.{name}"
+        settings[key] = "org.apache.iceberg.spark.SparkCatalog"
+        settings |= {f"{key}.{k}": v for k, v in {**given, "warehouse": str(folder / name)}.items()}
+    return settings
+
+
 @dataclass
 class Lake:
-    """Delta tables below ``folder`` and the connector that they follow."""
+    """Tables of one kind below ``folder`` and the connector that they follow."""
 
     spark: SparkSession
     folder: Path
     connector: Connector
     name: str = "lake"
-    kind: str = "delta"
+    kind: str = KINDS[0]
     hook: Hook | None = None
     reports: list[Report] = field(default_factory=list)
 
@@ -88,8 +107,32 @@ class Lake:
         self.connector.capture()
         return self.apply()
 
+    def target(self, table: str) -> Any:
+        """The table as the job sees it."""
+        return load_format(self.kind).open(self.spark, self.path(table))
+
     def frame(self, table: str) -> Any:
-        return self.spark.read.format("delta").load(self.path(table))
+        return self.target(table).rows()
+
+    def sql(self, statement: str, table: str) -> Any:
+        """A statement of somebody else about a table, which is ``{}`` in it."""
+        if self.kind == "delta":
+            return self.spark.sql(statement.format(f"delta.`{self.path(table)}`"))
+        return self.spark.sql(statement.format(f"{self.catalog()}.{table}"))
+
+    def catalog(self) -> str:
+        """The name of a catalog in which people find the tables that are there by path."""
+        warehouse = f"{self.folder}/{self.name}"
+        catalog = f"people_{zlib.crc32(warehouse.encode())}"
+        settings = {"": "SparkCatalog", ".type": "hadoop", ".warehouse": warehouse, ".cache-enabled": "false"}
+        for key, value in settings.items():
+            value = value if key else f"org.apache.iceberg.spark.{value}"
+            self.spark.conf.set(f"spark.sql.catalog.{catalog}{key}", value)
+        return catalog
+
+    def log(self, table: str) -> Path:
+        """The folder in which the table's commits are."""
+        return Path(self.path(table)) / {"delta": "_delta_log", "iceberg": "metadata"}[self.kind]
 
     def rows(self, table: str, *columns: str) -> list[Row]:
         """The table's rows, in the order of their values."""
@@ -98,9 +141,10 @@ class Lake:
         return sorted(rows, key=repr)
 
     def version(self, table: str) -> int:
-        """Number of the table's last commit."""
-        log = Path(self.path(table)) / "_delta_log"
-        return max(int(f.stem) for f in log.glob("*.json"))
+        """Number of the table's last commit, from 0 on; -1 if there is none."""
+        if self.kind == "delta":
+            return max((int(f.stem) for f in self.log(table).glob("*.json")), default=-1)
+        return max((int(f.name.split(".")[0][1:]) for f in self.log(table).glob("v*.metadata.json")), default=0) - 1
 
     def check(self, *tables: str) -> None:
         """The tables are what replaying the change log gives; by all columns that the source has now."""
@@ -133,12 +177,12 @@ class Database(MemoryDatabase):
             self._alter(schema, _altered(schema), f"PRIMARY KEY {key}")
 
 
-def new_lake(spark: SparkSession, folder: Path, **properties: Any) -> Lake:
+def new_lake(spark: SparkSession, folder: Path, kind: str = KINDS[0], **properties: Any) -> Lake:
     """Tables below a folder that follow a memory database of their own, which is ``lake.connector.database``."""
     database = Database(str(folder))
     connector = memory_connector(database, folder, topic_prefix="p", **properties)
     connector.database = database  # type: ignore[attr-defined]
-    return Lake(spark, folder, connector)
+    return Lake(spark, folder, connector, kind=kind)
 
 
 def _altered(schema: Any, **change: Any) -> Any:
@@ -172,7 +216,7 @@ class Child:
 
     def begin(self, lake: Lake, *point: str | int) -> None:
         """Begin an apply, which may die: ``begin(lake, "during", 5)``."""
-        told = [lake.connector.changelog.storage.root, lake.connector.name, lake.location, *point]
+        told = [lake.connector.changelog.storage.root, lake.connector.name, lake.location, lake.kind, *point]
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(told) + "\n")
         self._process.stdin.flush()
@@ -200,4 +244,4 @@ class Child:
                 pipe.close()
 
 
-__all__ = ["ChangeLog", "Child", "Database", "Lake", "new_lake", "start_spark"]
+__all__ = ["KINDS", "ChangeLog", "Child", "Database", "Lake", "new_lake", "start_spark"]

@@ -1,9 +1,10 @@
-"""Applying a change log to Delta tables: every kind of change, in a real session."""
+"""Applying a change log to tables: every kind of change, for every kind of target, in a real session."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -208,6 +209,7 @@ def test_new_columns_may_have_types_that_the_table_did_not_have(lake: Lake) -> N
     lake.check()
 
 
+@pytest.mark.every_kind
 @pytest.mark.parametrize("key", [("id",), ()])
 def test_another_type_reads_the_table_again(lake: Lake, key: tuple[str, ...]) -> None:
     lake.connector.database.create_table("s.t", ORDERS, key=key)
@@ -230,6 +232,7 @@ def test_another_type_of_a_table_that_is_empty(lake: Lake) -> None:
     lake.check()
 
 
+@pytest.mark.every_kind
 @pytest.mark.parametrize("key", [("id",), ()])
 def test_renamed_columns_keep_their_values(lake: Lake, key: tuple[str, ...]) -> None:
     db = lake.connector.database
@@ -338,7 +341,7 @@ def test_a_key_that_changes_between_events(lake: Lake) -> None:
     equal()
 
 
-def test_a_type_that_delta_cannot_hold_beside_the_old_one_is_an_error_and_changes_nothing(
+def test_a_type_that_a_table_cannot_hold_beside_the_old_one_is_an_error_and_changes_nothing(
     make_lake: Callable[..., Lake], tmp_path: Path
 ) -> None:
     lake = make_lake(tmp_path, schema_change_rewrite_mode="ignore")
@@ -376,7 +379,7 @@ def test_a_table_that_fails_is_caught_up_by_the_next_run(lake: Lake) -> None:
     with lake.connector.database.transaction() as t:
         t.update("s.orders", {"id": 1}, {"n": 5})
         t.insert("s.other", {"id": 1})
-    log = Path(lake.path("s.orders")) / "_delta_log"
+    log = lake.log("s.orders")
     log.rename(log.with_name("hidden"))
     log.write_text("in the way")
     with pytest.raises(TargetError, match=r"1 of 2 tables[\s\S]*p\.s\.orders"):
@@ -405,7 +408,7 @@ def test_a_table_that_was_removed_is_built_again(lake: Lake) -> None:
 def test_a_second_place_gets_everything_too(lake: Lake) -> None:
     _orders(lake)
     lake.follow()
-    second = Lake(lake.spark, lake.folder, lake.connector, name="second")
+    second = replace(lake, name="second")
     second.apply()
     second.check()
 
@@ -423,6 +426,7 @@ def test_two_tables_in_one_place_are_refused(lake: Lake) -> None:
 # -- random -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_kind
 @pytest.mark.parametrize(
     ("seed", "sparse"),
     [

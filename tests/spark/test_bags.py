@@ -87,6 +87,7 @@ def test_a_row_that_goes_though_it_is_not_there_is_found(spark: SparkSession) ->
     assert _after(spark, model)[1] == 1
 
 
+@pytest.mark.every_kind
 def test_a_table_without_a_key_keeps_a_column_that_was_dropped(lake: Lake) -> None:
     db = lake.connector.database
     db.create_table("s.bag", {"a": "int32", "note": "string", "b": "string"})
@@ -112,7 +113,7 @@ def test_a_table_without_a_key_keeps_a_column_that_was_dropped(lake: Lake) -> No
     lake.follow()
     lake.check()
     assert {row["c"]: row["note"] for row in lake.rows("s.bag")} == {0: "n0", 3: "n3", 6: None, 11: "n1"}
-    lake.spark.sql(f"DELETE FROM delta.`{lake.path('s.bag')}` WHERE c = 0")
+    lake.sql("DELETE FROM {} WHERE c = 0", "s.bag")
     with db.transaction() as t:
         t.delete("s.bag", {"c": 0})
     lake.connector.capture()

@@ -14,6 +14,8 @@ from airflow_provider_cdc.core.errors import ConfigError
 from dev import paths
 from dev.bootstrap.jars import ensure
 from spark_jobs.session import STORAGE_OPTIONS, open_changelog
+from spark_jobs.targets import load_format
+from spark_jobs.targets.base import Marker, Owner
 from tests.spark.lake import Lake, spark_environment
 from tests.support.connectors import memory_connector
 from tests.support.patience import LONGEST_S
@@ -21,12 +23,12 @@ from tests.support.patience import LONGEST_S
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-def _submit(job: str, *arguments: Any) -> subprocess.CompletedProcess[str]:
+def _submit(job: str, kind: str, *arguments: Any) -> subprocess.CompletedProcess[str]:
     submit = Path(sys.executable).with_name("spark-submit")
     command = [
         submit, "--master", "local[2]", "--driver-memory", "1g", "--conf", "spark.ui.enabled=false",
         "--conf", "spark.sql.codegen.wholeStage=false", "--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN",
-        "--jars", ",".join(map(str, ensure("delta"))), paths.ROOT / "spark_jobs" / f"{job}.py", *arguments,
+        "--jars", ",".join(map(str, ensure(kind))), paths.ROOT / "spark_jobs" / f"{job}.py", "--target", kind, *arguments,
     ]  # fmt: skip
     return subprocess.run(
         list(map(str, command)), capture_output=True, text=True, timeout=LONGEST_S, env=spark_environment()
@@ -44,13 +46,14 @@ def test_apply_then_verify_with_spark_submit(lake: Lake, tmp_path: Path) -> None
     location = f"{tmp_path}/{{connector}}/{{table}}"
 
     changelog = lake.connector.changelog.storage.root
-    done = _submit("apply_changes", "--changelog", changelog, "--connector", "test", "--location", location)
+    done = _submit("apply_changes", lake.kind, "--changelog", changelog, "--connector", "test", "--location", location)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "p.s.orders: 1 events, batches 1 to 1" in done.stdout
 
-    lake.spark.sql(f"INSERT INTO delta.`{tmp_path}/test/orders` VALUES (2, null)")
+    target = load_format(lake.kind).open(lake.spark, f"{tmp_path}/test/orders")
+    target.append(lake.spark.range(2, 3), Marker(Owner("test", "p.s.orders"), 99))
     where = ("--changelog", reference.changelog.storage.root, "--connector", "test", "--location", location)
-    done = _submit("verify_tables", *where, "--json", tmp_path / "verified.json")
+    done = _submit("verify_tables", lake.kind, *where, "--json", tmp_path / "verified.json")
     assert done.returncode == 1, done.stderr[-3000:]
     assert "surplus: id=2" in done.stdout
     document = json.loads((tmp_path / "verified.json").read_text())

@@ -20,7 +20,7 @@ from spark_jobs.targets.base import Conflict
 from tests.spark.lake import Lake
 from tests.spark.test_readers import COLUMNS, FULL, READERS, _agree
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.only_kind("delta")]
 Row = dict[str, Any]
 KEYS: dict[str, list[Any]] = {
     "int64": [-1, 0, 7, 2**40], "string": ["", "a", "A", "ä${user.home}", "it's `odd`", "x" * 50], "bool": [True, False],

@@ -11,9 +11,10 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.schema import TableId
-from spark_jobs.locations import table_location
-from spark_jobs.targets.base import Marker, Owner
-from spark_jobs.targets.delta.table import DeltaTarget
+from spark_jobs.locations import parts, table_location
+from spark_jobs.session import own_session
+from spark_jobs.targets import load_format
+from spark_jobs.targets.base import Marker, Owner, Target
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -29,13 +30,21 @@ def _orders(lake: Lake, *ids: int) -> None:
     lake.connector.capture()
 
 
-def _target(lake: Lake) -> DeltaTarget:
-    return DeltaTarget(lake.spark, lake.path("s.orders"))
+def _target(lake: Lake) -> Target:
+    format_ = load_format(lake.kind)
+    target = format_.open(own_session(lake.spark, format_), lake.path("s.orders"))
+    target.exists()
+    return target
 
 
 def _foreign(lake: Lake) -> list[Any]:
     """A table of somebody else in the place of ours."""
-    lake.spark.range(3).withColumnRenamed("id", "mine").write.format("delta").save(lake.path("s.orders"))
+    rows = lake.spark.range(3).withColumnRenamed("id", "mine")
+    if lake.kind == "delta":
+        rows.write.format("delta").save(lake.path("s.orders"))
+    else:
+        lake.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {lake.catalog()}.s")
+        rows.writeTo(f"{lake.catalog()}.s.orders").tableProperty("format-version", "1").partitionedBy("mine").create()
     return lake.rows("s.orders")
 
 
@@ -47,17 +56,15 @@ def _refused(lake: Lake, text: str, **options: Any) -> str:
     return str(refused.value)
 
 
+@pytest.mark.every_kind
 def test_a_table_says_whose_it_is_from_its_first_commit_on(lake: Lake) -> None:
     _orders(lake, 1)
     lake.apply()
     assert lake.version("s.orders") == 0
     assert _target(lake).owner() == Owner("test", TOPIC)
     assert _target(lake).markers() == {f"cdc:test:{TOPIC}": 1}
-    # people may go on working with it in sessions of their own, and what they do leaves the owner
-    plain = lake.spark.newSession()
-    plain.conf.unset("spark.databricks.delta.allowArbitraryProperties.enabled")
-    plain.sql(f"ALTER TABLE delta.`{lake.path('s.orders')}` SET TBLPROPERTIES ('team' = 'shop')")
-    plain.sql(f"OPTIMIZE delta.`{lake.path('s.orders')}`")
+    # people may go on working with it, and what they do leaves the owner
+    lake.sql("ALTER TABLE {} SET TBLPROPERTIES ('team' = 'shop')", "s.orders")
     db = lake.connector.database
     db.drop_column("s.orders", "n")
     db.add_column("s.orders", "n", "string", "x")  # the table is written anew
@@ -66,6 +73,7 @@ def test_a_table_says_whose_it_is_from_its_first_commit_on(lake: Lake) -> None:
     assert _target(lake).owner() == Owner("test", TOPIC)
 
 
+@pytest.mark.every_kind
 def test_a_table_of_somebody_else_is_refused_until_it_is_adopted_by_name(lake: Lake) -> None:
     rows = _foreign(lake)
     _orders(lake, 1, 2)
@@ -116,39 +124,17 @@ def test_a_second_database_with_a_table_of_the_same_name_does_not_get_the_same_p
     db, location = lake.connector.database, f"{lake.folder}/{{table}}"
     _orders(lake, 1)
     lake.apply(location=location)
-    before = lake.spark.read.format("delta").load(f"{lake.folder}/orders").toArrow()
+    before = load_format(lake.kind).open(lake.spark, f"{lake.folder}/orders").rows().toArrow()
     db.create_table("z.orders", ORDERS, key=("id",))
     with db.transaction() as t:
         t.insert("z.orders", {"id": 5})
     lake.connector.capture()
     with pytest.raises(ConfigError, match="would both be at"):
         lake.apply(location=location)
-    assert lake.spark.read.format("delta").load(f"{lake.folder}/orders").toArrow() == before
+    assert load_format(lake.kind).open(lake.spark, f"{lake.folder}/orders").rows().toArrow() == before
 
 
-def test_a_table_of_an_earlier_version_is_known_by_its_marker(lake: Lake) -> None:
-    _orders(lake, 1)
-    rows = lake.spark.createDataFrame([(1, 1)], "id bigint, n int")
-    options = {"txnAppId": Owner("test", TOPIC).app, "txnVersion": 1, "delta.columnMapping.mode": "name"}
-    rows.write.format("delta").options(**options).save(lake.path("s.orders"))
-    with lake.connector.database.transaction() as t:
-        t.insert("s.orders", {"id": 2})
-    lake.follow()
-    lake.check()
-    assert [(t.first_batch, t.last_batch) for t in lake.reports[-1].tables] == [(2, 2)]
-    assert _target(lake).owner() == Owner("test", TOPIC)
-
-
-def test_a_table_with_markers_of_two_is_nobodys(lake: Lake) -> None:
-    _orders(lake, 1)
-    rows = lake.spark.createDataFrame([(1, 1)], "id bigint, n int")
-    for topic in (TOPIC, "p.z.orders"):
-        options = {"txnAppId": Owner("test", topic).app, "txnVersion": 1}
-        rows.write.format("delta").mode("append").options(**options).save(lake.path("s.orders"))
-    for adopt in ((), (TOPIC,)):
-        _refused(lake, "of others before", adopt=adopt)
-
-
+@pytest.mark.every_kind
 def test_files_that_are_no_table_are_refused(lake: Lake) -> None:
     _orders(lake, 1)
     folder = Path(lake.path("s.orders"))
@@ -156,19 +142,21 @@ def test_files_that_are_no_table_are_refused(lake: Lake) -> None:
     for adopt in ((), (TOPIC,)):
         assert "part-0" in _refused(lake, "There is no table, but there is", adopt=adopt)
     shutil.rmtree(folder)
-    (folder / "_delta_log").mkdir(parents=True)
-    _refused(lake, "There is no table, but there is _delta_log")
-    (folder / "_delta_log").rmdir()
+    log = lake.log("s.orders")
+    log.mkdir(parents=True)
+    _refused(lake, f"There is no table, but there is {log.name}")
+    log.rmdir()
     lake.apply()
     lake.check()
 
 
+@pytest.mark.every_kind
 def test_what_a_killed_run_left_of_a_new_table_is_not_in_the_way_of_the_next(lake: Lake) -> None:
     _orders(lake, 1)
-    target = _target(lake)
-    target._write("_cdc_creating", Owner("test", TOPIC).app)
-    lake.spark.range(3).write.mode("append").parquet(lake.path("s.orders"))
-    assert target.strange(Owner("billing", TOPIC))
+    folder = Path(lake.path("s.orders"))
+    lake.spark.range(3).write.parquet(str(folder))
+    (folder / "_cdc_creating").write_text(Owner("test", TOPIC).app)
+    assert _target(lake).strange(Owner("billing", TOPIC))
     lake.apply()
     lake.check()
     assert not (Path(lake.path("s.orders")) / "_cdc_creating").exists()
@@ -181,6 +169,7 @@ def test_what_a_killed_run_left_of_a_new_table_is_not_in_the_way_of_the_next(lak
         (".", "orders", "/lake/{database}/{table}"), ("", "orders", "/lake/{database}/{table}"),
         ("shop", "", "/lake/{database}/{table}"), ("..", "orders", "s3a://lake/{database}/{table}"),
         ("..", "orders", "{database}/{table}"), ("shop", "orders", "/lake/../{table}"), ("", "orders", "s3a://lake/{database}/x"),
+        ("", "orders", "lake.{database}.{table}"), ("shop", "..", "lake.{database}.{table}"),
     ],
 )  # fmt: skip
 def test_a_location_does_not_lead_out_of_the_lake(database: str, table: str, location: str) -> None:
@@ -194,3 +183,27 @@ def test_dots_and_slashes_within_a_name_are_part_of_it() -> None:
     table = TableId(namespace="..a", name="b/../c")
     assert table_location("s3a://lake/{database}/{table}/", "shop", "t", table) == "s3a://lake/..a/b%2F..%2Fc/"
     assert Marker(Owner("shop", "shop.a:b"), 3).app == "cdc:shop:shop.a:b"
+
+
+def test_the_name_of_a_table_has_as_many_parts_as_the_template() -> None:
+    table = TableId(namespace="a.b`", name="c/${x}.d e")
+    location = table_location("lake.{database}.{table}", "shop", "t", table)
+    assert location == "lake.`a.b```.`c%2F${x}.d e`"
+    assert parts(location) == ("lake", "a.b`", "c%2F${x}.d e")
+    assert parts(table_location("lake.{connector}.x.{topic}", "shop", "p.s.t", table)) == ("lake", "shop", "x", "p.s.t")
+
+
+@pytest.mark.parametrize(
+    "location", ["orders", "lake.orders", "lake..orders", "lake.shop.orders.", "lake.`shop.orders", "a.`b`c.d", ""]
+)
+def test_what_is_neither_a_path_nor_a_name_is_refused(location: str) -> None:
+    with pytest.raises(ConfigError, match="neither a path nor the name"):
+        table_location(location, "shop", "t", TableId(namespace="shop", name="orders"))
+
+
+def test_a_kind_without_catalogs_refuses_a_name(lake: Lake) -> None:
+    if load_format(lake.kind).named:
+        pytest.skip("it has catalogs")
+    _orders(lake, 1)
+    with pytest.raises(TargetError, match="found by path only"):
+        lake.apply(location="lake.{database}.{table}")

@@ -1,4 +1,4 @@
-"""The whole way with random work: MariaDB, capture, apply, in a loop; in the end every value in Delta is the source's."""
+"""The whole way with random work: MariaDB, capture, apply, in a loop; in the end every value in the tables is the source's."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def _columns(server: Any, database: str, table: str) -> list[str]:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [11, *(pytest.param(seed, marks=pytest.mark.long) for seed in (12, 13))])
-def test_delta_ends_equal_to_the_source_value_by_value(
-    mariadb: Any, spark: SparkSession, tmp_path: Path, seed: int
+def test_tables_end_equal_to_the_source_value_by_value(
+    mariadb: Any, spark: SparkSession, tmp_path: Path, kind: str, seed: int
 ) -> None:
-    database = f"lake_{seed}"
+    database = f"lake_{kind}_{seed}"
     with mariadb.connect(autocommit=True) as connection:
         writer = Writer(connection, database, seed, ddl=0.012, words=WORDS_OF_MARIADB)
         writer.prepare()
         writer.write(50)
         connector = mysql_connector(mariadb, tmp_path, database_include_list=database)
-        lake = Lake(spark, tmp_path, connector)
+        lake = Lake(spark, tmp_path, connector, kind=kind)
         for transactions in (500, 850):
             lake.follow()
             _equal(mariadb, lake, database)
@@ -53,7 +53,7 @@ def test_delta_ends_equal_to_the_source_value_by_value(
         mariadb, tmp_path / "now", database_include_list=database, snapshot_mode="initial_only", topic_prefix="now"
     )
     reference.capture()
-    verified = VerifyTables(spark, reference.changelog, reference.name, location=lake.location).run()
+    verified = VerifyTables(spark, reference.changelog, reference.name, location=lake.location, target=kind).run()
     assert verified.equal, verified.text()
     assert [t.source for t in verified.tables] == [len(source_rows(mariadb, database, t)) for t in sorted(TABLES)]
 

@@ -1,4 +1,5 @@
-"""Who else reads the tables: delta-rs, DuckDB and Polars get the rows that Spark gets, as long as no change needed a feature that they lack."""
+"""Who else reads the tables: delta-rs, PyIceberg, DuckDB and Polars get the rows that Spark gets, as long as no change needed a feature that
+they lack."""
 
 from __future__ import annotations
 
@@ -15,11 +16,12 @@ import polars
 import pyarrow as pa
 import pytest
 from duckdb_extensions import import_extension
+from pyiceberg.table import StaticTable
 
 from airflow_provider_cdc.core.errors import ConfigError
 from tests.spark.lake import Lake
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.only_kind("delta")]
 Row = dict[str, Any]
 Reader = Callable[[str], list[Row]]
 COLUMNS = {
@@ -39,25 +41,40 @@ def _delta_rs(path: str) -> list[Row]:
     return pa.table(found.read_all()).to_pylist()
 
 
-def _duckdb(path: str) -> list[Row]:
-    import_extension("delta")
-    with duckdb.connect() as connection:
-        connection.execute("LOAD delta; SET TimeZone = 'UTC'")
-        return connection.execute(f"SELECT * FROM delta_scan('{path}')").to_arrow_table().to_pylist()
+def _duckdb(kind: str, *extensions: str) -> Reader:
+    def read(path: str) -> list[Row]:
+        for extension in extensions:
+            import_extension(extension)
+        with duckdb.connect() as connection:
+            connection.execute(f"{''.join(f'LOAD {name};' for name in extensions)} SET TimeZone = 'UTC'")
+            return connection.execute(f"SELECT * FROM {kind}_scan('{path}')").to_arrow_table().to_pylist()
+
+    return read
 
 
-def _polars(path: str) -> list[Row]:
-    return polars.read_delta(path).to_dicts()
+def _metadata(path: str) -> str:
+    """The file with the newest metadata of an Iceberg table."""
+    (number,) = Path(path, "metadata", "version-hint.text").read_text().split()
+    return f"{path}/metadata/v{number}.metadata.json"
 
 
-READERS: dict[str, Reader] = {"delta-rs": _delta_rs, "DuckDB": _duckdb, "Polars": _polars}
+READERS: dict[str, Reader] = {
+    "delta-rs": _delta_rs,
+    "DuckDB": _duckdb("delta", "delta"),
+    "Polars": lambda path: polars.read_delta(path).to_dicts(),
+}
+OF_ICEBERG: dict[str, Reader] = {
+    "PyIceberg": lambda path: StaticTable.from_metadata(_metadata(path)).scan().to_arrow().to_pylist(),
+    "DuckDB": _duckdb("iceberg", "avro", "iceberg"),
+    "Polars": lambda path: polars.scan_iceberg(_metadata(path)).collect().to_dicts(),
+}
 
 
 def _agree(lake: Lake, table: str, *readers: str) -> None:
     wanted = lake.rows(table)
     assert wanted
     for name in readers:
-        found = READERS[name](lake.path(table))
+        found = (READERS if lake.kind == "delta" else OF_ICEBERG)[name](lake.path(table))
         assert sorted(map(_comparable, found), key=repr) == sorted(map(_comparable, wanted), key=repr), name
 
 
@@ -126,6 +143,20 @@ def test_a_feature_is_switched_on_by_the_change_that_needs_it(filled: Lake) -> N
     filled.follow()
     assert _features(filled, "s.bag") >= {"timestampNtz"}
     filled.check()
+
+
+@pytest.mark.only_kind("iceberg")
+def test_every_reader_of_iceberg_gets_the_same_rows(filled: Lake) -> None:
+    for table in ("s.plain", "s.all", "s.bag"):
+        _agree(filled, table, *OF_ICEBERG)
+    db = filled.connector.database  # type: ignore[attr-defined]
+    db.rename_column("s.plain", "note", "a b")
+    db.add_column("s.plain", "more", "string", "text")
+    db.change_column("s.plain", "i32", "int64", int)
+    db.change_column("s.all", "i32", "string", str)  # the table is written anew
+    filled.follow()
+    for table in ("s.plain", "s.all"):
+        _agree(filled, table, *OF_ICEBERG)
 
 
 def test_odd_names_of_columns_need_column_mapping_from_the_start(lake: Lake) -> None:

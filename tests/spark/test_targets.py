@@ -121,8 +121,11 @@ WRITES = {
 @pytest.mark.parametrize(
     ("write", "batch"),
     [
-        ("merge", 4), ("append", 4), ("replace", 3),
-        *(pytest.param(*given, marks=pytest.mark.long) for given in (("merge", 5), ("append", 3), ("append", 5), ("replace", 5))),
+        ("merge", 4),
+        *(
+            pytest.param(*given, marks=pytest.mark.long)
+            for given in (("merge", 5), ("append", 3), ("append", 4), ("append", 5), ("replace", 3), ("replace", 5))
+        ),
     ],
 )  # fmt: skip
 def test_of_two_writers_that_have_seen_the_same_state_one_writes(target: Target, write: str, batch: int) -> None:

@@ -18,13 +18,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.model.schema import TableId
-from spark_jobs.apply_changes import ApplyChanges
 from spark_jobs.datatypes import literal, quoted
 from spark_jobs.locations import table_location
 from spark_jobs.session import own_session
-from spark_jobs.verify_tables import VerifyTables
+from spark_jobs.targets import load_format
+from spark_jobs.targets.base import Marker, Target
+from spark_jobs.verify_tables import Verified, VerifyTables
 from tests.spark.lake import SECRET, Lake
-from tests.support.connectors import Connector, mysql_connector
+from tests.support.connectors import mysql_connector
 from tests.support.signals import signal_state, snapshot
 
 pytestmark = pytest.mark.spark
@@ -131,17 +132,19 @@ def _everything(folder: Path) -> Iterator[tuple[Path, str]]:
             yield path, path.read_bytes().decode("utf-8", "replace")
 
 
-def _arrives(server: Any, kind: str, folder: Path, spark: SparkSession, secret: str, *, verified: bool = False) -> None:
+def _arrives(
+    server: Any, source: str, folder: Path, spark: SparkSession, secret: str, kind: str, *, verified: bool = False
+) -> None:
     with server.database() as database:
         shelves = Shelves(server, database.name)
         shelves.create()
-        connector = mysql_connector(server, folder, kind, database_include_list=database.name, read_only=True)
-        location = f"{folder}/lake/{{database}}/{{table}}"
+        connector = mysql_connector(server, folder, source, database_include_list=database.name, read_only=True)
+        lake = Lake(spark, folder, connector, kind=kind)
 
         def follow() -> None:
             connector.capture()
-            ApplyChanges(spark, connector.changelog, connector.name, location=location, threads=2).run()
-            _equal(spark, shelves, location)
+            lake.apply()
+            _equal(lake, shelves)
 
         follow()
         shelves.change()
@@ -150,52 +153,63 @@ def _arrives(server: Any, kind: str, folder: Path, spark: SparkSession, secret: 
         follow()
         assert signal_state(connector, asked) == ("done", "")
         if verified:
-            _verify(server, kind, folder, spark, shelves, location)
+            _verify(server, source, lake, shelves)
     assert [str(path) for path, text in _everything(folder) if secret in text] == []
     assert shelves.cases > 500
-    print(f"{shelves.cases} texts in names, defaults, comments and values on {kind}")
+    print(f"{shelves.cases} texts in names, defaults, comments and values on {source}")
 
 
-def _verify(server: Any, kind: str, folder: Path, spark: SparkSession, shelves: Shelves, location: str) -> None:
+def _verify(server: Any, source: str, lake: Lake, shelves: Shelves) -> None:
     """Tables are compared with another snapshot, and differ in nothing but what is made different."""
     reference = mysql_connector(
-        server, folder / "now", kind, database_include_list=shelves.database, snapshot_mode="initial_only"
+        server, lake.folder / "now", source, database_include_list=shelves.database, snapshot_mode="initial_only"
     )
     reference.capture()
-    verified = VerifyTables(spark, reference.changelog, reference.name, location=location, values=True).run()
-    assert verified.equal, verified.text()
-    _finds(spark, shelves, reference, location)
+
+    def verified() -> Verified:
+        where = {"location": lake.location, "target": lake.kind}
+        return VerifyTables(lake.spark, reference.changelog, reference.name, values=True, **where).run()
+
+    assert verified().equal, verified().text()
+    # a difference is named by its column, whatever that is called
+    share = shelves.shares[0]
+    column = f"more {_name(share[0])}"
+    target = _target(lake, shelves, shelves.names[0])
+    other = target.rows().withColumn(column, F.lit("other" + share[0])).localCheckpoint()
+    owner = target.owner()
+    assert owner is not None
+    target.replace(other, Marker(owner, target.marker(owner.app) + 1))
+    (wrong,) = [t for t in verified().tables if not t.equal]
+    assert set(wrong.differing) == {column}
+    assert wrong.examples[0]["target"] == {column: "other" + share[0]}
 
 
-def _equal(spark: SparkSession, shelves: Shelves, location: str) -> None:
+def _target(lake: Lake, shelves: Shelves, name: str) -> Target:
+    location = table_location(lake.location, "test", "", TableId(namespace=shelves.database, name=name))
+    target = load_format(lake.kind).open(own_session(lake.spark, load_format(lake.kind)), location)
+    assert target.exists()
+    return target
+
+
+def _equal(lake: Lake, shelves: Shelves) -> None:
     for name in shelves.names:
         names, *rows = shelves.rows(name)
-        path = table_location(location, "test", "", TableId(namespace=shelves.database, name=name))
-        frame = spark.read.format("delta").load(path)
+        frame = _target(lake, shelves, name).rows()
         found = [tuple(row) for row in frame.select(*[F.col(quoted(c)) for c in names]).collect()]
         assert sorted(found, key=repr) == rows, name
         assert frame.columns == list(names), name
 
 
-def _finds(spark: SparkSession, shelves: Shelves, reference: Connector, location: str) -> None:
-    """A difference is named by its column, whatever that is called."""
-    name, share = shelves.names[0], shelves.shares[0]
-    path = table_location(location, "test", "", TableId(namespace=shelves.database, name=name))
-    column = f"more {_name(share[0])}"
-    own_session(spark).sql(f"UPDATE delta.{quoted(path)} SET {quoted(column)} = {literal('other' + share[0])}")
-    verified = VerifyTables(spark, reference.changelog, reference.name, location=location, values=True).run()
-    (wrong,) = [t for t in verified.tables if not t.equal]
-    assert set(wrong.differing) == {column}
-    assert wrong.examples[0]["target"] == {column: "other" + share[0]}
+def test_every_text_of_mariadb_arrives_as_it_is(
+    mariadb: Any, tmp_path: Path, spark: SparkSession, secret: str, kind: str
+) -> None:
+    _arrives(mariadb, "mariadb", tmp_path, spark, secret, kind, verified=True)
 
 
-def test_every_text_of_mariadb_arrives_as_it_is(mariadb: Any, tmp_path: Path, spark: SparkSession, secret: str) -> None:
-    _arrives(mariadb, "mariadb", tmp_path, spark, secret, verified=True)
-
-
-@pytest.mark.long  # of MariaDB the same way
-def test_every_text_of_mysql_arrives_as_it_is(mysql97: Any, tmp_path: Path, spark: SparkSession, secret: str) -> None:
-    _arrives(mysql97, "mysql", tmp_path, spark, secret)
+def test_every_text_of_mysql_arrives_as_it_is(
+    mysql97: Any, tmp_path: Path, spark: SparkSession, secret: str, kind: str
+) -> None:
+    _arrives(mysql97, "mysql", tmp_path, spark, secret, kind)
 
 
 @pytest.mark.parametrize("text", TEXTS)

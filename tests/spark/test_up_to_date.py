@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def _more(lake: Lake) -> None:
 
 
 def _report(lake: Lake) -> dict[str, Any]:
-    found = AppliedReports(lake.connector.changelog.storage, "test").read("delta", lake.location)
+    found = AppliedReports(lake.connector.changelog.storage, "test").read(lake.kind, lake.location)
     assert found is not None
     return found
 
@@ -57,6 +58,7 @@ def _copy(lake: Lake) -> Callable[[], None]:
     return back
 
 
+@pytest.mark.every_kind
 @pytest.mark.parametrize("more", [False, True])
 def test_a_table_restored_from_a_backup_is_caught_up(lake: Lake, more: bool) -> None:
     _filled(lake, 1)
@@ -73,6 +75,7 @@ def test_a_table_restored_from_a_backup_is_caught_up(lake: Lake, more: bool) -> 
     assert (report.tables[0].first_batch, report.tables[-1].last_batch) == (2, 4 if more else 3)
 
 
+@pytest.mark.every_kind
 def test_a_table_that_was_dropped_is_built_again_though_nothing_is_new(lake: Lake) -> None:
     _filled(lake, 2)
     shutil.rmtree(lake.path("s.quiet"))
@@ -93,28 +96,6 @@ def test_a_table_that_the_source_has_dropped_too_stays_away(lake: Lake) -> None:
     _more(lake)
     lake.follow()
     lake.connector.database.create_table("s.quiet", ORDERS, key=("id",))
-    lake.follow()
-    lake.check()
-
-
-def test_a_table_whose_rows_delta_has_restored_is_an_error(lake: Lake) -> None:
-    """RESTORE brings back the rows, and leaves the marker where it is."""
-    _filled(lake, 3)
-    table = f"delta.`{lake.path('s.orders')}`"
-    lake.spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF 1")
-    for _ in range(2):
-        with pytest.raises(TargetError, match=r"before batch 3 \(RESTORE in version 3\)[\s\S]*move the table away"):
-            lake.apply()
-    _more(lake)
-    lake.connector.capture()
-    with pytest.raises(TargetError, match="RESTORE in version 3"):
-        lake.apply()
-    shutil.rmtree(lake.path("s.orders"))
-    lake.apply()
-    lake.check()
-    # what was done after the last batch may be undone
-    lake.spark.sql(f"DELETE FROM {table} WHERE id = 1")
-    lake.spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF {lake.version('s.orders') - 1}")
     lake.follow()
     lake.check()
 
@@ -183,7 +164,7 @@ def test_checksums_are_compared_on_request(lake: Lake) -> None:
 
 def test_two_locations_have_a_report_each(lake: Lake) -> None:
     _filled(lake, 1)
-    second = Lake(lake.spark, lake.folder, lake.connector, name="second")
+    second = replace(lake, name="second")
     second.apply()
     _more(lake)
     lake.follow()
@@ -196,9 +177,10 @@ def test_two_locations_have_a_report_each(lake: Lake) -> None:
 
 
 def _nothing(lake: Lake) -> bool:
-    return nothing_new(lake.connector.changelog, "test", "delta", lake.location) is not None
+    return nothing_new(lake.connector.changelog, "test", lake.kind, lake.location) is not None
 
 
+@pytest.mark.every_kind
 def test_whether_there_is_anything_to_do_is_known_without_spark(lake: Lake) -> None:
     assert not _nothing(lake)
     _filled(lake, 2)
@@ -213,7 +195,7 @@ def test_whether_there_is_anything_to_do_is_known_without_spark(lake: Lake) -> N
     assert not _nothing(lake)
     lake.apply()
     assert _nothing(lake)
-    lake.spark.sql(f"OPTIMIZE delta.`{lake.path('s.orders')}`")
+    lake.sql("ALTER TABLE {} SET TBLPROPERTIES ('team' = 'shop')", "s.orders")
     assert not _nothing(lake)  # somebody has written: whether it matters Spark finds out
     lake.apply()
     assert _nothing(lake)
@@ -221,9 +203,10 @@ def test_whether_there_is_anything_to_do_is_known_without_spark(lake: Lake) -> N
     assert not _nothing(lake)
 
 
+@pytest.mark.every_kind
 def test_a_table_that_failed_is_something_to_do(lake: Lake) -> None:
     _filled(lake, 1)
-    log = Path(lake.path("s.orders")) / "_delta_log"
+    log = lake.log("s.orders")
     log.rename(log.with_name("hidden"))
     _more(lake)
     with pytest.raises(TargetError):
@@ -237,7 +220,16 @@ def test_a_table_that_failed_is_something_to_do(lake: Lake) -> None:
 
 def test_the_job_ends_at_once_when_nothing_is_new(lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     _filled(lake, 1)
-    where = ["--changelog", lake.connector.changelog.storage.root, "--connector", "test", "--location", lake.location]
+    where = [
+        "--changelog",
+        lake.connector.changelog.storage.root,
+        "--connector",
+        "test",
+        "--location",
+        lake.location,
+        "--target",
+        lake.kind,
+    ]
 
     def started(*_: Any, **__: Any) -> None:
         raise AssertionError("Spark was started")

@@ -24,7 +24,9 @@ def _verify(lake: Lake, **options: Any) -> Verified:
         lake.connector.database, lake.folder / f"reference{number}", topic_prefix="p", snapshot_mode="initial_only"
     )
     reference.capture()
-    job = VerifyTables(lake.spark, reference.changelog, reference.name, location=lake.location, threads=2, **options)
+    job = VerifyTables(
+        lake.spark, reference.changelog, reference.name, location=lake.location, target=lake.kind, threads=2, **options
+    )
     return job.run()
 
 
@@ -45,9 +47,10 @@ def _of(verified: Verified, table: str) -> Compared:
 
 
 def _sql(lake: Lake, statement: str, table: str) -> None:
-    lake.spark.sql(statement.format(f"delta.`{lake.path(f's.{table}')}`"))
+    lake.sql(statement, f"s.{table}")
 
 
+@pytest.mark.every_kind
 def test_tables_that_follow_their_source_are_equal(lake: Lake) -> None:
     _filled(lake)
     db = lake.connector.database
@@ -65,6 +68,7 @@ def test_tables_that_follow_their_source_are_equal(lake: Lake) -> None:
     assert "p.s.orders: not compared, only in the table: note" in verified.text()
 
 
+@pytest.mark.every_kind
 def test_every_kind_of_difference_is_counted_and_shown(lake: Lake) -> None:
     _filled(lake)
     _sql(lake, "DELETE FROM {} WHERE id IN (1, 2)", "orders")
@@ -114,7 +118,7 @@ def test_tables_and_columns_that_are_not_there_are_differences(lake: Lake) -> No
 
 
 def test_nothing_to_compare_with_is_an_error(lake: Lake, tmp_path: Path) -> None:
-    job = VerifyTables(lake.spark, ChangeLog(str(tmp_path / "none")), "none", location=lake.location)
+    job = VerifyTables(lake.spark, ChangeLog(str(tmp_path / "none")), "none", location=lake.location, target=lake.kind)
     with pytest.raises(ConfigError, match="nothing to compare with"):
         job.run()
 
@@ -141,7 +145,7 @@ def test_values_that_the_reference_does_not_have_are_not_compared_and_named(lake
     late.capture()
     lake.follow()
     _sql(lake, "UPDATE {} SET note = 'wrong' WHERE id IN (0, 3)", "orders")
-    verified = VerifyTables(lake.spark, late.changelog, late.name, location=lake.location).run()
+    verified = VerifyTables(lake.spark, late.changelog, late.name, location=lake.location, target=lake.kind).run()
     orders = _of(verified, "orders")
     assert (orders.source, orders.different, orders.differing, orders.unknown) == (4, 1, {"note": 1}, {"note": 3})
     assert "not compared, the reference does not have the value: note (3 rows)" in verified.text()

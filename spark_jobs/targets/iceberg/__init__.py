@@ -1,0 +1,20 @@
+"""Iceberg tables."""
+
+from spark_jobs.targets.formats import TableFormat
+
+FORMAT = TableFormat(
+    kind="iceberg",
+    table_class="spark_jobs.targets.iceberg.table:IcebergTarget",
+    packages=("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",),
+    named=True,
+    pinned={
+        # who merges rows means these columns
+        "spark.sql.iceberg.merge-schema": "false",
+    },
+    unset=(
+        # what is written would be put aside, and nobody would see it
+        "spark.wap.id",
+        "spark.wap.branch",
+    ),
+    stamp="spark_jobs.targets.iceberg.metadata:stamp",
+)

@@ -1,0 +1,117 @@
+"""Columns of Iceberg tables: types, and changes of a table's schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from spark_jobs.datatypes import structure
+from spark_jobs.targets.iceberg.jvm import ICEBERG, named
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+def held(type_: str) -> str:
+    """The Spark type that a table has for another one: Iceberg's smallest integer has 32 bits.
+
+    >>> held("tinyint"), held("date")
+    ('int', 'date')
+    """
+    return "int" if type_ in ("tinyint", "smallint") else type_
+
+
+def widens(old: str, new: str) -> bool:
+    """Whether a column's type can be changed without writing its values anew.
+
+    >>> widens("int", "bigint"), widens("decimal(5,2)", "decimal(9,2)"), widens("int", "double")
+    (True, True, False)
+    """
+    if (old, new) in {("int", "bigint"), ("float", "double")}:
+        return True
+    a, b = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
+    return bool(a and b and a[2] == b[2] and int(a[1]) < int(b[1]))
+
+
+def schema(spark: SparkSession, types: Mapping[str, str]) -> Any:
+    """Columns and their Spark types as a schema of Iceberg (``org.apache.iceberg.Schema``); all may be NULL."""
+    struct = spark._jsparkSession.parseDataType(structure({name: held(t) for name, t in types.items()}).json())
+    return named(spark, f"{ICEBERG}.spark.SparkSchemaUtil").convert(struct)
+
+
+def types(spark: SparkSession, found: Any) -> dict[str, str]:
+    """Column → Spark type, of a schema of Iceberg."""
+    struct = named(spark, f"{ICEBERG}.spark.SparkSchemaUtil").convert(found)
+    return {f.name: f.dataType.simpleString() for f in StructType.fromJson(json.loads(struct.json())).fields}
+
+
+def iceberg_types(spark: SparkSession, wanted: Mapping[str, str]) -> dict[str, Any]:
+    """Column → type of Iceberg (``org.apache.iceberg.types.Type``)."""
+    return {field.name(): field.type() for field in schema(spark, wanted).columns()}
+
+
+def rearrange(spark: SparkSession, table: Any, wanted: Mapping[str, str]) -> None:
+    """Make these a table's columns, in this order. Those that are there and can hold the new values keep their identity, and the
+    partitions by them.
+
+    :param table: whose rows are replaced within the same transaction
+    """
+    there, new = types(spark, table.schema()), {name: held(type_) for name, type_ in wanted.items()}
+    names = {name.lower(): name for name in there}
+    stays = {
+        name: names[name.lower()]
+        for name, type_ in new.items()
+        if name.lower() in names and (there[names[name.lower()]] == type_ or widens(there[names[name.lower()]], type_))
+    }
+    if list(there.items()) == list(new.items()) and all(field.isOptional() for field in table.schema().columns()):
+        return
+    gone = [name for name in there if name not in stays.values()]
+    _forget(table, {table.schema().findField(name).fieldId() for name in gone})
+    update = table.updateSchema()
+    update.setIdentifierFields(named(spark, "java.util.ArrayList")())
+    for name in gone:
+        update.deleteColumn(name)
+    update.commit()
+    update, made = table.updateSchema(), iceberg_types(spark, new)
+    for name, type_ in new.items():
+        if name not in stays:
+            update.addColumn(None, name, made[name])
+            continue
+        old = stays[name]
+        update.makeColumnOptional(old)
+        if there[old] != type_:
+            update.updateColumn(old, made[name])
+        if old != name:
+            update.renameColumn(old, name)
+    update.commit()
+    update, before = table.updateSchema(), ""
+    for name in new:
+        if before:
+            update.moveAfter(name, before)
+        else:
+            update.moveFirst(name)
+        before = name
+    update.commit()
+
+
+def was_partitioned_by_a_column_that_is_gone(table: Any) -> bool:
+    """Whether older files have partitions by a column that the table does not have any more."""
+    schema = table.schema()
+    fields = [field for spec in table.specs().values() for field in spec.fields()]
+    return any(schema.findField(field.sourceId()) is None for field in fields)
+
+
+def _forget(table: Any, ids: set[int]) -> None:
+    """Partition no longer by columns that go, and do not sort by them."""
+    fields = [field.name() for field in table.spec().fields() if field.sourceId() in ids]
+    if fields:
+        update = table.updateSpec()
+        for name in fields:
+            update.removeField(name)
+        update.commit()
+    if any(field.sourceId() in ids for field in table.sortOrder().fields()):
+        table.replaceSortOrder().commit()

@@ -1,0 +1,91 @@
+"""Reads the markers of an Iceberg table from its snapshots and properties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from spark_jobs.targets.base import NEVER
+
+SNAPSHOT_MARKER = "cdc.batch."
+"""Property of a snapshot, followed by the application's name: its batch."""
+MARKER = "cdc.marker."
+"""Property of a table, followed by the application's name: the last batch, and the sequence number of its snapshot."""
+_CHERRY_PICKED = "source-snapshot-id"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A marker.
+
+    :param later: the snapshots after the one with the marker, newest first; none is known if ``expired``
+    :param expired: the snapshot with the marker is not there any more, and only the table's property knows the batch
+    """
+
+    batch: int
+    later: tuple[Any, ...] = ()
+    expired: bool = False
+
+
+class History:
+    """The line of snapshots that has led to a table's rows.
+
+    :param metadata: ``org.apache.iceberg.TableMetadata``
+    """
+
+    def __init__(self, metadata: Any) -> None:
+        self._metadata, properties = metadata, dict(metadata.properties())
+        self._recorded = {
+            name.removeprefix(MARKER): tuple(map(int, value.split()))
+            for name, value in properties.items()
+            if name.startswith(MARKER)
+        }
+
+    @cached_property
+    def markers(self) -> dict[str, Found]:
+        """Application → its marker. Only as many snapshots are read as are needed."""
+        found: dict[str, Found] = {}
+        passed: list[Any] = []
+        for snapshot in self._line():
+            for name, value in dict(snapshot.summary()).items():
+                if name.startswith(SNAPSHOT_MARKER):
+                    found.setdefault(name.removeprefix(SNAPSHOT_MARKER), Found(int(value), tuple(passed)))
+            passed.append(snapshot)
+            if self._recorded and found.keys() >= self._recorded.keys():
+                return found
+        if passed and passed[-1].parentId() is not None:  # older ones have expired
+            for app, (batch, _) in self._recorded.items():
+                found.setdefault(app, Found(batch, tuple(passed), expired=True))
+        return found
+
+    @property
+    def went_back(self) -> dict[str, int]:
+        """Application → the batch to which somebody has rolled the table back, :data:`NEVER` if before its first one."""
+        found = {app: self.markers[app].batch if app in self.markers else NEVER for app in self._recorded}
+        return {app: batch for app, batch in found.items() if batch < self._recorded[app][0]}
+
+    def set_back(self, app: str) -> str:
+        """As :meth:`spark_jobs.targets.base.Target.set_back`.
+
+        A rollback takes the marker back with the rows. What a rollback to a snapshot after the marker's own
+        expired one, or a cherry-picked snapshot, has done to the rows only the one who did it knows.
+        """
+        found = self.markers.get(app)
+        if found is None:
+            return ""
+        for snapshot in found.later:
+            if _CHERRY_PICKED in dict(snapshot.summary()):
+                return f"snapshot {snapshot.snapshotId()} was cherry-picked"
+        current = self._metadata.currentSnapshot()
+        if found.expired and current.sequenceNumber() < self._recorded[app][1]:
+            return f"the table was rolled back to snapshot {current.snapshotId()}"
+        return ""
+
+    def _line(self) -> Iterator[Any]:
+        snapshot = self._metadata.currentSnapshot()
+        while snapshot is not None:
+            yield snapshot
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else self._metadata.snapshot(parent)

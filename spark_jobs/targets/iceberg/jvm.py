@@ -1,0 +1,74 @@
+"""Classes of Iceberg and Spark that have no Python interface."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from spark_jobs.targets.base import Conflict
+
+ICEBERG = "org.apache.iceberg"
+FASTER = ("CommitFailedException", "AlreadyExistsException", "NoSuchTableException")
+"""What Iceberg's catalogs say when another writer was faster; the last one, when it has removed the table."""
+
+_CAUSES = 20
+"""Errors in a row that are looked at: nothing keeps them from being a circle."""
+
+
+def named(spark: SparkSession, name: str) -> Any:
+    """A class by its full name. Looked up part by part (``_jvm.java.util``), each part is searched for in all jars."""
+    return getattr(spark._jvm, name)
+
+
+def activate(spark: SparkSession) -> None:
+    """Make the session this thread's. Threads of Python have none, and Iceberg takes its settings from it."""
+    named(spark, "org.apache.spark.sql.classic.SparkSession").setActiveSession(spark._jsparkSession)
+
+
+def java_map(spark: SparkSession, values: Mapping[str, str]) -> Any:
+    made = named(spark, "java.util.LinkedHashMap")()
+    for name, value in values.items():
+        made.put(name, value)
+    return made
+
+
+def java_list(spark: SparkSession, values: Iterable[Any]) -> Any:
+    made = named(spark, "java.util.ArrayList")()
+    for value in values:
+        made.add(value)
+    return made
+
+
+def failed_with(error: BaseException, *names: str) -> bool:
+    """Whether an error of the JVM is of one of these classes, or was caused by one."""
+    cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    for _ in range(_CAUSES):
+        if cause is None:
+            break
+        if cause.getClass().getSimpleName() in names:
+            return True
+        cause = cause.getCause()
+    return False
+
+
+def reason(error: BaseException) -> str:
+    """The message of an error of the JVM, without its stack."""
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    text = str(error) if java is None else str(java.getMessage())
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+@contextlib.contextmanager
+def conflicts() -> Iterator[None]:
+    """Iceberg's ways of saying that another writer was faster."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as e:
+        if failed_with(e, *FASTER):
+            raise Conflict(str(e)) from e
+        raise

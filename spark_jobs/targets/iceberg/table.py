@@ -1,0 +1,357 @@
+"""Iceberg tables, by path or by the name of a catalog's table.
+
+Each write is one replacement of the table's metadata, and succeeds only if the table is in the very state in which its marker was read:
+Spark writes within a transaction (:mod:`spark_jobs.targets.iceberg.plans`), owner and marker are added to it, then it is published.
+
+The marker is in the snapshot of the data, so that it goes back with the rows when somebody rolls the table back: what is missing is applied again.
+It is also a property of the table, with the snapshot's sequence number: compaction makes a snapshot without a marker, and when the ones
+before it are expired, the property still knows. If it is newer than the rows, :meth:`IcebergTarget.set_back` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_provider_cdc.core.errors import TargetError
+from spark_jobs.datatypes import holds, quoted
+from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Merge, Owner, Target
+from spark_jobs.targets.iceberg import plans
+from spark_jobs.targets.iceberg.columns import (
+    held,
+    iceberg_types,
+    rearrange,
+    schema,
+    types,
+    was_partitioned_by_a_column_that_is_gone,
+    widens,
+)
+from spark_jobs.targets.iceberg.history import MARKER, SNAPSHOT_MARKER, History
+from spark_jobs.targets.iceberg.jvm import ICEBERG, conflicts, failed_with, named
+from spark_jobs.targets.iceberg.places import place
+
+_OWNER = "cdc.connector", "cdc.topic"
+_VERSION = "cdc.columns"
+_PROPERTIES = {
+    # files are not written anew for a few changed rows
+    "write.merge.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.delete.mode": "merge-on-read",
+    # changed rows need no sorting before they are written
+    "write.distribution-mode": "none",
+    # one metadata file is made by each batch
+    "write.metadata.delete-after-commit.enabled": "true",
+}
+_FORMAT_VERSION = "format-version"
+
+
+class IcebergTarget(Target):
+    """An Iceberg table; implements :class:`spark_jobs.targets.base.Target`."""
+
+    def __init__(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> None:
+        super().__init__(spark, location, profile=profile)
+        self._place = place(spark, location)
+        self._loaded: Any = None
+        self._view: Any = None
+        self._before: Any = None
+        self._seen: History | None = None
+        self._overtaken = False
+
+    def exists(self) -> bool:
+        """Begins a transaction too: it is what all other methods look at, and what the next write publishes."""
+        self._loaded, self._overtaken = self._place.load(), False
+        if self._loaded is None:
+            return False
+        transaction = (
+            self._loaded.newTransaction()
+        )  # looks at the newest state, though a catalog may have kept the table
+        self._before, self._view = self._loaded.operations().current(), self._within(transaction)
+        self._seen = History(self._before)
+        if went := self._seen.went_back:
+            self._bring_columns_back(went)
+        return True
+
+    def _bring_columns_back(self, went: Mapping[str, int]) -> None:
+        """A rollback brings back rows and marker; columns that have changed since then come back here, as the rows have them."""
+        current = self._view.currentSnapshot()
+        operations = self._view.operations()
+        if current.schemaId() is not None:
+            metadata = operations.current()
+            builder = named(self.spark, f"{ICEBERG}.TableMetadata").buildFrom(metadata)
+            operations.commit(metadata, builder.setCurrentSchema(current.schemaId()).build())
+        update = self._view.updateProperties().remove(_VERSION)
+        for app, batch in went.items():
+            if batch == NEVER:
+                update.remove(f"{MARKER}{app}")
+            else:
+                update.set(f"{MARKER}{app}", f"{batch} {current.sequenceNumber()}")
+        update.commit()
+
+    def strange(self, owner: Owner) -> str:
+        return self._place.strange(owner)
+
+    def owner(self) -> Owner | None:
+        found = self._properties()
+        return Owner(*(found[name] for name in _OWNER)) if all(name in found for name in _OWNER) else None
+
+    def claim(self, owner: Owner) -> None:
+        there, version = self._properties(), self._metadata().formatVersion()
+        wanted = {**_owned(owner), **{k: v for k, v in _PROPERTIES.items() if there.get(k) != v}}
+        self._alter(lambda table: _set(table, wanted | ({_FORMAT_VERSION: "2"} if version < 2 else {})))
+
+    def markers(self) -> dict[str, int]:
+        return {app: found.batch for app, found in self._history().markers.items()}
+
+    def set_back(self, app: str) -> str:
+        return self._history().set_back(app)
+
+    def _history(self) -> History:
+        self._table()
+        assert self._seen is not None
+        return self._seen
+
+    def rows(self) -> DataFrame:
+        return plans.read(self.spark, self._table())
+
+    def columns(self) -> dict[str, str]:
+        return types(self.spark, self._table().schema())
+
+    def size(self) -> int:
+        snapshot = self._table().currentSnapshot()
+        return 0 if snapshot is None else int(snapshot.summary().get("total-files-size") or 0)
+
+    # -- columns ------------------------------------------------------------------------------------------------------
+
+    def version(self, app: str) -> int:
+        version, _, owner = self._properties().get(_VERSION, "0").partition(" ")
+        return int(version) if owner == app else 0
+
+    def can_evolve(self, evolution: Evolution) -> bool:
+        there = {name.lower(): type_ for name, type_ in self.columns().items()}
+        final = {name.lower() for name in evolution.types}
+        if len(final) < len(evolution.types):
+            raise TargetError(
+                "Two columns have the same name but for upper and lower case, which Spark cannot tell apart.",
+                where=f"{self.location}: {', '.join(evolution.types)}",
+                safe="The table was not changed; the change log keeps the batches.",
+                remedy="leave one of them out with column.exclude.list, or rename it at the source",
+            )
+        for old, new in _renames(evolution):
+            # a name that is given away and taken again in one go would not tell what has been done after a kill
+            if old in final or (old in there and new in there):
+                return False
+            if old not in there and new not in there:
+                raise self._lost(old, new)
+            there.setdefault(new, there.get(old, ""))
+        can = True
+        for name, type_ in evolution.types.items():
+            there_type = there.get(name.lower(), held(type_))
+            if holds(there_type, type_) or holds(there_type, held(type_)) or widens(there_type, held(type_)):
+                continue
+            # the table has no smaller integer than int: whether the values fit, a cast of theirs says
+            from_small = there_type == held("tinyint") and holds(type_, "tinyint")
+            if name not in evolution.fills and not (holds(type_, there_type) or from_small):
+                raise self._other_type(name, there_type, type_)
+            can = False
+        return can
+
+    def evolve(self, evolution: Evolution) -> dict[str, str | None]:
+        there = {name.lower(): name for name in self.columns()}
+        changes = [*self._changes(evolution)]
+        if changes:
+
+            def change(table: Any) -> None:
+                update = table.updateSchema()
+                for name, *given in changes:
+                    getattr(update, name)(*given)
+                update.commit()
+                _set(table, {_VERSION: f"{evolution.version} {evolution.app}"})
+
+            self._alter(change)
+        known = set(there) | {new for _, new in _renames(evolution)}
+        return {
+            name: value
+            for name, value in evolution.fills.items()
+            if value is not None or (name.lower() in known and self._has_values(name))
+        }
+
+    def _changes(self, evolution: Evolution) -> Iterator[tuple[Any, ...]]:
+        """Methods of Iceberg's ``UpdateSchema`` with what they are given. It knows columns by the names that they had before."""
+        there = self.columns()
+        names, wanted = {name.lower(): name for name in there}, {name.lower(): name for name in evolution.types}
+        for old, new in _renames(evolution):
+            if old in names and new in wanted:
+                yield "renameColumn", names[old], wanted[new]
+                names[new] = names.pop(old)
+        made = iceberg_types(self.spark, evolution.types)
+        for name, type_ in evolution.types.items():
+            known = names.get(name.lower())
+            if known is None:
+                yield "addColumn", None, name, made[name]
+            elif not (holds(there[known], type_) or holds(there[known], held(type_))):
+                yield "updateColumn", known, made[name]
+
+    def _other_type(self, name: str, old: str, new: str) -> TargetError:
+        return TargetError(
+            f"Column {name} is {old} in the table and would have to become {new}, which Iceberg cannot do in place.",
+            where=self.location,
+            safe="The table was not changed; the change log keeps the batches.",
+            remedy="set schema.change.rewrite.mode=snapshot, so that the table is read again after such a change, or drop "
+            "the target table and read it again with snapshot.mode=always for one run",
+        )
+
+    def _lost(self, old: str, new: str) -> TargetError:
+        return TargetError(
+            f"Column {old} was renamed to {new} at the source; the table has neither.",
+            where=self.location,
+            safe="The table was not changed; the change log keeps the batches.",
+            remedy="drop the target table and run the apply again: it is built again from the change log",
+        )
+
+    def _has_values(self, name: str) -> bool:
+        return bool(self.rows().where(F.col(quoted(name)).isNotNull()).head(1))
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def create(self, rows: DataFrame, marker: Marker) -> None:
+        properties = {_FORMAT_VERSION: "2", **_PROPERTIES, **_owned(marker.owner)}
+        with conflicts():
+            transaction = self._place.begin(schema(self.spark, _columns(rows)), properties, marker.owner)
+        table = self._within(transaction)
+        self._write(table, marker, lambda: plans.append(self.spark, table, rows))
+        with conflicts(), self._place.alone():
+            transaction.commitTransaction()
+        self._place.created()
+        self.exists()
+
+    def merge(self, merge: Merge, marker: Marker) -> None:
+        def write(table: Any) -> None:
+            if was_partitioned_by_a_column_that_is_gone(table):
+                # Spark's writers of deletes look for that column; those that write files anew do not
+                _set(table, {"write.merge.mode": "copy-on-write"})
+            plans.merge(self.spark, table, merge)
+
+        self._put(marker, write)
+
+    def append(self, rows: DataFrame, marker: Marker) -> None:
+        given = {name.lower(): name for name in rows.columns}
+        whole = rows.select(
+            *[
+                (F.col(quoted(given[c.lower()])) if c.lower() in given else F.lit(None)).cast(t).alias(c)
+                for c, t in self.columns().items()
+            ]
+        )
+        self._put(marker, lambda table: plans.append(self.spark, table, whole))
+
+    def replace(self, rows: DataFrame, marker: Marker) -> None:
+        def write(table: Any) -> None:
+            rearrange(self.spark, table, _columns(rows))
+            plans.overwrite(self.spark, table, rows)
+
+        self._put(marker, write)
+
+    def _put(self, marker: Marker, write: Callable[[Any], None]) -> None:
+        if self.marker(marker.app) >= marker.batch:
+            return
+        table = self._table()
+        self._write(table, marker, lambda: write(table))
+        self._publish()
+
+    def _write(self, table: Any, marker: Marker, write: Callable[[], None]) -> None:
+        """Write rows within a transaction, and the marker with them."""
+        key = f"spark.sql.iceberg.snapshot-property.{SNAPSHOT_MARKER}{marker.app}"
+        self.spark.conf.set(key, str(marker.batch))
+        try:
+            write()
+        finally:
+            self.spark.conf.unset(key)
+        snapshot = table.currentSnapshot()
+        _set(table, {f"{MARKER}{marker.app}": f"{marker.batch} {snapshot.sequenceNumber()}"})
+
+    def _alter(self, change: Callable[[Any], None]) -> None:
+        """Change columns or properties, in one commit."""
+        change(self._table())
+        self._publish()
+
+    # -- commits ------------------------------------------------------------------------------------------------------
+
+    def _table(self) -> Any:
+        """The table within the transaction."""
+        if self._loaded is None and not self.exists():
+            raise Conflict("there is no table any more")
+        return self._view
+
+    def _metadata(self) -> Any:
+        return self._table().operations().current()
+
+    def _properties(self) -> dict[str, str]:
+        return dict(self._metadata().properties())
+
+    def _within(self, transaction: Any) -> Any:
+        """The table as it is within a transaction: it can be read, and its commits change nothing but the transaction."""
+        inner = transaction.table()
+        return named(self.spark, f"{ICEBERG}.BaseTable")(inner.operations(), inner.name())
+
+    def _publish(self) -> None:
+        """Make what the transaction has done the table's state, if nobody else has changed it."""
+        table, before = self._view, self._before
+        if self._overtaken:
+            raise Conflict("somebody else has committed in between")
+        try:
+            with conflicts(), self._place.alone():
+                self._loaded.operations().commit(before, table.operations().current())
+        except Conflict:
+            self._discard(table, before)
+            raise
+        except (Py4JJavaError, PySparkException) as e:
+            if not failed_with(e, "CommitStateUnknownException"):
+                raise
+            # the table tells whether it was done, when it is read again
+            raise Conflict(f"nobody knows whether the commit was done: {e}") from e
+        self.exists()
+        # what the caller knows of the table is true only until somebody else commits
+        self._overtaken = _snapshot_id(self._table()) != _snapshot_id(table)
+
+    def _discard(self, table: Any, before: Any) -> None:
+        """Remove the files of a snapshot that will never be one of the table's."""
+        snapshot, old = table.currentSnapshot(), before.currentSnapshot()
+        if snapshot is None or (old is not None and old.snapshotId() == snapshot.snapshotId()):
+            return
+        files = table.io()
+        for found in (*snapshot.addedDataFiles(files), *snapshot.addedDeleteFiles(files)):
+            files.deleteFile(found.location())
+        for manifest in snapshot.allManifests(files):
+            if manifest.snapshotId() == snapshot.snapshotId():
+                files.deleteFile(manifest.path())
+        files.deleteFile(snapshot.manifestListLocation())
+
+
+def _snapshot_id(table: Any) -> int | None:
+    snapshot = table.currentSnapshot()
+    return None if snapshot is None else int(snapshot.snapshotId())
+
+
+def _set(table: Any, properties: Mapping[str, str]) -> None:
+    update = table.updateProperties()
+    for name, value in properties.items():
+        update.set(name, value)
+    update.commit()
+
+
+def _owned(owner: Owner) -> dict[str, str]:
+    return dict(zip(_OWNER, (owner.connector, owner.topic), strict=True))
+
+
+def _columns(rows: DataFrame) -> dict[str, str]:
+    return {f.name: f.dataType.simpleString() for f in rows.schema.fields}
+
+
+def _renames(evolution: Evolution) -> list[tuple[str, str]]:
+    """Renames in lower case; Spark ignores case, so a change of case is none."""
+    pairs = [(old.lower(), new.lower()) for old, new in evolution.renamed]
+    return [(old, new) for old, new in pairs if old != new]

@@ -1,0 +1,97 @@
+"""What only Delta tables can do, and what it means for the apply."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from airflow_provider_cdc.core.errors import TargetError
+from spark_jobs.session import own_session
+from spark_jobs.targets import load_format
+from spark_jobs.targets.base import Owner, Target
+from tests.spark.lake import Lake
+
+pytestmark = [pytest.mark.spark, pytest.mark.only_kind("delta")]
+ORDERS = {"id": "int64!", "n": "int32"}
+TOPIC = "p.s.orders"
+
+
+def _orders(lake: Lake, *ids: int) -> None:
+    lake.connector.database.create_table("s.orders", ORDERS, key=("id",))
+    _more(lake, *ids)
+    lake.connector.capture()
+
+
+def _more(lake: Lake, *ids: int) -> None:
+    with lake.connector.database.transaction() as t:
+        for i in ids:
+            t.insert("s.orders", {"id": i, "n": i})
+
+
+def _target(lake: Lake) -> Target:
+    delta = load_format("delta")
+    return delta.open(own_session(lake.spark, delta), lake.path("s.orders"))
+
+
+def test_people_may_compact_a_table_and_give_it_properties_in_sessions_of_their_own(lake: Lake) -> None:
+    _orders(lake, 1)
+    lake.apply()
+    plain = lake.spark.newSession()
+    plain.conf.unset("spark.databricks.delta.allowArbitraryProperties.enabled")
+    plain.sql(f"ALTER TABLE delta.`{lake.path('s.orders')}` SET TBLPROPERTIES ('team' = 'shop')")
+    plain.sql(f"OPTIMIZE delta.`{lake.path('s.orders')}`")
+    _more(lake, 2)
+    lake.follow()
+    lake.check()
+    assert _target(lake).owner() == Owner("test", TOPIC)
+
+
+def test_a_table_whose_rows_delta_has_restored_is_an_error(lake: Lake) -> None:
+    """RESTORE brings back the rows, and leaves the marker where it is."""
+    _orders(lake, 1)
+    lake.apply()
+    for i in (2, 3):
+        _more(lake, i)
+        lake.follow()
+    table = f"delta.`{lake.path('s.orders')}`"
+    lake.spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF 1")
+    for _ in range(2):
+        with pytest.raises(TargetError, match=r"before batch 3 \(RESTORE in version 3\)[\s\S]*move the table away"):
+            lake.apply()
+    _more(lake, 4)
+    lake.connector.capture()
+    with pytest.raises(TargetError, match="RESTORE in version 3"):
+        lake.apply()
+    shutil.rmtree(lake.path("s.orders"))
+    lake.apply()
+    lake.check()
+    # what was done after the last batch may be undone
+    lake.spark.sql(f"DELETE FROM {table} WHERE id = 1")
+    lake.spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF {lake.version('s.orders') - 1}")
+    lake.follow()
+    lake.check()
+
+
+def test_a_table_of_an_earlier_version_is_known_by_its_marker(lake: Lake) -> None:
+    _orders(lake, 1)
+    rows = lake.spark.createDataFrame([(1, 1)], "id bigint, n int")
+    options = {"txnAppId": Owner("test", TOPIC).app, "txnVersion": 1, "delta.columnMapping.mode": "name"}
+    rows.write.format("delta").options(**options).save(lake.path("s.orders"))
+    with lake.connector.database.transaction() as t:
+        t.insert("s.orders", {"id": 2})
+    lake.follow()
+    lake.check()
+    assert [(t.first_batch, t.last_batch) for t in lake.reports[-1].tables] == [(2, 2)]
+    assert _target(lake).owner() == Owner("test", TOPIC)
+
+
+def test_a_table_with_markers_of_two_is_nobodys(lake: Lake) -> None:
+    _orders(lake, 1)
+    rows = lake.spark.createDataFrame([(1, 1)], "id bigint, n int")
+    for topic in (TOPIC, "p.z.orders"):
+        options = {"txnAppId": Owner("test", topic).app, "txnVersion": 1}
+        rows.write.format("delta").mode("append").options(**options).save(lake.path("s.orders"))
+    for adopt in ((), (TOPIC,)):
+        with pytest.raises(TargetError, match="of others before"):
+            lake.apply(adopt=adopt)
