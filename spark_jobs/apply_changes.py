@@ -33,6 +33,7 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.model.manifest import Manifest
 from spark_jobs.catch_up import CatchUp
 from spark_jobs.locations import table_location
+from spark_jobs.rehearsal import rehearse
 from spark_jobs.report import Applied, Report
 from spark_jobs.session import open_changelog, own_session, session
 from spark_jobs.targets import known_profile, known_writes, load_format
@@ -42,6 +43,9 @@ from spark_jobs.view import View, groups
 from spark_jobs.warm import WarmApply
 
 log = logging.getLogger("spark_jobs.apply_changes")
+
+LOOK_S = 60.0
+"""How long tables are looked at before the first round."""
 
 
 class ApplyChanges:
@@ -69,7 +73,7 @@ class ApplyChanges:
         adopt: Collection[str] = (),
         check_crc: bool = False,
     ) -> None:
-        self._spark, self._changelog, self._connector = spark, changelog, connector
+        self.spark, self._changelog, self._connector = spark, changelog, connector
         self._location, self._kind = location, target
         self._format, self._profile = load_format(target), known_profile(profile)
         self._catch_up = CatchUp(
@@ -144,6 +148,23 @@ class ApplyChanges:
         futures = {topic: self._pool.submit(self._settled, topic, entry) for topic, entry in stands.items()}
         return {topic: future.result() for topic, future in futures.items()}
 
+    def look(self) -> None:
+        """Read where each table of the last report stands, so that the next round finds it read. Nothing is changed."""
+        report = self._reports.read(self._kind, self._location) or {"stands": {}}
+        futures = [self._pool.submit(self._look, entry["location"]) for entry in report["stands"].values()]
+        _, left = wait(futures, LOOK_S)
+        for future in left:
+            future.cancel()
+
+    def _look(self, location: str) -> None:
+        try:
+            target = self._open(location)
+            if target.exists():
+                for ask in (target.owner, target.markers, target.size, target.columns):
+                    ask()
+        except Exception as e:  # a round says what is wrong with it, and where
+            log.info("The table at %s could not be looked at: %s", location, e)
+
     def write(self, report: Report) -> None:
         """Replace the report of this target."""
         self._reports.write(dataclasses.asdict(report))
@@ -151,7 +172,7 @@ class ApplyChanges:
     def alive(self) -> None:
         """:raises CdcError: Spark has ended: no table can be worked on any more"""
         try:
-            stopped = self._spark.sparkContext._jsc.sc().isStopped()
+            stopped = self.spark.sparkContext._jsc.sc().isStopped()
         except Exception as e:  # py4j's own errors, and those of the system, say that there is nobody
             log.warning("Spark does not answer: %s", e)
             stopped = True
@@ -274,7 +295,7 @@ class ApplyChanges:
     def _open(self, location: str) -> Target:
         """A table, in the session of this thread: making one takes longer than a small merge."""
         if not hasattr(self._threads, "session"):
-            self._threads.session = own_session(self._spark, self._format)
+            self._threads.session = own_session(self.spark, self._format)
         return self._format.open(self._threads.session, location, profile=self._profile)
 
 
@@ -311,11 +332,32 @@ def _once(changelog: ChangeLog, given: argparse.Namespace) -> Report | None:
 def _for_a_while(changelog: ChangeLog, given: argparse.Namespace) -> Report | None:
     turns = Turns(changelog.storage, given.connector, given.target, given.location)
     # the one that applies now goes on until this one could, too
-    with _job(changelog, given) as job, turns.take(given.owner) as turn:
+    with _job(changelog, given) as job:
+        if turns.busy():
+            _get_warm(job, given)
+        return _turn(changelog, given, job, turns)
+
+
+def _turn(changelog: ChangeLog, given: argparse.Namespace, job: ApplyChanges, turns: Turns) -> Report | None:
+    with turns.take(given.owner) as turn:
         warm = WarmApply(job, changelog, given.connector, turn)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: warm.stop())
         return warm.run(given.run_for)
+
+
+def _get_warm(job: ApplyChanges, given: argparse.Namespace) -> None:
+    """Do what the first round would have to do for the first time, while another one still applies."""
+    spark = job.spark
+
+    def other(changelog: ChangeLog, connector: str, location: str) -> ApplyChanges:
+        return ApplyChanges(
+            spark, changelog, connector, location=location, target=given.target, threads=1, profile=given.profile, writes=given.writes,
+        )  # fmt: skip
+
+    if str(spark.sparkContext.master).startswith("local"):  # executors elsewhere do not see a folder of this machine
+        rehearse(other)
+    job.look()
 
 
 @contextlib.contextmanager

@@ -86,6 +86,11 @@ class Turns:
         found = next((f for n in reversed(self.numbers()) if (f := self.read(n)) is not None), None)
         return "" if found is None else str(found["owner"])
 
+    def busy(self) -> bool:
+        """Whether somebody has a turn, and shows that it is alive."""
+        found = next((f for n in reversed(self.numbers()) if (f := self.read(n)) is not None), None)
+        return found is not None and not found["ended"] and abs(time.time() - found["at"]) < DEAD_S + _SKEW_S
+
     # -- files --------------------------------------------------------------------------------------------------------
 
     def numbers(self) -> list[int]:

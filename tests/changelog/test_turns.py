@@ -106,6 +106,15 @@ def test_a_turn_can_be_ended_from_outside_by_its_owner_alone(turns: Turns, hurri
         assert turn.wait(lambda: False)
 
 
+def test_whether_somebody_is_at_work_is_known_before_a_turn_is_taken(turns: Turns, storage: Storage) -> None:
+    assert not turns.busy()
+    with turns.take("a"):
+        assert turns.busy()
+    assert not turns.busy()
+    turns.create(2, {"owner": "dead", "at": time.time() - 3600, "ended": False, "report": None, "error": ""})
+    assert not turns.busy()
+
+
 def test_many_that_begin_at_once_have_different_numbers(turns: Turns, hurried: None) -> None:
     found: list[int] = []
     barrier = threading.Barrier(6)

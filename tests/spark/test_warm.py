@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -308,7 +309,7 @@ def test_an_ended_spark_is_an_error_at_once(tables: Lake, monkeypatch: pytest.Mo
     """The session of all tests cannot be ended for this one: it only says so."""
     tables.hook = Trouble(tables.path("s.a"))
     running = Running(tables)
-    monkeypatch.setattr(running.warm._job._spark.sparkContext, "_jsc", None)  # type: ignore[attr-defined]
+    monkeypatch.setattr(running.warm._job.spark.sparkContext, "_jsc", None)  # type: ignore[attr-defined]
     with running:
         running.join()
     assert type(running.error) is CdcError
@@ -356,6 +357,12 @@ def test_two_at_once_that_do_not_know_of_each_other_give_the_same_tables(tables:
     tables.check()
 
 
+def resident_mb(pid: int) -> int:
+    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) >> 10
+
+
 # -- processes --------------------------------------------------------------------------------------------------------
 
 
@@ -385,6 +392,15 @@ class Process:
             if "apply_changes.py" in Path(f"/proc/{pid}/cmdline").read_text():
                 return pid
         raise AssertionError(self.said())
+
+    def heap_mb(self) -> int:
+        """What the JVM's heap holds after a collection."""
+        subprocess.run(["jcmd", str(self.process.pid), "GC.run"], check=True, capture_output=True)
+        info = subprocess.run(
+            ["jcmd", str(self.process.pid), "GC.heap_info"], check=True, capture_output=True, text=True
+        )
+        # by generation where the collector has some
+        return sum(map(int, re.findall(r"(?:heap|generation) .*used (\d+)K", info.stdout))) >> 10
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")[-4000:]
@@ -445,6 +461,26 @@ def test_a_process_is_taken_over_by_the_next_one_and_sigterm_ends_that_cleanly(
     assert "as it was asked to" in second.said()
     tables.check()
     assert re.search(r"Round 2: 2 tables, \d+ events up to batch \d+ in [\d.]+ s, freshness [\d.]+ s", first.said())
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.only_kind("delta")
+def test_memory_does_not_grow_with_the_rounds(tables: Lake, start: Callable[[str], Process]) -> None:
+    """Between two checkpoints, Delta keeps what came since; at the same distance from one, as much is in use as two hundred rounds before."""
+    if shutil.which("jcmd") is None:
+        pytest.skip("the JVM's memory is asked for with jcmd, which is part of a JDK")
+    process = start("many")
+    _reached(tables, process)
+    found: dict[int, tuple[int, int]] = {}
+    for n in range(2, 301):
+        _more(tables, n)
+        _reached(tables, process)
+        if n in (100, 300):
+            found[n] = process.heap_mb(), resident_mb(process.driver())
+    print(f"heap of the JVM and memory of Python in MB after rounds: {found}")
+    assert found[300][0] < found[100][0] + 25
+    assert found[300][1] < found[100][1] + 10
 
 
 @pytest.mark.slow
