@@ -381,7 +381,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--target", default="delta", help="kind of the tables: delta (default) or iceberg")
     parser.add_argument(
         "--profile", default="compatible",
-        help="how new tables begin: compatible (most readers know them) or fast (with deletion vectors, so that small changes do not rewrite files)",
+        help="how new tables begin: compatible (most readers know them) or fast (small changes to large tables cost less)",
     )  # fmt: skip
     parser.add_argument(
         "--writes", default="auto",

@@ -71,7 +71,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         the name of a catalog's table, ``lake.{database}.{table}``
     :param target: kind of the tables, ``delta`` or ``iceberg``
     :param profile: how new tables begin: ``compatible`` (most readers know them; a feature of the format is switched on by the first change that
-        needs it) or ``fast`` (Delta: with deletion vectors, so that small changes do not rewrite files)
+        needs it) or ``fast`` (small changes to large tables cost less: Delta with deletion vectors, Iceberg with deletes of keys)
     :param writes: how rows of tables with a key are written: ``merge``, ``commit`` (arrays instead of a MERGE wherever they can be used) or ``auto``,
         what costs less
     :param threads: tables worked on at the same time

@@ -185,7 +185,6 @@ def _before_merge(location: str, name: str, write: Callable[[], Any]) -> Any:
     return write()
 
 
-@pytest.mark.every_kind
 def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothing(prepared: Lake) -> None:
     """The other run, which knows of more batches, comes in between this one's look at the marker and its first write to each table."""
     db, changelog = prepared.connector.database, prepared.connector.changelog

@@ -303,8 +303,8 @@ def named(request: pytest.FixtureRequest, lake: Lake) -> _Named:
 
 def test_tables_of_a_catalog_follow_their_source(lake: Lake, named: _Named) -> None:
     work, r = Workload(lake.connector.database, sparse=("note",)), random.Random(4)
-    for _ in range(3):
-        for _ in range(40):
+    for _ in range(2):
+        for _ in range(30):
             work.step(r)
         lake.connector.capture()
         lake.apply(location=named.location)

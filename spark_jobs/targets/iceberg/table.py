@@ -10,6 +10,7 @@ before it are expired, the property still knows. If it is newer than the rows, :
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -18,10 +19,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from airflow_provider_cdc.changelog.reduction import Reduction
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import holds, quoted
 from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Merge, Owner, Target
-from spark_jobs.targets.iceberg import plans
+from spark_jobs.targets.iceberg import compaction, plans
 from spark_jobs.targets.iceberg.columns import (
     held,
     iceberg_types,
@@ -31,9 +33,12 @@ from spark_jobs.targets.iceberg.columns import (
     was_partitioned_by_a_column_that_is_gone,
     widens,
 )
+from spark_jobs.targets.iceberg.commit import BY_KEY, ArrayCommit
 from spark_jobs.targets.iceberg.history import MARKER, SNAPSHOT_MARKER, History
-from spark_jobs.targets.iceberg.jvm import ICEBERG, conflicts, failed_with, named
+from spark_jobs.targets.iceberg.jvm import ICEBERG, conflicts, failed_with, named, reason
 from spark_jobs.targets.iceberg.places import place
+
+log = logging.getLogger("spark_jobs.targets.iceberg")
 
 _OWNER = "cdc.connector", "cdc.topic"
 _VERSION = "cdc.columns"
@@ -220,6 +225,8 @@ class IcebergTarget(Target):
 
     def create(self, rows: DataFrame, marker: Marker) -> None:
         properties = {_FORMAT_VERSION: "2", **_PROPERTIES, **_owned(marker.owner)}
+        if self.profile == "fast":
+            properties[BY_KEY] = "true"
         with conflicts():
             transaction = self._place.begin(schema(self.spark, _columns(rows)), properties, marker.owner)
         table = self._within(transaction)
@@ -237,6 +244,18 @@ class IcebergTarget(Target):
             plans.merge(self.spark, table, merge)
 
         self._put(marker, write)
+
+    def upsert(self, changes: Reduction, keys: DataFrame, marker: Marker) -> str:
+        if self.marker(marker.app) >= marker.batch:
+            return ""
+        table = self._table()
+        commit = ArrayCommit(self.spark, table, changes)
+        if why := commit.reason() or commit.write(keys, f"{SNAPSHOT_MARKER}{marker.app}", marker.batch):
+            return why
+        self._record(table, marker)
+        self._publish()
+        self._compact()
+        return ""
 
     def append(self, rows: DataFrame, marker: Marker) -> None:
         given = {name.lower(): name for name in rows.columns}
@@ -261,6 +280,7 @@ class IcebergTarget(Target):
         table = self._table()
         self._write(table, marker, lambda: write(table))
         self._publish()
+        self._compact()
 
     def _write(self, table: Any, marker: Marker, write: Callable[[], None]) -> None:
         """Write rows within a transaction, and the marker with them."""
@@ -270,8 +290,28 @@ class IcebergTarget(Target):
             write()
         finally:
             self.spark.conf.unset(key)
+        self._record(table, marker)
+
+    def _record(self, table: Any, marker: Marker) -> None:
+        """Write the marker of the current snapshot to the table's properties, too."""
         snapshot = table.currentSnapshot()
         _set(table, {f"{MARKER}{marker.app}": f"{marker.batch} {snapshot.sequenceNumber()}"})
+
+    def _compact(self) -> None:
+        """Write anew what small commits have left, if it is time. The batch is in the table, whatever comes of it."""
+        if not compaction.due(self._table()):
+            return
+        markers, overtaken = self.markers(), self._overtaken
+        try:
+            with self._place.alone():
+                compaction.compact(self.spark, self._place.load())
+            log.info("The files of %s were compacted.", self.location)
+        except (Py4JJavaError, PySparkException) as e:
+            log.warning(
+                "The files of %s could not be compacted; a later commit tries again: %s", self.location, reason(e)
+            )
+        self.exists()
+        self._overtaken = overtaken or self.markers() != markers
 
     def _alter(self, change: Callable[[Any], None]) -> None:
         """Change columns or properties, in one commit."""
@@ -318,17 +358,15 @@ class IcebergTarget(Target):
         self._overtaken = _snapshot_id(self._table()) != _snapshot_id(table)
 
     def _discard(self, table: Any, before: Any) -> None:
-        """Remove the files of a snapshot that will never be one of the table's."""
-        snapshot, old = table.currentSnapshot(), before.currentSnapshot()
-        if snapshot is None or (old is not None and old.snapshotId() == snapshot.snapshotId()):
-            return
-        files = table.io()
-        for found in (*snapshot.addedDataFiles(files), *snapshot.addedDeleteFiles(files)):
-            files.deleteFile(found.location())
-        for manifest in snapshot.allManifests(files):
-            if manifest.snapshotId() == snapshot.snapshotId():
-                files.deleteFile(manifest.path())
-        files.deleteFile(snapshot.manifestListLocation())
+        """Remove the files of snapshots that will never be the table's."""
+        files, known = table.io(), {snapshot.snapshotId() for snapshot in before.snapshots()}
+        for snapshot in [snapshot for snapshot in table.snapshots() if snapshot.snapshotId() not in known]:
+            for found in (*snapshot.addedDataFiles(files), *snapshot.addedDeleteFiles(files)):
+                files.deleteFile(found.location())
+            for manifest in snapshot.allManifests(files):
+                if manifest.snapshotId() == snapshot.snapshotId():
+                    files.deleteFile(manifest.path())
+            files.deleteFile(snapshot.manifestListLocation())
 
 
 def _snapshot_id(table: Any) -> int | None:

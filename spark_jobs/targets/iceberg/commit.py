@@ -1,0 +1,146 @@
+"""Commits a batch that is at hand as arrays: a file of its rows, and beside it a file of deletes, in one snapshot and without a MERGE.
+
+There are two kinds of deletes. Those of **keys** cost what the batch costs, whatever the size of the table; not every reader knows
+them, so that a table says whether it may have them (:data:`BY_KEY`). Those of **positions** all readers know; Spark finds where the
+rows are, which reads the key columns of the files that may have them. New keys need neither: by the bounds in the table's metadata no
+file can have them.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_provider_cdc.changelog.reduction import Reduction
+from spark_jobs.datatypes import quoted
+from spark_jobs.targets.iceberg import plans
+from spark_jobs.targets.iceberg.files import NewFiles, fields, unfit
+from spark_jobs.targets.iceberg.jvm import ICEBERG, java_list, named
+
+BY_KEY = "cdc.deletes.by-key"
+"""Property of a table: ``true`` if it may have deletes of keys (``equality deletes``)."""
+FEW_KEYS = 200
+"""As many values Iceberg compares one by one with what a file may hold."""
+BROADCAST_KEYS = 5_000_000
+_VECTORS = 3
+"""Version of the format from which on positions are deleted by vectors only."""
+
+
+class ArrayCommit:
+    """One batch, within a transaction.
+
+    :param table: the table within it (``org.apache.iceberg.Table``)
+    """
+
+    def __init__(self, spark: SparkSession, table: Any, changes: Reduction) -> None:
+        self._spark, self._table, self._changes = spark, table, changes
+
+    def reason(self) -> str:
+        """Why the batch has to be merged; empty if it need not be."""
+        properties, spec = self._properties(), self._table.spec()
+        if spec.isPartitioned():
+            return f"it is partitioned by {', '.join(field.name() for field in spec.fields())}"
+        if "encryption.key-id" in properties:
+            return "it is encrypted"
+        return unfit(fields(self._spark, self._table), self._changes.schema.names)
+
+    def write(self, keys: DataFrame, marker: str, batch: int) -> str:
+        """Write the files and the snapshot.
+
+        :param keys: the key columns of all events; read if rows have to be found
+        :param marker: property of the snapshot that gets the number of the batch
+        :return: why the batch has to be merged after all; empty if it is done
+        """
+        files = NewFiles(self._spark, self._table)
+        physical = files.physical(self._changes.keys)
+        known = self._may_be_there(physical)
+        by_key = self._properties().get(BY_KEY) == "true"
+        if known and not by_key and self._table.operations().current().formatVersion() >= _VECTORS:
+            return f"its positions are deleted by vectors (format version {_VECTORS})"
+        try:
+            delta = self._table.newRowDelta()
+            if known and by_key:
+                delta.addDeletes(files.keys(self._changes.keys))
+            elif known and (found := self._found(keys, physical)).num_rows:
+                delta.addDeletes(files.positions(found))
+            for file in files.rows(self._changes.rows()):
+                delta.addRows(file)
+            delta.set(marker, str(batch)).commit()
+        except BaseException:
+            files.remove()
+            raise
+        return ""
+
+    def _properties(self) -> dict[str, str]:
+        return dict(self._table.properties())
+
+    # -- rows with the batch's keys -----------------------------------------------------------------------------------
+
+    def _may_be_there(self, keys: pa.Table) -> bool:
+        """Whether a file of the table may have a row with one of the keys, by the bounds of the files' columns."""
+        if not keys.num_rows or self._table.currentSnapshot() is None:
+            return False
+        planned = self._table.newScan().filter(self._bounds(keys)).planFiles()
+        try:
+            return bool(planned.iterator().hasNext())
+        finally:
+            planned.close()
+
+    def _bounds(self, keys: pa.Table) -> Any:
+        expressions = named(self._spark, f"{ICEBERG}.expressions.Expressions")
+        both, one_of = getattr(expressions, "and"), getattr(expressions, "in")
+        found = expressions.alwaysTrue()
+        for name in keys.column_names:
+            values = keys[name]
+            if values.null_count or not _comparable(values.type):
+                continue
+            if len(keys.column_names) == 1 and len(values) <= FEW_KEYS:
+                return one_of(name, java_list(self._spark, map(_literal, values)))
+            least, most = _ends(values)
+            found = both(found, expressions.greaterThanOrEqual(name, _literal(least)))
+            found = both(found, expressions.lessThanOrEqual(name, _literal(most)))
+        return found
+
+    def _found(self, keys: DataFrame, physical: pa.Table) -> pa.Table:
+        """Where the table's rows with some keys are: for each file a list of positions."""
+        names = self._changes.keys.column_names
+        there = plans.read(self._spark, self._table)
+        for name in names:
+            values = physical[name]
+            if not values.null_count and (
+                pa.types.is_integer(values.type) or pa.types.is_string(values.type)
+            ):  # files without such keys are not read
+                least, most = _ends(values)
+                there = there.where(F.col(quoted(name)).between(least.as_py(), most.as_py()))
+        there = there.select(*[F.col(quoted(name)).alias(f"t{i}") for i, name in enumerate(names)], "_file", "_pos")
+        same = reduce(and_, [F.col(f"t{i}").eqNullSafe(F.col(f"k.{quoted(name)}")) for i, name in enumerate(names)])
+        wanted = F.broadcast(keys) if physical.num_rows < BROADCAST_KEYS else keys
+        rows = there.join(wanted.alias("k"), same, "left_semi")
+        return (
+            rows.groupBy(F.col("_file").alias("file")).agg(F.sort_array(F.collect_list("_pos")).alias("at")).toArrow()
+        )
+
+
+def _comparable(type_: pa.DataType) -> bool:
+    is_ = pa.types
+    return any(kind(type_) for kind in (is_.is_integer, is_.is_string, is_.is_date, is_.is_timestamp, is_.is_decimal))
+
+
+def _ends(values: pa.ChunkedArray) -> tuple[pa.Scalar, pa.Scalar]:
+    ends = pc.min_max(values)
+    return ends["min"], ends["max"]
+
+
+def _literal(value: pa.Scalar) -> int | str:
+    """A value as Iceberg's expressions take it for every type: days and microseconds are numbers, decimals texts."""
+    if pa.types.is_date(value.type):
+        return int(value.cast(pa.int32()).as_py())
+    if pa.types.is_timestamp(value.type):
+        return int(value.cast(pa.int64()).as_py())
+    return str(value.as_py()) if pa.types.is_decimal(value.type) else value.as_py()

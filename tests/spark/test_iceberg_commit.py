@@ -1,0 +1,331 @@
+"""Batches that are committed to Iceberg tables as arrays: files of rows and of deletes, which every reader understands, and their compaction."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from spark_jobs.datatypes import spark_type
+from spark_jobs.targets.base import Conflict
+from spark_jobs.targets.iceberg import compaction
+from spark_jobs.targets.iceberg.table import IcebergTarget
+from tests.spark.lake import Lake
+from tests.spark.test_commit import _work
+from tests.spark.test_readers import COLUMNS, OF_ICEBERG, _agree
+
+pytestmark = [pytest.mark.spark, pytest.mark.only_kind("iceberg")]
+KEYS = [("int64",), ("string",), ("timestamp[us]", "bool"), ("decimal128(12, 2)", "string"), ("date32[day]", "binary")]
+SHOWN = {("int64",): "fast", ("timestamp[us]", "bool"): "compatible", ("date32[day]", "binary"): "fast"}
+"""Keys that are tried without ``--long``, and the profile of their tables."""
+
+
+@pytest.fixture(autouse=True)
+def _shown(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "spark_jobs.table")
+
+
+@pytest.fixture
+def table(lake: Lake) -> Lake:
+    lake.connector.database.create_table("s.t", {"id": "int64!", "n": "int32", "note": "string"}, key=("id",))
+    with lake.connector.database.transaction() as t:
+        for i in range(10):
+            t.insert("s.t", {"id": i, "n": i, "note": "x"})
+    lake.connector.capture()
+    return lake
+
+
+def _change(lake: Lake, *ids: int) -> None:
+    """Change rows, or make them."""
+    with lake.connector.database.transaction() as t:
+        for i in ids:
+            if t.update("s.t", {"id": i}, {"n": i + 100}) == 0:
+                t.insert("s.t", {"id": i, "n": i, "note": "new"})
+    lake.connector.capture()
+
+
+def _said(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
+    """What was said about how a table was written."""
+    said = [r.message for r in caplog.records if r.name == "spark_jobs.table" and r.message.startswith(f"p.{name} ")]
+    caplog.clear()
+    return said
+
+
+def _snapshots(lake: Lake, name: str = "s.t") -> list[dict[str, str]]:
+    """Operation and summary of each snapshot, the oldest first."""
+    target = lake.target(name)
+    assert isinstance(target, IcebergTarget)
+    assert target.exists()
+    found = sorted(target._loaded.snapshots(), key=lambda s: s.sequenceNumber())
+    return [{"operation": s.operation(), **dict(s.summary())} for s in found]
+
+
+def _deletes(lake: Lake, name: str = "s.t") -> list[tuple[int, int]]:
+    """For each snapshot, how many files of deleted keys and of deleted positions it has added."""
+    what = "added-equality-delete-files", "added-position-delete-files"
+    return [(int(s.get(what[0], 0)), int(s.get(what[1], 0))) for s in _snapshots(lake, name)]
+
+
+@pytest.mark.parametrize(
+    ("key", "profile"),
+    [
+        pytest.param(key, profile, marks=[] if SHOWN.get(key) == profile else [pytest.mark.long])
+        for key in KEYS
+        for profile in ("compatible", "fast")
+    ],
+)
+def test_a_commit_of_arrays_makes_the_table_that_a_merge_makes(
+    lake: Lake, key: tuple[str, ...], profile: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    db, r = lake.connector.database, Random(len(key[0]))
+    names = {f"k {i}`": type_ for i, type_ in enumerate(key)}
+    columns = {**{k: f"{t}!" for k, t in names.items()}, **{k: t for k, t in COLUMNS.items() if k != "id"}}
+    db.create_table("s.t", columns, key=tuple(names))
+    _work(lake, "s.t", names, r)
+    lake.connector.capture()
+    lake.apply(profile=profile)
+    for _ in range(3):
+        _work(lake, "s.t", names, r)
+        lake.connector.capture()
+        lake.apply(writes="commit")
+    assert [text.split(":")[0] for text in _said(caplog, "s.t")] == ["p.s.t is committed"] * 3
+    lake.check()
+    by_key, by_position = map(sum, zip(*_deletes(lake), strict=True))
+    assert (by_key > 0, by_position > 0) == (profile == "fast", profile == "compatible")
+    _agree(lake, "s.t", *(OF_ICEBERG if profile == "compatible" else ("DuckDB",)))
+    # and the format's own statements work on what was written
+    lake.sql("DELETE FROM {} WHERE i32 % 2 = 0", "s.t")
+    left = lake.rows("s.t")
+    compaction.compact(lake.spark, _loaded(lake))
+    assert lake.rows("s.t") == left
+
+
+def _loaded(lake: Lake) -> Any:
+    target = lake.target("s.t")
+    assert target.exists()
+    return target._loaded
+
+
+@pytest.mark.parametrize("profile", ["compatible", "fast"])
+def test_new_keys_are_appended_and_only_keys_that_may_be_there_are_looked_for(
+    table: Lake, profile: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    table.apply(profile=profile)
+    _change(table, 20, 21)
+    table.apply(writes="commit")
+    assert _said(caplog, "s.t") == ["p.s.t is committed: 2 keys, 2 rows."]
+    _change(table, 3, 22)
+    table.apply(writes="commit")
+    fast = profile == "fast"
+    assert _deletes(table) == [(0, 0), (0, 0), (1, 0) if fast else (0, 1)]
+    assert [s["operation"] for s in _snapshots(table)] == ["append", "append", "overwrite"]
+    table.check()
+    for name in ("PyIceberg", "Polars") if fast else ():
+        with pytest.raises(Exception, match="equality deletes"):
+            OF_ICEBERG[name](table.path("s.t"))
+
+
+@pytest.mark.parametrize("profile", ["fast", pytest.param("compatible", marks=pytest.mark.long)])
+def test_a_create_of_a_key_that_the_table_has_replaces_its_row(table: Lake, profile: str) -> None:
+    """Nobody trusts that a new key is new: a table may have rows that something else has put there."""
+    table.apply(profile=profile)
+    table.sql("INSERT INTO {} VALUES (50, 1, 'stray')", "s.t")
+    _change(table, 50)
+    table.apply(writes="commit")
+    table.check()
+
+
+def test_keys_that_come_and_go_leave_the_marker_alone_in_their_commit(table: Lake) -> None:
+    table.apply()
+    db = table.connector.database
+    with db.transaction() as t:
+        t.insert("s.t", {"id": 99, "n": 1})
+        t.delete("s.t", {"id": 99})
+    table.connector.capture()
+    table.apply(writes="commit")
+    assert _deletes(table) == [(0, 0), (0, 0)]
+    assert [int(s["total-records"]) for s in _snapshots(table)] == [10, 10]
+    assert table.apply(writes="commit").tables == []
+    table.check()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("ALTER TABLE {} ADD COLUMN more STRING", "its columns are not those of the source: more"),
+        ("ALTER TABLE {} SET TBLPROPERTIES ('format-version' = '3')", "positions are deleted by vectors"),
+        ("partition", "it is partitioned by n"),
+        ("require", "its columns may not be NULL: id"),
+    ],
+)
+def test_a_table_with_more_than_rows_is_merged(
+    table: Lake, change: str, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    table.apply()
+    if change == "partition":
+        _loaded(table).updateSpec().addField("n").commit()
+    elif change == "require":
+        _loaded(table).updateSchema().allowIncompatibleChanges().requireColumn("id").commit()
+    else:
+        table.sql(change, "s.t")
+    _change(table, 3, 22)
+    table.apply(writes="commit")
+    assert why in _said(caplog, "s.t")[0]
+    table.check()
+
+
+def test_readers_that_skip_files_by_their_bounds_find_every_row(lake: Lake) -> None:
+    db = lake.connector.database
+    values = {
+        "decimal128(38, 2)": [Decimal("12345678901234567.89"), Decimal("-98765432109876543210.98"), Decimal("0.10")],
+        "decimal128(12, 2)": [Decimal("-0.01"), Decimal("9999999999.99"), Decimal("0.00")],
+        "string": ["x" * 40, "", "\U0010ffff" * 33], "int64": [2**62 + 1, -(2**63), 2**53 + 1],
+        "date32[day]": [dt.date(1, 1, 1), dt.date(9999, 12, 31), dt.date(1066, 10, 14)],
+        "timestamp[us]": [dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999), dt.datetime(1582, 10, 10)],
+        "double": [-0.0, float("inf"), 1e300], "bool": [True, False, None],
+    }  # fmt: skip
+    names = {f"c{i}": type_ for i, type_ in enumerate(values)}
+    db.create_table("s.t", {"id": "int64!", **names}, key=("id",))
+    lake.follow()
+    for i in range(3):
+        with db.transaction() as t:
+            t.insert("s.t", {"id": i, **{name: values[type_][i] for name, type_ in names.items()}})
+        lake.connector.capture()
+        lake.apply(writes="commit")
+    for name, type_ in names.items():
+        for i, value in enumerate(values[type_]):
+            same = F.col(name).eqNullSafe(F.lit(None if value is None else str(value)).cast(spark_type(type_)))
+            assert [row.id for row in lake.frame("s.t").where(same).collect()] == [i], (name, value)
+    lake.check()
+
+
+def test_of_two_commits_of_a_batch_one_counts(table: Lake) -> None:
+    """Both find that the table lacks the batch, then both commit."""
+    table.apply(profile="fast")
+    _change(table, 3, 22)
+    both = threading.Barrier(2, timeout=60)
+
+    def hook(location: str, name: str, write: Any) -> Any:
+        if not both.broken:
+            both.wait()
+        try:
+            return write()
+        except Conflict:
+            both.abort()
+            raise
+
+    table.hook = hook
+    runs = [threading.Thread(target=table.apply, kwargs={"writes": "commit"}) for _ in range(2)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert len(_snapshots(table)) == 2
+    table.check()
+
+
+@pytest.mark.parametrize("profile", ["fast", pytest.param("compatible", marks=pytest.mark.long)])
+def test_a_commit_that_was_overtaken_leaves_no_files(table: Lake, profile: str) -> None:
+    table.apply(profile=profile)
+    _change(table, 3, 22)
+    before: list[set[str]] = []
+    upsert = IcebergTarget._publish
+
+    def overtaken(target: IcebergTarget) -> None:
+        if not before:
+            table.sql("ALTER TABLE {} SET TBLPROPERTIES ('team' = 'shop')", "s.t")
+            before.append(_files(table))
+            try:
+                upsert(target)
+            finally:
+                before.append(_files(table))
+        else:
+            upsert(target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(IcebergTarget, "_publish", overtaken)
+        table.apply(writes="commit")
+    assert len(before[0]) > len(before[1])
+    assert len(_snapshots(table)) == 2
+    table.check()
+
+
+def _files(lake: Lake) -> set[str]:
+    return {p.name for p in Path(lake.path("s.t")).rglob("*") if p.suffix in (".parquet", ".avro")}
+
+
+@pytest.mark.parametrize("profile", ["fast", pytest.param("compatible", marks=pytest.mark.long)])
+def test_what_accumulates_is_compacted_and_the_marker_stays(
+    table: Lake, profile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "DELETES", 3)
+    table.apply(profile=profile)
+    for i in range(7):
+        _change(table, i, 30 + i)
+        table.apply(writes="commit")
+        table.check()
+    operations = [s["operation"] for s in _snapshots(table)]
+    assert operations.count("replace") >= 2
+    assert int(_snapshots(table)[-1]["total-delete-files"]) <= 1, "of the batch after the last compaction"
+    assert table.apply(writes="commit").tables == []
+    compaction.compact(table.spark, _loaded(table))
+    _agree(table, "s.t", *OF_ICEBERG)
+
+
+@pytest.mark.parametrize("profile", ["fast", pytest.param("compatible", marks=pytest.mark.long)])
+def test_deletes_of_keys_are_understood_after_the_key_was_renamed_and_widened(lake: Lake, profile: str) -> None:
+    db = lake.connector.database
+    db.create_table("s.t", {"id": "int32!", "n": "int32", "note": "string"}, key=("id",))
+    for i in range(3):
+        _change(lake, i, i + 1)
+        lake.apply(writes="commit", profile=profile)
+    db.rename_columns("s.t", id="key")
+    db.change_column("s.t", "key", "int64", int)
+    lake.follow()
+    lake.check()
+    with db.transaction() as t:
+        t.update("s.t", {"key": 1}, {"n": 5})
+        t.update("s.t", {"key": 2}, {"key": 2**40})
+    lake.connector.capture()
+    lake.apply(writes="commit")
+    lake.check()
+    db.change_column("s.t", "n", "string", str)  # the table is written anew
+    lake.follow()
+    lake.check()
+    assert int(_snapshots(lake)[-1].get("total-delete-files", 0)) == 0
+
+
+def test_small_files_without_deletes_are_compacted(table: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "SMALL", 6)
+    table.apply()
+    for i in range(6):
+        _change(table, 30 + i)
+        table.apply(writes="commit")
+    assert [s["operation"] for s in _snapshots(table)] == ["append"] * 6 + ["replace", "append"]
+    assert int(_snapshots(table)[-1]["total-data-files"]) == 2
+    table.check()
+
+
+def test_a_compaction_that_fails_leaves_the_batch_where_it_is(
+    table: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(compaction, "DELETES", 1)
+    table.apply(profile="fast")
+
+    table.sql("ALTER TABLE {} SET TBLPROPERTIES ('write.format.default' = 'nonsense')", "s.t")
+    _change(table, 3)
+    table.apply(writes="commit")
+    assert "could not be compacted; a later commit tries again" in caplog.text
+    table.check()
+    table.sql("ALTER TABLE {} UNSET TBLPROPERTIES ('write.format.default')", "s.t")
+    _change(table, 4)
+    table.apply(writes="commit")
+    assert _snapshots(table)[-1]["operation"] == "replace"
+    table.check()
