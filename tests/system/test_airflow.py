@@ -96,6 +96,12 @@ def test_the_example_dag_makes_the_tables_equal(ran: Airflow, inventory: Any) ->
     assert len(delta_rows(lake / "orders")) == 1
 
 
+def test_the_first_apply_leaves_an_archive_of_its_classes_for_the_next_ones(ran: Airflow) -> None:
+    (archive,) = (ran.folder / "cache" / "airflow-provider-cdc").iterdir()
+    assert archive.suffix == ".jsa"
+    assert archive.stat().st_size > 50 << 20
+
+
 def test_each_table_has_an_asset_event_with_rows_and_position(ran: Airflow) -> None:
     found = {
         uri: json.loads(extra)
