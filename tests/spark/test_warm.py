@@ -367,6 +367,10 @@ def resident_mb(pid: int) -> int:
 # -- processes --------------------------------------------------------------------------------------------------------
 
 
+EARLY, LATE = 100, 300
+"""Rounds after which memory is compared."""
+
+
 class Process:
     """``spark-submit apply_changes.py --run-for``."""
 
@@ -485,20 +489,20 @@ def test_a_process_is_taken_over_by_the_next_one_and_sigterm_ends_that_cleanly(
 @pytest.mark.long
 @pytest.mark.only_kind("delta")
 def test_memory_does_not_grow_with_the_rounds(tables: Lake, start: Callable[[str], Process]) -> None:
-    """Between two checkpoints, Delta keeps what came since; at the same distance from one, as much is in use as two hundred rounds before."""
+    """Delta keeps some of what came since its last checkpoint; at the same distance from one, as much is in use as many rounds before."""
     if shutil.which("jcmd") is None:
         pytest.skip("the JVM's memory is asked for with jcmd, which is part of a JDK")
     process = start("many")
     _reached(tables, process)
     found: dict[int, tuple[int, int]] = {}
-    for n in range(2, 301):
+    for n in range(2, LATE + 1):
         _more(tables, n)
         _reached(tables, process)
-        if n in (100, 300):
+        if n in (EARLY, LATE):
             found[n] = process.heap_mb(), resident_mb(process.driver())
     print(f"heap of the JVM and memory of Python in MB after rounds: {found}")
-    assert found[300][0] < found[100][0] + 25
-    assert found[300][1] < found[100][1] + 10
+    assert found[LATE][0] < found[EARLY][0] + 25
+    assert found[LATE][1] < found[EARLY][1] + 10
 
 
 @pytest.mark.slow
