@@ -385,7 +385,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument(
         "--writes", default="auto",
-        help="how rows of tables with a key are written: merge, commit (arrays instead of a MERGE where they can be used), or auto: what costs less",
+        help="how rows of tables with a key are written: merge (always by a MERGE of Spark), commit (as arrays wherever they can be), or auto: what costs less",
     )  # fmt: skip
     parser.add_argument("--threads", type=int, default=4, help="tables worked on at the same time")
     parser.add_argument(

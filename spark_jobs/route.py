@@ -12,8 +12,6 @@ from spark_jobs.targets.base import Target
 
 log = logging.getLogger("spark_jobs.route")
 
-SMALL_TABLE = 64 << 20
-"""Bytes of a table up to which a MERGE costs no more than its fixed price."""
 LARGE_BATCH = 1 << 30
 """Bytes of the change log up to which the keys and rows of a batch are held in the memory of the driver."""
 
@@ -33,12 +31,14 @@ class Route:
         """Why these batches are to be merged; empty if they may be committed as arrays."""
         if self.writes == "merge":
             return "it was asked for"
+        if target.arrays_from is None:
+            return "arrays cannot be committed to tables of this kind"
         if pending.changes:
             return "the table's columns change"
         if reason := not_on_arrays(pending):
             return reason
         if pending.bytes > LARGE_BATCH:
             return f"{pending.bytes >> 20} MB of change log are too many for the memory of the driver"
-        if self.writes == "auto" and target.size() < SMALL_TABLE:
+        if self.writes == "auto" and target.arrays_from and target.size() < target.arrays_from:
             return "the table is small"
         return ""

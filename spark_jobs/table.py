@@ -68,7 +68,7 @@ def _by_arrays(target: Target, pending: Pending, marker: Marker, route: Route) -
     """
     _present_version(target, pending, marker.app)
     changes = route.reduce(pending)
-    reason = target.upsert(changes, reduce.keys(target.spark, pending), marker)
+    reason = target.upsert(changes, lambda: reduce.keys(target.spark, pending), marker)
     if not reason:
         log.info("%s is committed: %d keys, %d rows.", pending.topic, changes.keys.num_rows, changes.number_of_rows())
     return reason

@@ -72,8 +72,8 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
     :param target: kind of the tables, ``delta`` or ``iceberg``
     :param profile: how new tables begin: ``compatible`` (most readers know them; a feature of the format is switched on by the first change that
         needs it) or ``fast`` (small changes to large tables cost less: Delta with deletion vectors, Iceberg with deletes of keys)
-    :param writes: how rows of tables with a key are written: ``merge``, ``commit`` (arrays instead of a MERGE wherever they can be used) or ``auto``,
-        what costs less
+    :param writes: how rows of tables with a key are written: ``merge`` (always by a MERGE of Spark), ``commit`` (as arrays wherever they can be) or
+        ``auto``, what costs less
     :param threads: tables worked on at the same time
     :param adopt: topics whose tables are taken over although they belong to somebody else; their rows are replaced (templated)
     :param check_crc: compare the checksum of each file of the change log too, not only its size and number of rows

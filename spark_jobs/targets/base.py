@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
@@ -101,6 +101,9 @@ class Target(abc.ABC):
     :class:`Conflict` when another writer was faster.
     """
 
+    arrays_from: int | None = None
+    """Bytes of a table from which on :meth:`upsert` costs less than :meth:`merge`; ``None`` if this kind of table has no upsert."""
+
     def __init__(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> None:
         self.spark, self.location, self.profile = spark, location, profile
 
@@ -174,13 +177,13 @@ class Target(abc.ABC):
     def merge(self, merge: Merge, marker: Marker) -> None:
         """Upsert and delete by key, in one commit with the marker."""
 
-    def upsert(self, changes: Reduction, keys: DataFrame, marker: Marker) -> str:
+    def upsert(self, changes: Reduction, keys: Callable[[], DataFrame], marker: Marker) -> str:
         """Upsert and delete by key, in one commit with the marker, of rows that are at hand as arrays.
 
-        :param keys: the key columns of all events, with the table's types; a key may come several times
+        :param keys: gives the key columns of all events, with the table's types; a key may come several times
         :return: why this table has to be merged instead; empty if it is done
         """
-        return f"this kind of table ({type(self).__name__}) has no such commit"
+        raise NotImplementedError(f"{type(self).__name__} has no upsert")
 
     @abc.abstractmethod
     def append(self, rows: DataFrame, marker: Marker) -> None:

@@ -21,7 +21,7 @@ PROFILES = ("compatible", "fast")
 that needs it. ``fast``: with what makes changes of rows cheaper, too."""
 
 WRITES = ("auto", "merge", "commit")
-"""``auto``: what costs less. ``merge``: always a MERGE. ``commit``: arrays wherever they can be used."""
+"""``auto``: what costs less. ``merge``: always a MERGE by Spark. ``commit``: arrays wherever they can be used."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.core.errors import ConfigError
 from spark_jobs.datatypes import spark_type
 from spark_jobs.targets.base import Conflict
+from spark_jobs.targets.delta.copy_on_write import CopyOnWrite
 from tests.spark.lake import Lake
 from tests.spark.test_readers import COLUMNS, FULL, READERS, _agree
 
@@ -48,6 +49,19 @@ def _operations(lake: Lake, table: str) -> list[str]:
     return [line["commitInfo"]["operation"] for line in lines if "commitInfo" in line]
 
 
+def large(monkeypatch: pytest.MonkeyPatch, way: str = "vectors") -> None:
+    """For a commit with deletion vectors, every table counts as a large one."""
+    if way == "vectors":
+        monkeypatch.setattr("spark_jobs.targets.delta.commit.MOST_BYTES", -1)
+
+
+def _changed_files(lake: Lake, table: str) -> list[tuple[int, int]]:
+    """How many files each commit has removed and added."""
+    log = Path(lake.path(table)) / "_delta_log"
+    commits = [[json.loads(line) for line in f.read_text().splitlines()] for f in sorted(log.glob("*.json"))]
+    return [(sum("remove" in line for line in lines), sum("add" in line for line in lines)) for lines in commits]
+
+
 def _work(lake: Lake, table: str, key: dict[str, str], r: Random) -> None:
     """A few transactions of everything that can happen to rows, changes of the key included."""
     db = lake.connector.database  # type: ignore[attr-defined]
@@ -66,24 +80,26 @@ def _work(lake: Lake, table: str, key: dict[str, str], r: Random) -> None:
     "key",
     [("int64",), ("string",), ("timestamp[us]", "bool"), ("decimal128(12, 2)", "string"), ("date32[day]", "binary")],
 )
+@pytest.mark.parametrize("way", ["files", "vectors"])
 def test_a_commit_of_arrays_makes_the_table_that_a_merge_makes(
-    lake: Lake, key: tuple[str, ...], caplog: pytest.LogCaptureFixture
+    lake: Lake, key: tuple[str, ...], way: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    large(monkeypatch, way)
     db, r = lake.connector.database, Random(len(key[0]))  # type: ignore[attr-defined]
     names = {f"k {i}`": type_ for i, type_ in enumerate(key)}
     columns = {**{k: f"{t}!" for k, t in names.items()}, **{k: t for k, t in COLUMNS.items() if k != "id"}}
     db.create_table("s.t", columns, key=tuple(names))
     _work(lake, "s.t", names, r)
     lake.connector.capture()
-    lake.apply(profile="fast")
+    lake.apply(profile={"files": "compatible", "vectors": "fast"}[way])
     for _ in range(3):
         _work(lake, "s.t", names, r)
         lake.connector.capture()
-        lake.apply(writes="commit")
+        lake.apply()
     assert [text.split(":")[0] for text in _said(caplog, "s.t")] == ["p.s.t is committed"] * 3
     lake.check()
     _agree(lake, "s.t", "DuckDB", "delta-rs")
-    lake.apply(writes="commit")
+    lake.apply()
     assert _operations(lake, "s.t")[1:] == ["STREAMING UPDATE"] * 3
     # and Delta's own statements work on what was written
     lake.spark.sql(f"OPTIMIZE delta.`{lake.path('s.t')}`")
@@ -110,36 +126,126 @@ def _change(lake: Lake, *ids: int) -> None:
     lake.connector.capture()
 
 
-def test_new_keys_are_appended_to_a_table_of_the_plainest_kind(table: Lake, caplog: pytest.LogCaptureFixture) -> None:
+def test_files_with_rows_that_change_are_written_anew_in_a_small_table(
+    table: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
     table.apply()
     _change(table, 20, 21)
-    table.apply(writes="commit")
-    assert _said(caplog, "s.t") == ["p.s.t is committed: 2 keys, 2 rows."]
+    table.apply()
     _change(table, 3, 22)
-    table.apply(writes="commit")
-    assert _said(caplog, "s.t") == ["p.s.t is merged: it has no deletion vectors."]
-    assert _operations(table, "s.t") == ["WRITE", "STREAMING UPDATE", "MERGE"]
+    table.apply()
+    assert _said(caplog, "s.t") == ["p.s.t is committed: 2 keys, 2 rows."] * 2
+    assert _operations(table, "s.t") == ["WRITE", "STREAMING UPDATE", "STREAMING UPDATE"]
+    assert _changed_files(table, "s.t")[1:] == [(0, 1), (1, 1)]
     table.check()
     _agree(table, "s.t", *READERS)
 
 
-def test_a_create_of_a_key_that_the_table_has_replaces_its_row(table: Lake, caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody trusts that a new key is new: a table may have rows that something else has put there."""
-    for profile in ("compatible", "fast"):
-        table.name = profile
-        table.apply(profile=profile)
-        path = table.path("s.t")
-        table.spark.sql(f"INSERT INTO delta.`{path}` VALUES (50, 1, 'stray')")
+def test_many_small_files_become_one(table: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_jobs.targets.delta.copy_on_write.GATHERED", 4)
+    table.apply()
+    for i in range(20, 24):
+        _change(table, i)
+        table.apply()
+    assert _changed_files(table, "s.t")[1:] == [(0, 1), (0, 1), (0, 1), (4, 1)]
+    table.check()
+    # by what files say of their keys, those of other keys are not read
+    read: list[int] = []
+    monkeypatch.setattr(
+        CopyOnWrite, "_read", lambda self, file, read_=CopyOnWrite._read: read.append(1) or read_(self, file)
+    )
     _change(table, 50)
-    for profile, said in (
-        ("compatible", "is merged: it has no deletion vectors, and has some"),
-        ("fast", "is committed: 1 keys"),
-    ):
-        table.name = profile
-        caplog.clear()
-        table.apply(writes="commit")
-        assert said in _said(caplog, "s.t")[0]
-        table.check()
+    table.apply()
+    assert not read
+    _change(table, 50)
+    table.apply()
+    assert len(read) == 1
+    table.check()
+
+
+def test_a_batch_that_takes_all_rows_away_leaves_a_table_without_files(table: Lake) -> None:
+    table.apply()
+    db = table.connector.database  # type: ignore[attr-defined]
+    with db.transaction() as t:
+        for i in range(10):
+            t.delete("s.t", {"id": i})
+    table.connector.capture()
+    table.apply()
+    assert _changed_files(table, "s.t")[1:] == [(1, 0)]
+    table.check()
+    _change(table, 3)
+    table.apply()
+    table.check()
+
+
+def test_rows_of_files_with_older_columns_are_kept(lake: Lake) -> None:
+    """Columns that were renamed, added and widened since, in files that Spark has written."""
+    db = lake.connector.database  # type: ignore[attr-defined]
+    db.create_table("s.t", COLUMNS, key=("id",))
+    with db.transaction() as t:
+        for i in range(9):
+            t.insert("s.t", {"id": i, **(FULL if i % 2 else dict.fromkeys(FULL))})
+    lake.follow()
+    alters = (
+        lambda: db.rename_column("s.t", "note", "a note; with more"),
+        lambda: db.add_column("s.t", "more", COLUMNS["exact"]),
+        lambda: db.change_column("s.t", "i32", "int64", int),
+        lambda: db.add_column("s.t", "many", COLUMNS["vector"]),
+    )
+    for number, alter in enumerate(alters, start=9):
+        alter()
+        with db.transaction() as t:
+            t.insert("s.t", {"id": number})
+        lake.follow()
+    for i in (3, 9, 12):
+        with db.transaction() as t:
+            t.update("s.t", {"id": i}, {"x": 9.5})
+        lake.follow()
+    assert _operations(lake, "s.t")[-3:] == ["STREAMING UPDATE"] * 3
+    lake.check()
+    _agree(lake, "s.t", "DuckDB")
+
+
+def test_new_keys_are_appended_to_a_large_table_of_the_plainest_kind(
+    table: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large(monkeypatch)
+    table.apply()
+    _change(table, 20, 21)
+    table.apply()
+    assert _said(caplog, "s.t") == ["p.s.t is committed: 2 keys, 2 rows."]
+    _change(table, 3, 22)
+    table.apply()
+    assert _said(caplog, "s.t") == ["p.s.t is merged: it is large, and has no deletion vectors."]
+    assert _operations(table, "s.t") == ["WRITE", "STREAMING UPDATE", "MERGE"]
+    table.check()
+
+
+@pytest.mark.parametrize(
+    ("profile", "large_", "said"),
+    [
+        ("compatible", False, "is committed: 1 keys"),
+        ("compatible", True, "is merged: it is large, has no deletion vectors, and has some"),
+        ("fast", True, "is committed: 1 keys"),
+    ],
+)
+def test_a_create_of_a_key_that_the_table_has_replaces_its_row(
+    table: Lake,
+    profile: str,
+    large_: bool,
+    said: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody trusts that a new key is new: a table may have rows that something else has put there."""
+    large(monkeypatch, "vectors" if large_ else "files")
+    table.apply(profile=profile)
+    table.spark.sql(f"INSERT INTO delta.`{table.path('s.t')}` VALUES (50, 1, 'stray')")
+    _change(table, 50)
+    caplog.clear()
+    table.apply()
+    assert said in _said(caplog, "s.t")[0]
+    table.check()
 
 
 @pytest.mark.parametrize(
@@ -157,7 +263,7 @@ def test_a_table_with_more_than_rows_is_merged(
     table.apply(profile="fast")
     table.spark.sql(change.format(f"delta.`{table.path('s.t')}`"))
     _change(table, 3, 22)
-    table.apply(writes="commit")
+    table.apply()
     assert why in _said(caplog, "s.t")[0]
     table.check()
 
@@ -178,7 +284,7 @@ def test_readers_that_skip_files_by_their_statistics_find_every_row(lake: Lake) 
         with db.transaction() as t:
             t.insert("s.t", {"id": i, **{name: values[type_][i] for name, type_ in names.items()}})
         lake.connector.capture()
-        lake.apply(writes="commit")
+        lake.apply()
     assert _operations(lake, "s.t")[1:] == ["STREAMING UPDATE"] * 3
     for name, type_ in names.items():
         for i, value in enumerate(values[type_]):
@@ -193,12 +299,12 @@ def test_readers_that_skip_files_by_their_statistics_find_every_row(lake: Lake) 
     _agree(lake, "s.t", *READERS)
 
 
-def test_small_tables_are_merged_unless_asked_otherwise(table: Lake, caplog: pytest.LogCaptureFixture) -> None:
-    table.apply(profile="fast")
+def test_batches_are_merged_if_asked_for(table: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    table.apply()
     for writes, said in (
-        ("auto", "is merged: the table is small"),
-        ("merge", "is merged: it was asked for"),
+        ("auto", "is committed"),
         ("commit", "is committed"),
+        ("merge", "is merged: it was asked for"),
     ):
         _change(table, 3)
         table.apply(writes=writes)
@@ -207,8 +313,10 @@ def test_small_tables_are_merged_unless_asked_otherwise(table: Lake, caplog: pyt
         table.apply(writes="never")
 
 
-def test_of_two_commits_of_a_batch_one_counts(table: Lake) -> None:
+@pytest.mark.parametrize("way", ["files", "vectors"])
+def test_of_two_commits_of_a_batch_one_counts(table: Lake, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both find that the table lacks the batch, then both commit."""
+    large(monkeypatch, way)
     table.apply(profile="fast")
     _change(table, 3, 22)
     both = threading.Barrier(2, timeout=60)
@@ -225,7 +333,7 @@ def test_of_two_commits_of_a_batch_one_counts(table: Lake) -> None:
             raise
 
     table.hook = hook
-    runs = [threading.Thread(target=table.apply, kwargs={"writes": "commit"}) for _ in range(2)]
+    runs = [threading.Thread(target=table.apply, kwargs={}) for _ in range(2)]
     for run in runs:
         run.start()
     for run in runs:

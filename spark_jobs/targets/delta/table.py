@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -31,8 +31,11 @@ from airflow_provider_cdc.changelog.reduction import Reduction
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import filled, holds, literal, quoted
 from spark_jobs.last import KEPT, OP
-from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Owner, Target
-from spark_jobs.targets.delta.commit import DataFiles, Delta, Layout, matching, not_for
+from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Merge, Owner, Target
+from spark_jobs.targets.delta.commit import Commit, markers, size
+from spark_jobs.targets.delta.copy_on_write import CopyOnWrite
+from spark_jobs.targets.delta.files import DataFiles
+from spark_jobs.targets.delta.layout import Layout, not_for
 
 _TXN = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _CONFLICTS = (
@@ -66,6 +69,8 @@ _ODD = re.compile(r"[ ,;{}()\n\t=]")
 class DeltaTarget(Target):
     """A Delta table; implements :class:`spark_jobs.targets.base.Target`."""
 
+    arrays_from = 0
+
     @property
     def _name(self) -> str:
         return f"delta.{quoted(self.location)}"
@@ -78,7 +83,8 @@ class DeltaTarget(Target):
         if not files.exists(folder):
             return ""
         names = [status.getPath().getName() for status in files.listStatus(folder)]
-        if not names or (_CREATING in names and self._creating() == owner.app):
+        # an empty one is being written by another run at this moment: whoever commits first has the table
+        if not names or (_CREATING in names and self._creating() in ("", owner.app)):
             return ""
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         return f"there is {', '.join(sorted(names)[:3])}{more}"
@@ -92,8 +98,7 @@ class DeltaTarget(Target):
             self._set(_owned(owner))
 
     def markers(self) -> dict[str, int]:
-        found: dict[str, int] = self._plain(self._log().unsafeVolatileSnapshot().transactions())
-        return found
+        return markers(self.spark, self._log().unsafeVolatileSnapshot())
 
     def set_back(self, app: str) -> str:
         """Delta's RESTORE brings back files and columns, and leaves transaction identifiers as they are."""
@@ -126,7 +131,7 @@ class DeltaTarget(Target):
         return _columns(self.rows())
 
     def size(self) -> int:
-        return int(self._log().unsafeVolatileSnapshot().sizeInBytes())
+        return size(self._log().unsafeVolatileSnapshot())
 
     # -- columns ------------------------------------------------------------------------------------------------------
 
@@ -281,30 +286,19 @@ class DeltaTarget(Target):
             found.put(quoted(name), _java(value))
         return found
 
-    def upsert(self, changes: Reduction, keys: DataFrame, marker: Marker) -> str:
+    def upsert(self, changes: Reduction, keys: Callable[[], DataFrame], marker: Marker) -> str:
         log, none = self._log(fresh=True), self._class("scala.Option").empty()
         transaction = log.startTransaction(none, none)
-        if transaction.txnVersion(marker.app) >= marker.batch:
+        if markers(self.spark, transaction.snapshot()).get(marker.app, NEVER) >= marker.batch:
             return ""
         layout = self._layout(transaction.snapshot())
         if reason := not_for(layout, changes.schema.names):
             return reason
-        if not (layout.has_vectors or changes.inserts_only):
-            return "it has no deletion vectors"
-        delta, actions = Delta(self.spark), list[Any]()
-        with _conflicts():
-            found = matching(self._at(transaction.snapshot().version()), keys, changes)
-            if layout.has_vectors:
-                actions = delta.vectors(transaction, log, found)
-            elif found.head(1):
-                return "it has no deletion vectors, and has some of the keys already"
-            else:
-                transaction.filterFiles()
         folder, files = self._files()
-        made = DataFiles(layout, folder, files, self._path).write(changes.rows())
+        made = DataFiles(layout, folder, files, self._path)
+        old = CopyOnWrite(made, files, self._path)
         with _conflicts():
-            delta.commit(transaction, [*actions, *map(delta.added, made)], marker.app, marker.batch)
-        return ""
+            return Commit(self.spark, log, transaction, layout, made, old, self._at).write(changes, keys, marker)
 
     def _at(self, version: int) -> DataFrame:
         return self.spark.read.format("delta").option("versionAsOf", version).load(self.location)

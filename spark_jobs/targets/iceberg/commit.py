@@ -8,6 +8,7 @@ file can have them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -50,10 +51,10 @@ class ArrayCommit:
             return "it is encrypted"
         return unfit(fields(self._spark, self._table), self._changes.schema.names)
 
-    def write(self, keys: DataFrame, marker: str, batch: int) -> str:
+    def write(self, keys: Callable[[], DataFrame], marker: str, batch: int) -> str:
         """Write the files and the snapshot.
 
-        :param keys: the key columns of all events; read if rows have to be found
+        :param keys: gives the key columns of all events; read if rows have to be found
         :param marker: property of the snapshot that gets the number of the batch
         :return: why the batch has to be merged after all; empty if it is done
         """
@@ -67,7 +68,7 @@ class ArrayCommit:
             delta = self._table.newRowDelta()
             if known and by_key:
                 delta.addDeletes(files.keys(self._changes.keys))
-            elif known and (found := self._found(keys, physical)).num_rows:
+            elif known and (found := self._found(keys(), physical)).num_rows:
                 delta.addDeletes(files.positions(found))
             for file in files.rows(self._changes.rows()):
                 delta.addRows(file)

@@ -87,7 +87,8 @@ class Folder(Place):
         if not files.exists(folder):
             return ""
         names = [status.getPath().getName() for status in files.listStatus(folder)]
-        if not names or (_CREATING in names and self._creating() == owner.app):
+        # an empty one is being written by another run at this moment: whoever commits first has the table
+        if not names or (_CREATING in names and self._creating() in ("", owner.app)):
             return ""
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         return f"there is {', '.join(sorted(names)[:3])}{more}"

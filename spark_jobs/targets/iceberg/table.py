@@ -58,6 +58,8 @@ _FORMAT_VERSION = "format-version"
 class IcebergTarget(Target):
     """An Iceberg table; implements :class:`spark_jobs.targets.base.Target`."""
 
+    arrays_from = 64 << 20
+
     def __init__(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> None:
         super().__init__(spark, location, profile=profile)
         self._place = place(spark, location)
@@ -245,7 +247,7 @@ class IcebergTarget(Target):
 
         self._put(marker, write)
 
-    def upsert(self, changes: Reduction, keys: DataFrame, marker: Marker) -> str:
+    def upsert(self, changes: Reduction, keys: Callable[[], DataFrame], marker: Marker) -> str:
         if self.marker(marker.app) >= marker.batch:
             return ""
         table = self._table()
