@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import logging
@@ -11,10 +12,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from spark_jobs.datatypes import spark_type
 from spark_jobs.targets.base import Conflict
 from spark_jobs.targets.delta.copy_on_write import CopyOnWrite
@@ -152,7 +154,7 @@ def test_many_small_files_become_one(table: Lake, monkeypatch: pytest.MonkeyPatc
     # by what files say of their keys, those of other keys are not read
     read: list[int] = []
     monkeypatch.setattr(
-        CopyOnWrite, "_read", lambda self, file, read_=CopyOnWrite._read: read.append(1) or read_(self, file)
+        CopyOnWrite, "_read", lambda self, *of, read_=CopyOnWrite._read: read.append(1) or read_(self, *of)
     )
     _change(table, 50)
     table.apply()
@@ -206,6 +208,20 @@ def test_rows_of_files_with_older_columns_are_kept(lake: Lake) -> None:
     _agree(lake, "s.t", "DuckDB")
 
 
+def test_a_file_without_the_key_is_left_to_spark(
+    table: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows would count as rows with other keys, and stay twice."""
+    table.apply()
+    (file,) = Path(table.path("s.t")).glob("*.parquet")
+    rows = pq.read_table(file)
+    pq.write_table(rows.rename_columns(["another", *rows.column_names[1:]]), file)
+    _change(table, 3)
+    with contextlib.suppress(TargetError):  # whatever Spark makes of such a file
+        table.apply()
+    assert _said(caplog, "s.t") == ["p.s.t is merged: a file lacks id; the table has no deletion vectors."]
+
+
 def test_new_keys_are_appended_to_a_large_table_of_the_plainest_kind(
     table: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,7 +232,7 @@ def test_new_keys_are_appended_to_a_large_table_of_the_plainest_kind(
     assert _said(caplog, "s.t") == ["p.s.t is committed: 2 keys, 2 rows."]
     _change(table, 3, 22)
     table.apply()
-    assert _said(caplog, "s.t") == ["p.s.t is merged: it is large, and has no deletion vectors."]
+    assert _said(caplog, "s.t") == ["p.s.t is merged: it is large; the table has no deletion vectors."]
     assert _operations(table, "s.t") == ["WRITE", "STREAMING UPDATE", "MERGE"]
     table.check()
 
@@ -225,7 +241,7 @@ def test_new_keys_are_appended_to_a_large_table_of_the_plainest_kind(
     ("profile", "large_", "said"),
     [
         ("compatible", False, "is committed: 1 keys"),
-        ("compatible", True, "is merged: it is large, has no deletion vectors, and has some"),
+        ("compatible", True, "is merged: it is large; the table has no deletion vectors, and has some"),
         ("fast", True, "is committed: 1 keys"),
     ],
 )

@@ -101,9 +101,9 @@ class Commit:
             self._commit(self._delta.vectors(self._transaction, self._log, found), changes, iter(()), marker)
             return ""
         if not changes.inserts_only:
-            return f"{reason}, and has no deletion vectors"
+            return f"{reason}; the table has no deletion vectors"
         if matching(self._now(), keys(), changes).head(1):
-            return f"{reason}, has no deletion vectors, and has some of the keys already"
+            return f"{reason}; the table has no deletion vectors, and has some of the keys already"
         self._transaction.filterFiles()
         self._commit([], changes, iter(()), marker)
         return ""

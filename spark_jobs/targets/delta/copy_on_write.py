@@ -91,12 +91,12 @@ class CopyOnWrite:
         if len(small) >= GATHERED:
             for file in small:
                 gone.append(file)
-                left.append(self._read(file))
+                left.append(self._read(file, keys.column_names))
         return Replacement(gone, left)
 
     def _take(self, file: OldFile, keys: pa.Table, gone: list[OldFile], left: list[pa.Table]) -> bool:
         """Whether a file has some of the keys; if so, what is left of it is kept."""
-        rows = self._read(file)
+        rows = self._read(file, keys.column_names)
         known = among(rows.select(keys.column_names), keys)
         if not known.any():
             return False
@@ -107,11 +107,13 @@ class CopyOnWrite:
             left.append(rows.filter(pa.array(~known)))
         return True
 
-    def _read(self, file: OldFile) -> pa.Table:
+    def _read(self, file: OldFile, keys: Sequence[str]) -> pa.Table:
         with self._local(file.path) as name:
             source = pq.ParquetFile(name, coerce_int96_timestamp_unit="us")
             if set(_OTHER_CALENDAR) & set(source.metadata.metadata or {}):
                 raise NotOnArrays("a file has dates of an older calendar")
+            if lacking := set(keys) - set(source.schema_arrow.names):
+                raise NotOnArrays(f"a file lacks {', '.join(sorted(lacking))}")
             return self._made.held(source.read())
 
     @contextlib.contextmanager

@@ -60,6 +60,8 @@ def not_for(layout: Layout, names: Sequence[str]) -> str:
     rules = [name for name in layout.properties if name.startswith("delta.constraints.")]
     if rules or layout.properties.get("delta.enableChangeDataFeed") == "true":
         return "it has constraints, or a feed of its changes"
+    if layout.properties.get("delta.columnMapping.mode") == "id":
+        return "its files have other names of columns"
     if layout.properties.get("delta.appendOnly") == "true":
         return "it takes no deletes"
     for field in layout.fields:
