@@ -29,13 +29,16 @@ from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.changelog.turns import Turns
+from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.model.manifest import Manifest
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from spark_jobs.catch_up import CatchUp
 from spark_jobs.locations import table_location
 from spark_jobs.rehearsal import rehearse
 from spark_jobs.report import Applied, Report
 from spark_jobs.session import open_changelog, own_session, session
+from spark_jobs.shape import Shape, shape
 from spark_jobs.targets import known_profile, known_writes, load_format
 from spark_jobs.targets.base import NEVER, Owner, Target
 from spark_jobs.up_to_date import nothing_new, stamp, unchanged
@@ -57,6 +60,7 @@ class ApplyChanges:
     :param threads: tables worked on at the same time
     :param adopt: topics whose tables are taken over although they belong to somebody else; their rows are replaced
     :param check_crc: compare the checksum of each file of the change log too, not only its size and number of rows
+    :param tables: rules for tables that are not kept as the source has them, or are elsewhere
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class ApplyChanges:
         threads: int = 4,
         adopt: Collection[str] = (),
         check_crc: bool = False,
+        tables: TableRules = NO_RULES,
     ) -> None:
         self.spark, self._changelog, self._connector = spark, changelog, connector
         self._location, self._kind = location, target
@@ -83,7 +88,11 @@ class ApplyChanges:
             adopt=adopt,
             check_crc=check_crc,
             writes=known_writes(writes),
+            shapes=self._shape,
         )
+        self._rules, self._checked = tables, False
+        self._tables: dict[str, TableId] = {}
+        self._alone: dict[str, threading.Lock] = {}
         self._reports = AppliedReports(changelog.storage, connector)
         self._lock, self._older = threading.Lock(), dict[int, list[Batches]]()
         self._pool, self._threads = ThreadPoolExecutor(threads, thread_name_prefix="cdc-apply"), threading.local()
@@ -105,6 +114,7 @@ class ApplyChanges:
         began = time.monotonic()
         self._catch_up.newest = max(self._catch_up.newest, view.last)
         locations = self._locations(view, sorted(view.topics))
+        self._check_rules(view, locations)
         applied: list[Applied] = []
         failed: dict[str, str] = {}
         stands = {topic: {**entry, **view.source(topic)} for topic, entry in view.stands.items() if topic not in topics}
@@ -136,7 +146,7 @@ class ApplyChanges:
         }
         return Report(
             self._connector, self._kind, self._location, view.last, applied, failed, behind, stands,
-            round(time.monotonic() - began, 3),
+            round(time.monotonic() - began, 3), rules=self._rules.digest(),
         )  # fmt: skip
 
     def unchanged(self, view: View) -> set[str]:
@@ -198,6 +208,10 @@ class ApplyChanges:
             # each table is looked at, and says what it has
             stands = {topic: {**entry, "stamp": ""} for topic, entry in report["stands"].items()}
             report = {**report, "last_batch": 0, "stands": stands}
+        if report and report.get("rules", "") != self._rules.digest():
+            log.info("The rules of tables are not those of the last run: each table is looked at.")
+            stands = {topic: {**entry, "stamp": "", "known": False} for topic, entry in report["stands"].items()}
+            report = {**report, "last_batch": 0, "stands": stands}
         start = report.get("last_batch", 0) or max(numbers[0] - 1 if numbers else 0, 0)
         manifests = list(self._changelog.manifests(self._connector, after=start))
         if not newest:
@@ -225,20 +239,56 @@ class ApplyChanges:
         locations: dict[str, str] = {}
         topics_by_location: dict[str, str] = {}
         for topic in topics:
-            table = view.table(topic)
-            location = (
-                view.known(topic)["location"]
-                if table is None
-                else table_location(self._location, self._connector, topic, table)
-            )
-            if topics_by_location.setdefault(location, topic) != topic:
+            table, shared = view.table(topic), self._shared(view, topic)
+            if table is None:
+                location = view.known(topic)["location"]
+            else:
+                found = self._rules.match(table)
+                template = found.rule.location or self._location
+                location = table_location(template, self._connector, topic, table, found.groups)
+                self._tables[topic] = table
+            other = topics_by_location.setdefault(location, topic)
+            if other != topic and not (shared and self._shared(view, other)):
                 raise ConfigError(
-                    f"The tables of {topics_by_location[location]} and {topic} would both be at {location}.",
+                    f"The tables of {other} and {topic} would both be at {location}.",
                     safe="No table was changed.",
-                    remedy="give the location {database} and {table}, or {topic}",
+                    remedy="give the location {database} and {table}, or {topic}; or have them share a table by a rule with a shard column",
                 )
             locations[topic] = location
         return locations
+
+    # -- rules --------------------------------------------------------------------------------------------------------
+
+    def _shared(self, view: View, topic: str) -> bool:
+        """Whether the table of a topic has rows of other topics, too."""
+        table = view.table(topic)
+        return bool(view.known(topic).get("shared")) if table is None else bool(self._rules.of(table).shard)
+
+    def _shape(self, spark: SparkSession, topic: str, schema: TableSchema, strict: bool) -> Shape:
+        return shape(spark, self._rules.match(schema.id), self._connector, topic, schema, strict=strict)
+
+    def _check_rules(self, view: View, locations: Mapping[str, str]) -> None:
+        """Check the rules of all tables that are new, or whose rules are, before any table is written.
+
+        :raises ConfigError: a rule does not fit its table
+        """
+        if self._checked or not self._rules:
+            return
+        for topic in sorted(locations):
+            schema, stands = view.schema(topic), view.stands.get(topic, {})
+            if schema is None or (stands.get("batch", NEVER) > NEVER and stands.get("known", True)):
+                continue
+            target = self._open(locations[topic])
+            if target.exists() and target.rule():
+                continue  # whether it is the rule that the table was made by, its own thread looks
+            target.check_layout(self._shape(self.spark, topic, schema, strict=True).layout())
+        for patterns in self._rules.unused(self._tables.values()):
+            log.warning(
+                "No table of %s is kept by the rule for %s: none matches, or an earlier rule does.",
+                self._connector,
+                patterns,
+            )
+        self._checked = True
 
     # -- one table ----------------------------------------------------------------------------------------------------
 
@@ -247,7 +297,20 @@ class ApplyChanges:
 
         :return: its last batch and position then; nothing if there is no table and none is needed
         """
-        owner = Owner(self._connector, topic)
+        shared = self._shared(view, topic)
+        owner = Owner(self._connector, topic, shared)
+        with self._one_at_a_time(location) if shared else contextlib.nullcontext():
+            return self._caught_up(owner, location, view, done, settle=settle)
+
+    def _one_at_a_time(self, location: str) -> threading.Lock:
+        """Held while one of the topics that share a table is written: writes to one table at once would fail, and begin again."""
+        with self._lock:
+            return self._alone.setdefault(location, threading.Lock())
+
+    def _caught_up(
+        self, owner: Owner, location: str, view: View, done: list[Applied], *, settle: bool
+    ) -> dict[str, Any]:
+        topic = owner.topic
         target, at = self._catch_up.look(owner, location)
         if at is None and topic in view.stands and view.source(topic)["dropped"]:
             log.info("The table of %s is gone, and the source has dropped it too: it is not built again.", topic)
@@ -258,6 +321,8 @@ class ApplyChanges:
                 look = (target, at) if number == 0 else None
                 at = self._catch_up.apply(owner, location, missing[: number + 1], done, look)
         stood = {"location": location, "stamp": "", "batch": NEVER if at is None else at, **view.source(topic)}
+        if owner.shared:
+            stood["shared"] = True
         return self._settled(topic, stood) if settle else stood
 
     def _settled(self, topic: str, stood: Mapping[str, Any]) -> dict[str, Any]:
@@ -308,6 +373,7 @@ def main(arguments: list[str] | None = None) -> int:
         load_format(given.target)
         known_profile(given.profile)
         known_writes(given.writes)
+        given.tables = TableRules.parse(given.tables)
         done = _for_a_while(changelog, given) if given.run_for else _once(changelog, given)
     except CdcError as e:
         print(e, file=sys.stderr)
@@ -320,7 +386,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _once(changelog: ChangeLog, given: argparse.Namespace) -> Report | None:
-    report = nothing_new(changelog, given.connector, given.target, given.location)
+    report = nothing_new(changelog, given.connector, given.target, given.location, given.tables.digest())
     if report is not None and not given.adopt:
         AppliedReports(changelog.storage, given.connector).write(report)
         print(f"Nothing to apply: every table of {given.connector} stands at batch {report['last_batch']}.")
@@ -368,6 +434,7 @@ def _job(changelog: ChangeLog, given: argparse.Namespace) -> Iterator[ApplyChang
         yield ApplyChanges(
             spark, changelog, given.connector, location=given.location, target=given.target, threads=given.threads,
             profile=given.profile, writes=given.writes, adopt=given.adopt, check_crc=given.check_crc,
+            tables=given.tables,
         )  # fmt: skip
     finally:
         spark.stop()
@@ -386,6 +453,10 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--writes", default="auto",
         help="how rows of tables with a key are written: merge (always by a MERGE of Spark), commit (as arrays wherever they can be), or auto: what costs less",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tables", metavar="RULES", default="[]",
+        help="rules for tables, as JSON or YAML, or a file with them: mode, columns, filter, location and so on by patterns of source tables",
     )  # fmt: skip
     parser.add_argument("--threads", type=int, default=4, help="tables worked on at the same time")
     parser.add_argument(

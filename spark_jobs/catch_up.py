@@ -6,17 +6,24 @@ import logging
 import time
 from collections.abc import Callable, Collection
 
+from pyspark.sql import SparkSession
+
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending, joined
 from airflow_provider_cdc.changelog.reduction import reduce
 from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs.ownership import applied_batch
 from spark_jobs.report import Applied
 from spark_jobs.route import Route
+from spark_jobs.rules import another_rule, same_rule
+from spark_jobs.shape import WHOLE, Shape
 from spark_jobs.table import bring_up, one_batch_at_a_time
 from spark_jobs.targets.base import NEVER, Conflict, Marker, Owner, Target
 
 log = logging.getLogger("spark_jobs.catch_up")
+Shapes = Callable[[SparkSession, str, TableSchema, bool], Shape]
+"""Session, topic, schema, and whether unknown names are refused → the shape; see :func:`spark_jobs.shape.shape`."""
 
 ATTEMPTS = 6
 
@@ -28,6 +35,7 @@ class CatchUp:
     :param adopt: topics whose tables are taken over although they belong to somebody else
     :param check_crc: compare the checksum of each file of the change log too
     :param writes: how rows of tables with a key are written, one of :data:`spark_jobs.targets.formats.WRITES`
+    :param shapes: gives what the rule of a topic makes of its rows
     """
 
     def __init__(
@@ -39,8 +47,10 @@ class CatchUp:
         adopt: Collection[str] = (),
         check_crc: bool = False,
         writes: str = "auto",
+        shapes: Shapes = lambda spark, topic, schema, strict: WHOLE,
     ) -> None:
         self._changelog, self._connector, self._open, self._check_crc = changelog, connector, open_table, check_crc
+        self._shapes = shapes
         self._route = Route(lambda pending: reduce(changelog, connector, pending), writes)
         self.adopt, self.newest = frozenset(adopt), 0
         """Topics as above, and the newest batch of the change log that is known."""
@@ -110,10 +120,13 @@ class CatchUp:
         if not (pending.files or pending.changes or new):
             return at
         committed = self._check(pending)
-        one_by_one = not new and one_batch_at_a_time(target.spark, pending)
+        shape = self._shape(owner, target, pending.schema, new=new)
+        one_by_one = not new and one_batch_at_a_time(target.spark, pending, shape)
         for step in parts if one_by_one else [pending]:
             began = time.monotonic()
-            bring_up(target, step, Marker(owner, step.last), self._route, new=new)
+            if step is not pending:
+                shape = self._shape(owner, target, step.schema, new=new)
+            bring_up(target, step, Marker(owner, step.last), self._route, new=new, shape=shape)
             done.append(
                 Applied(
                     owner.topic, target.location, step.first, step.last, step.counts(), step.position,
@@ -121,6 +134,17 @@ class CatchUp:
                 )
             )  # fmt: skip
         return pending.last
+
+    def _shape(self, owner: Owner, target: Target, schema: TableSchema, *, new: bool) -> Shape:
+        """What the rule of a topic makes of its rows.
+
+        :raises TargetError: the table was made by another rule
+        """
+        known = not new or (owner.shared and target.exists())
+        shape = self._shapes(target.spark, owner.topic, schema, not known)
+        if known and not same_rule(target.rule(), shape.stored(), schema):
+            raise another_rule(target, owner, shape)
+        return shape
 
     def _check(self, pending: Pending) -> dict[str, int]:
         """File → when its newest event was committed at the source, in ms.

@@ -31,7 +31,9 @@ ORIGIN = f"{OURS}origin"
 """Of reduced rows: the key of the table's row whose values :data:`KEPT` is about; there where keys changed."""
 UNKNOWN = f"{OURS}unknown"
 """Of reduced rows: names of the columns that a create or a read lacked, so that nobody knows the value: it is NULL."""
-_LIFE, _ROW, _LAST, _VALUE = f"{OURS}life", f"{OURS}row", f"{OURS}last", f"{OURS}value_"
+ROW = f"{OURS}row"
+"""Of events: the row that they are of, through changes of its key; see :func:`identified`."""
+_LIFE, _LAST, _VALUE = f"{OURS}life", f"{OURS}last", f"{OURS}value_"
 _MOVED, _OLD, _VALUES = f"{OURS}moved", f"{OURS}old", f"{OURS}values"
 
 
@@ -50,12 +52,12 @@ def last_per_key(rows: DataFrame, key: tuple[str, ...], sparse: Sequence[str] = 
     values = [_last_value(c, moves=FROM in rows.columns).alias(f"{_VALUE}{i}") for i, c in enumerate(sparse)]
     if FROM not in rows.columns:
         return _shown(groups.agg(last, *values), key, others, sparse)
-    rows = _identified(rows, key).localCheckpoint()
-    ended = rows.groupBy(*map(quoted, key)).agg(last, F.max_by(_ROW, SEQ).alias(_ROW)).alias("e")
-    known = rows.where(F.col(OP) != "d").groupBy(_ROW).agg(*values).alias("k")
-    same = F.col(f"e.{_ROW}").eqNullSafe(F.col(f"k.{_ROW}"))
-    joined = ended.join(known, same, "left").drop(F.col(f"k.{_ROW}"))
-    return _shown(joined, key, others, sparse, F.col(f"{_ROW}.key").alias(ORIGIN))
+    rows = identified(rows, key).localCheckpoint()
+    ended = rows.groupBy(*map(quoted, key)).agg(last, F.max_by(ROW, SEQ).alias(ROW)).alias("e")
+    known = rows.where(F.col(OP) != "d").groupBy(ROW).agg(*values).alias("k")
+    same = F.col(f"e.{ROW}").eqNullSafe(F.col(f"k.{ROW}"))
+    joined = ended.join(known, same, "left").drop(F.col(f"k.{ROW}"))
+    return _shown(joined, key, others, sparse, F.col(f"{ROW}.key").alias(ORIGIN))
 
 
 def _newest(columns: Sequence[str]) -> Expression:
@@ -92,7 +94,7 @@ def _shown(
 # -- rows that change their keys --------------------------------------------------------------------------------------
 
 
-def _identified(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
+def identified(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
     """Events with the row that they are of: by the number of the event that began it, or 0 and its key in the table.
 
     A key has one life after the other, each begun by a create or a read. A life that begins with a change of the key goes on
@@ -123,7 +125,7 @@ def _identified(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
     first = links.select(F.col("t").alias(_OLD), F.struct("at", "key").alias(_VALUES))
     own = F.struct(F.col(_LIFE).alias("at"), whole.alias("key"))
     found = rows.join(first, F.col(_LIFE) == F.col(_OLD), "left")
-    return found.withColumn(_ROW, F.coalesce(_VALUES, own)).drop(_OLD, _VALUES, _LIFE)
+    return found.withColumn(ROW, F.coalesce(_VALUES, own)).drop(_OLD, _VALUES, _LIFE)
 
 
 def inherited(rows: DataFrame, there: DataFrame, key: tuple[str, ...], sparse: Sequence[str]) -> DataFrame:

@@ -47,7 +47,9 @@ def parts(name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def table_location(location: str, connector: str, topic: str, table: TableId) -> str:
+def table_location(
+    location: str, connector: str, topic: str, table: TableId, groups: Mapping[str, str] | None = None
+) -> str:
     """The location of a topic's table.
 
     >>> table_location("/lake/{database}/{table}", "shop", "shop.inventory.orders", TableId(namespace="inventory", name="orders"))
@@ -55,10 +57,11 @@ def table_location(location: str, connector: str, topic: str, table: TableId) ->
     >>> table_location("lake.{database}.{table}", "shop", "t", TableId(namespace="inventory", name="orders.2024"))
     'lake.inventory.`orders.2024`'
 
+    :param groups: further names that it may have in braces, and their texts
     :param location: a template; that of a name is filled part by part, so that a dot in a source's name begins no new part
     :raises ConfigError: the location has a name in braces that is not known, or would lead out of the lake
     """
-    names = {"connector": connector, "topic": topic, "database": table.namespace, "table": table.name}
+    names = {"connector": connector, "topic": topic, "database": table.namespace, "table": table.name, **(groups or {})}
     names = {k: v.replace("%", "%25").replace("/", "%2F") for k, v in names.items()}
     if is_path(location):
         found = _formatted(location, names)

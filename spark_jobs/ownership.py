@@ -26,7 +26,7 @@ def applied_batch(target: Target, owner: Owner, *, adopt: bool = False) -> int |
             )
         return None
     there, markers = target.owner(), target.markers()
-    if there != owner:
+    if there != owner.recorded:
         _take(target, owner, there, markers, adopt=adopt)
     if how := target.set_back(owner.app):
         raise TargetError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import reduce
 
 from pyspark.sql import Column as Expression
@@ -15,12 +16,13 @@ from airflow_provider_cdc.core.model.schema import Column, TableSchema
 from spark_jobs.bags import NUMBER
 from spark_jobs.datatypes import constant, file_type, filled, from_file, quoted, spark_type, structure
 from spark_jobs.last import FROM, KEPT, OP, OURS, SEQ, UNKNOWN, last_per_key
+from spark_jobs.shape import META, WHOLE, Shape
 
 _COPY = f"{OURS}copy"
 
 
-def final_types(schema: TableSchema) -> dict[str, str]:
-    """Column → Spark type, in the table's order.
+def final_types(schema: TableSchema, shape: Shape = WHOLE) -> dict[str, str]:
+    """Column of the table → Spark type, in the table's order.
 
     :raises TargetError: a column has a name that the job uses for columns of its own
     """
@@ -31,7 +33,17 @@ def final_types(schema: TableSchema) -> dict[str, str]:
             safe="The table was not changed; the change log keeps the batches.",
             remedy="leave the column out with column.exclude.list, or rename it at the source",
         )
-    return {c.name: spark_type(c.type) for c in schema.columns}
+    return shape.types(schema)
+
+
+def truncates(spark: SparkSession, pending: Pending) -> list[tuple[int, int]]:
+    """Each ``t`` event: its number, and when it was committed at the source, in microseconds since 1970; in order."""
+    files = [path for path, file in pending.files if "t" in file.counts]
+    if not files:
+        return []
+    events = spark.read.schema("seq bigint, op string, source struct<ts_us:bigint>").parquet(*files)
+    rows = events.where("op = 't'").select("seq", F.col("source.ts_us")).orderBy("seq").collect()
+    return [(int(row[0]), int(row[1])) for row in rows]
 
 
 def last_truncate(spark: SparkSession, pending: Pending) -> int:
@@ -53,45 +65,53 @@ def key_changed(pending: Pending, after: int) -> bool:
     return False
 
 
-def contents(spark: SparkSession, pending: Pending, cut: int) -> DataFrame:
+def contents(spark: SparkSession, pending: Pending, cut: int, shape: Shape = WHOLE) -> DataFrame:
     """The rows of an empty table after the events behind ``cut``. Values that the events lack are NULL, and named in
     :data:`UNKNOWN`, which is there if events leave any out."""
-    names = list(map(quoted, pending.schema.names))
+    columns = list(final_types(pending.schema, shape))
+    names = list(map(quoted, columns))
     if not pending.schema.key or key_changed(pending, cut):
-        changes = differences(spark, pending, cut)
-        return (
-            nothing(spark, pending).select(*names) if changes is None else repeated(changes, list(pending.schema.names))
-        )
-    rows, left_out = events(spark, pending, cut), sparse(pending, cut)
+        changes = differences(spark, pending, cut, shape)
+        return nothing(spark, pending, shape).select(*names) if changes is None else repeated(changes, columns)
+    rows = events(spark, pending, cut, shape)
+    left_out = shape.sparse(sparse(pending, cut), pending.schema)
     if rows is None:
-        return nothing(spark, pending).select(*names)
+        return nothing(spark, pending, shape).select(*names)
     # a snapshot reads each key once
     only_reads = all(set(f.counts) <= {"r", "t"} for _, f in pending.files if f.last_seq > cut)
-    last = rows if only_reads else last_per_key(rows, pending.schema.key, left_out)
+    last = rows if only_reads else last_per_key(rows, shape.key(pending.schema), left_out)
     if left_out:
         unknown = F.col(KEPT) if only_reads else F.concat(KEPT, UNKNOWN)
         return last.where(F.col(OP) != "d").select(*names, unknown.alias(UNKNOWN))
     return last.where(F.col(OP) != "d").select(*names)
 
 
-def nothing(spark: SparkSession, pending: Pending) -> DataFrame:
+def nothing(spark: SparkSession, pending: Pending, shape: Shape = WHOLE) -> DataFrame:
     """No reduced row."""
-    return spark.createDataFrame([], structure({OP: "string", **final_types(pending.schema)}))
+    return spark.createDataFrame([], structure({OP: "string"})).select(
+        OP, *[F.lit(None).cast(t).alias(c) for c, t in final_types(pending.schema, shape).items()]
+    )
 
 
-def events(spark: SparkSession, pending: Pending, after: int) -> DataFrame | None:
+def events(
+    spark: SparkSession, pending: Pending, after: int, shape: Shape = WHOLE, *, truncates: bool = False
+) -> DataFrame | None:
     """Events after a number: :data:`SEQ`, :data:`OP`, and the row with its final columns.
 
     The row of a delete is the image before it. Where events leave values out (:func:`sparse`), :data:`KEPT` names those columns;
     where events that change keys do, :data:`FROM` is the key before. ``None`` when there is no file with such events.
+
+    :param truncates: with ``t`` events, whose rows are empty
     """
-    kept = bool(sparse(pending, after))
-    moved = kept and _moves(spark, pending, after)
+    left_out = sparse(pending, after)
+    moved = bool(left_out) and _moves(spark, pending, after)
+    told = _Told(shape.meta, truncates=truncates)
     parts = []
     for version in _versions(pending, after):
-        rows = _read(spark, pending, version, _files(pending, version, after), kept=kept, moved=moved)
+        files = _files(pending, version, after)
+        rows = _read(spark, pending, version, files, kept=bool(left_out), moved=moved, told=told)
         parts.append(rows.where(F.col(SEQ) > after) if after else rows)
-    return reduce(DataFrame.unionAll, parts) if parts else None
+    return shape.events(reduce(DataFrame.unionAll, parts), pending.schema, left_out) if parts else None
 
 
 def keys(spark: SparkSession, pending: Pending) -> DataFrame:
@@ -139,12 +159,48 @@ def _files(pending: Pending, version: int, after: int) -> list[str]:
     return [path for path, f in pending.files if f.schema_version == version and f.last_seq > after]
 
 
+class _Told:
+    """What is read of events besides their rows.
+
+    :param what: as in :attr:`spark_jobs.shape.Shape.meta`
+    :param truncates: whether ``t`` events are wanted, too
+    """
+
+    def __init__(self, what: Collection[str], *, truncates: bool) -> None:
+        self.what, self.truncates = frozenset(what), truncates
+
+    def fields(self, spark: SparkSession, files: list[str]) -> dict[str, T.DataType]:
+        """Columns of the files."""
+        if not self.what:
+            return {}
+        source: T.DataType = T.StructType(
+            [T.StructField("ts_us", T.LongType()), T.StructField("snapshot", T.StringType())]
+        )
+        if "source" in self.what:
+            source = spark.read.parquet(files[0]).schema["source"].dataType
+        transaction = T.StructType([T.StructField("id", T.StringType())])
+        return {"source": source, "ts_us": T.LongType(), "transaction": transaction}
+
+    def values(self, left_out: Expression) -> list[Expression]:
+        known = {
+            "commit_ts": F.timestamp_micros("source.ts_us"),
+            "captured_ts": F.timestamp_micros("ts_us"),
+            "transaction_id": F.col("transaction.id"),
+            "source": F.to_json("source"),
+            "snapshot": F.col("source.snapshot"),
+            "unavailable": left_out,
+        }
+        return [value.alias(f"{META}{name}") for name, value in known.items() if name in self.what]
+
+
 def _read(
-    spark: SparkSession, pending: Pending, version: int, files: list[str], *, kept: bool, moved: bool
+    spark: SparkSession, pending: Pending, version: int, files: list[str], *, kept: bool, moved: bool, told: _Told
 ) -> DataFrame:
     """Events of one schema version."""
     then, now = pending.schemas[version], pending.schema
-    raw = _opened(spark, _file_schema(then), files).where("op <> 't'")
+    schema = T.StructType([*_file_schema(then).fields, *structure(told.fields(spark, files)).fields])
+    raw = _opened(spark, schema, files)
+    raw = raw if told.truncates else raw.where("op <> 't'")
     origins = lineage(pending, version)
     selected = [F.col("seq").alias(SEQ), F.col("op").alias(OP)]
     for column in now.columns:
@@ -153,7 +209,7 @@ def _read(
         selected.append(_left_out(now, origins).alias(KEPT))
     if moved:
         selected.append(_previous(then, now, origins).alias(FROM))
-    return raw.select(*selected)
+    return raw.select(*selected, *told.values(_left_out(now, origins, deletes=True)))
 
 
 _UNKNOWN_VARIABLE = f"${{{OURS}none}}"
@@ -174,14 +230,18 @@ def _opened(spark: SparkSession, schema: T.StructType, files: list[str]) -> Data
     return found.select(*map(quoted, schema.names))
 
 
-def _left_out(now: TableSchema, origins: dict[str, Origin]) -> Expression:
-    """Final names of the columns that an event leaves out. New rows have no value to keep."""
+def _left_out(now: TableSchema, origins: dict[str, Origin], *, deletes: bool = False) -> Expression:
+    """Final names of the columns that an event leaves out. New rows have no value to keep.
+
+    :param deletes: also of the image before a delete
+    """
     names = [
         F.when(F.array_contains("unavailable", str(origins[c.name].column)), F.lit(c.name))
         for c in now.columns
         if origins[c.name].column is not None and c.name not in now.key
     ]
-    there = (F.col("op") != "d") & (F.size("unavailable") > 0)
+    there = F.lit(deletes) | (F.col("op") != "d")
+    there &= F.size("unavailable") > 0
     return F.when(there, F.array_compact(F.array(*names))).otherwise(F.array().cast("array<string>"))
 
 
@@ -220,7 +280,7 @@ def _value(then: TableSchema, origin: Origin, column: Column) -> Expression:
     return from_file(value, type_)
 
 
-def differences(spark: SparkSession, pending: Pending, after: int) -> DataFrame | None:
+def differences(spark: SparkSession, pending: Pending, after: int, shape: Shape = WHOLE) -> DataFrame | None:
     """Each row image that is added (:data:`NUMBER` = 1) or removed (-1), with the final columns and its event's number: for tables whose rows have no key.
 
     :raises TargetError: updates leave values out, so that the row they change cannot be found
@@ -245,7 +305,7 @@ def differences(spark: SparkSession, pending: Pending, after: int) -> DataFrame 
             parts.append(
                 raw.where(f"{image} IS NOT NULL").select(*columns, F.lit(sign).alias(NUMBER), F.col("seq").alias(SEQ))
             )
-    return reduce(DataFrame.unionAll, parts) if parts else None
+    return shape.images(reduce(DataFrame.unionAll, parts), pending.schema, NUMBER, SEQ) if parts else None
 
 
 def _left_out_of_changes(spark: SparkSession, pending: Pending, after: int) -> list[str]:

@@ -48,6 +48,7 @@ class Report:
     """What a run did, and the last batch of each table; see :class:`airflow_provider_cdc.changelog.applied.AppliedReports`.
 
     :param owner: of a run that goes on for a while: who it is
+    :param rules: tells other rules of tables from those that were in force; empty if there are none
     """
 
     connector: str
@@ -60,6 +61,7 @@ class Report:
     stands: dict[str, dict[str, Any]]
     seconds: float
     owner: str = ""
+    rules: str = ""
 
     def refuse_failed(self) -> None:
         """:raises TargetError: some tables could not be brought up to date"""

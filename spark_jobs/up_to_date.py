@@ -44,11 +44,18 @@ def unchanged(changelog: ChangeLog, target: str, stands: Mapping[str, Mapping[st
         return {topic for (topic, _), ok in zip(stands.items(), pool.map(same, stands.items()), strict=True) if ok}
 
 
-def nothing_new(changelog: ChangeLog, connector: str, target: str, location: str) -> dict[str, Any] | None:
-    """The report of the last run if there is nothing to do after it: every table has the last batch of the change log."""
+def nothing_new(
+    changelog: ChangeLog, connector: str, target: str, location: str, rules: str = ""
+) -> dict[str, Any] | None:
+    """The report of the last run if there is nothing to do after it: every table has the last batch of the change log.
+
+    :param rules: as in the report of a run with the same rules of tables
+    """
     report = AppliedReports(changelog.storage, connector).read(target, location)
     if report is None or report["failed"] or report["lagging"] or not report["stands"]:
         return None
+    if report.get("rules", "") != rules:
+        return None  # tables may have other places now
     numbers = changelog.batches(connector)
     if not numbers or numbers[-1] != report["last_batch"]:
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.core.model.manifest import Manifest
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from spark_jobs.targets.base import NEVER
 
 GROUP_BYTES = 2 << 30
@@ -52,6 +52,10 @@ class View:
     def table(self, topic: str) -> TableId | None:
         """The table of a topic, by the newest batches."""
         return next((found for group in reversed(self.groups) if (found := group.table(topic))), None)
+
+    def schema(self, topic: str) -> TableSchema | None:
+        """The schema of a topic's table, by the newest batches."""
+        return next((found for group in reversed(self.groups) if (found := group.schema(topic))), None)
 
     def source(self, topic: str) -> dict[str, Any]:
         """The table at the source that the report has for a topic."""

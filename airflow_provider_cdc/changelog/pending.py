@@ -85,6 +85,10 @@ class Batches:
         """The table of a topic, by the newest batch that has the topic."""
         return self._parts[topic][-1].schema.id if topic in self._parts else None
 
+    def schema(self, topic: str) -> TableSchema | None:
+        """The schema of a topic's table, by the newest batch that has the topic."""
+        return self._parts[topic][-1].schema if topic in self._parts else None
+
     def each(self, topic: str, after: int = 0) -> list[Pending]:
         """The part of a topic in each batch after ``after``."""
         return [part for part in self._parts.get(topic, ()) if part.last > after]

@@ -20,10 +20,19 @@ class Conflict(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The owner of a table's rows. The table records it from its first commit on; no other owner writes to it."""
+    """The owner of a table's rows. The table records it from its first commit on; no other owner writes to it.
+
+    :param shared: the table has rows of other topics of this connector, too
+    """
 
     connector: str
     topic: str
+    shared: bool = False
+
+    @property
+    def recorded(self) -> Owner:
+        """What the table records: one that several topics share belongs to none of them alone."""
+        return Owner(self.connector, SHARED) if self.shared else self
 
     @property
     def app(self) -> str:
@@ -39,6 +48,8 @@ class Owner:
         return f"connector {self.connector}, topic {self.topic}"
 
 
+SHARED = "*"
+"""Topic that a table records as its owner's when several topics share it."""
 APPS = "cdc:"
 """Prefix of the application names."""
 
@@ -56,6 +67,24 @@ class Marker:
     @property
     def app(self) -> str:
         return self.owner.app
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """How a new table is laid out, besides its columns.
+
+    :param partition_by: columns, or transforms of columns that the kind of target knows
+    :param cluster_by: columns by which rows are kept together
+    :param rule: what the table records of the rule that it was made by; empty if there is none
+    """
+
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    rule: str = ""
+
+
+PLAIN_LAYOUT = TableLayout()
+"""Neither partitions nor clusters, and no rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +154,14 @@ class Target(abc.ABC):
         """Record an owner in an existing table. Its rows stay as they are."""
 
     @abc.abstractmethod
+    def rule(self) -> str:
+        """The rule that the table records; empty if there is none."""
+
+    @abc.abstractmethod
+    def record_rule(self, rule: str) -> None:
+        """Record a rule in an existing table, before all its rows are replaced."""
+
+    @abc.abstractmethod
     def markers(self) -> dict[str, int]:
         """:attr:`Owner.app` → the last batch applied, of everybody who ever applied one."""
 
@@ -166,11 +203,15 @@ class Target(abc.ABC):
         :return: the fills that are still to be made, by the merge
         """
 
+    def check_layout(self, layout: TableLayout) -> None:  # noqa: B027 -- most kinds take every layout that a rule can say
+        """:raises ConfigError: tables of this kind cannot be laid out so"""
+
     @abc.abstractmethod
-    def create(self, rows: DataFrame, marker: Marker) -> None:
-        """Create the table with these rows, in one commit with the marker and its owner.
+    def create(self, rows: DataFrame, marker: Marker, layout: TableLayout = PLAIN_LAYOUT) -> None:
+        """Create the table with these rows, in one commit with the marker, its owner and its rule.
 
         :raises Conflict: it exists by now
+        :raises ConfigError: tables of this kind cannot be laid out so
         """
 
     @abc.abstractmethod

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import filled, holds, quoted, structure
 from spark_jobs.rewrite import rewritten
-from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Merge, Owner, Target
+from spark_jobs.targets.base import NEVER, PLAIN_LAYOUT, Conflict, Evolution, Marker, Merge, Owner, TableLayout, Target
 from spark_jobs.targets.formats import TableFormat
 
 FORMAT = TableFormat("memory", "spark_jobs.targets.memory:MemoryTarget")
@@ -33,6 +33,7 @@ class Stored:
     owner: Owner | None = None
     markers: Mapping[str, int] = field(default_factory=dict)
     version: tuple[str, int] = ("", 0)
+    layout: TableLayout = PLAIN_LAYOUT
 
 
 STORED: dict[str, Stored | str] = {}
@@ -55,7 +56,14 @@ class MemoryTarget(Target):
 
     def claim(self, owner: Owner) -> None:
         with self._commit() as there:
-            STORED[self.location] = replace(there, owner=owner)
+            STORED[self.location] = replace(there, owner=owner.recorded)
+
+    def rule(self) -> str:
+        return self._there().layout.rule
+
+    def record_rule(self, rule: str) -> None:
+        with self._commit() as there:
+            STORED[self.location] = replace(there, layout=replace(there.layout, rule=rule))
 
     def markers(self) -> dict[str, int]:
         return dict(self._there().markers)
@@ -112,8 +120,8 @@ class MemoryTarget(Target):
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def create(self, rows: DataFrame, marker: Marker) -> None:
-        made = Stored(rows.toArrow(), _types(rows), marker.owner, {marker.app: marker.batch})
+    def create(self, rows: DataFrame, marker: Marker, layout: TableLayout = PLAIN_LAYOUT) -> None:
+        made = Stored(rows.toArrow(), _types(rows), marker.owner.recorded, {marker.app: marker.batch}, layout=layout)
         with _LOCK:
             if isinstance(STORED.get(self.location), Stored):
                 raise Conflict("the table exists by now")

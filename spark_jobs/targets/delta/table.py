@@ -28,10 +28,10 @@ from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.changelog.reduction import Reduction
-from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from spark_jobs.datatypes import filled, holds, literal, quoted
 from spark_jobs.last import KEPT, OP
-from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Merge, Owner, Target
+from spark_jobs.targets.base import NEVER, PLAIN_LAYOUT, Conflict, Evolution, Marker, Merge, Owner, TableLayout, Target
 from spark_jobs.targets.delta.commit import Commit, markers, size
 from spark_jobs.targets.delta.copy_on_write import CopyOnWrite
 from spark_jobs.targets.delta.files import DataFiles
@@ -52,6 +52,7 @@ _COLUMN_CONFLICTS = ("FIELD_ALREADY_EXISTS", "UNRESOLVED_COLUMN", "FIELD_NOT_FOU
 _VERSION = "cdc.columns"
 # only properties with this beginning can be given with the rows of the first commit
 _OWNER = "delta.cdc.connector", "delta.cdc.topic"
+_RULE = "delta.cdc.rule"
 _CREATING = "_cdc_creating"
 """File that names the owner of a table while it is being created."""
 _MAPPING = {"delta.columnMapping.mode": "name"}
@@ -91,11 +92,19 @@ class DeltaTarget(Target):
 
     def owner(self) -> Owner | None:
         found = self._configuration()
-        return Owner(*(found[name] for name in _OWNER)) if all(name in found for name in _OWNER) else None
+        return Owner(found[_OWNER[0]], found[_OWNER[1]]) if all(name in found for name in _OWNER) else None
 
     def claim(self, owner: Owner) -> None:
         with _conflicts():
             self._set(_owned(owner))
+
+    def rule(self) -> str:
+        return self._configuration().get(_RULE, "")
+
+    def record_rule(self, rule: str) -> None:
+        if rule != self.rule():
+            with _conflicts():
+                self._set({_RULE: rule})
 
     def markers(self) -> dict[str, int]:
         return markers(self.spark, self._log().unsafeVolatileSnapshot())
@@ -244,8 +253,24 @@ class DeltaTarget(Target):
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def create(self, rows: DataFrame, marker: Marker) -> None:
+    def check_layout(self, layout: TableLayout) -> None:
+        if transforms := [name for name in layout.partition_by if name.endswith(")")]:
+            raise ConfigError(
+                f"partition_by: Delta tables are partitioned by columns, not by {transforms[0]!r}.",
+                where=self.location,
+                safe="The table was not made.",
+                remedy='name a column; columns.computed makes one, for example {"day": "to_date(created_at)"}; or use cluster_by',
+            )
+
+    def create(self, rows: DataFrame, marker: Marker, layout: TableLayout = PLAIN_LAYOUT) -> None:
+        self.check_layout(layout)
         writer = self._writer(rows, marker, "errorifexists")
+        if layout.partition_by:
+            writer = writer.partitionBy(*layout.partition_by)
+        if layout.cluster_by:
+            writer = writer.clusterBy(*layout.cluster_by)
+        if layout.rule:
+            writer = writer.option(_RULE, layout.rule)
         features = {**_needed(_columns(rows)), **(_VECTORS if self.profile == "fast" else {})}
         folder, files = self._files()
         self._write(_CREATING, marker.app)
@@ -409,7 +434,7 @@ def _needed(types: Mapping[str, str]) -> dict[str, str]:
 
 
 def _owned(owner: Owner) -> dict[str, str]:
-    return dict(zip(_OWNER, (owner.connector, owner.topic), strict=True))
+    return dict(zip(_OWNER, (owner.connector, owner.recorded.topic), strict=True))
 
 
 def _listed(properties: Mapping[str, str]) -> str:

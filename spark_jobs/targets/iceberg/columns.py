@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from airflow_provider_cdc.core.errors import ConfigError
 from spark_jobs.datatypes import structure
 from spark_jobs.targets.iceberg.jvm import ICEBERG, named
 
@@ -115,3 +116,50 @@ def _forget(table: Any, ids: set[int]) -> None:
         update.commit()
     if any(field.sourceId() in ids for field in table.sortOrder().fields()):
         table.replaceSortOrder().commit()
+
+
+_TRANSFORM = re.compile(r"(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?(.+?)\s*\)")
+_TIMES = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
+
+
+def transform(text: str) -> tuple[str, tuple[int, ...], str]:
+    """How rows are partitioned by a column: Iceberg's name for it, its number if it has one, and the column.
+
+    >>> transform("bucket(16, id)"), transform("country")
+    (('bucket', (16,), 'id'), ('identity', (), 'country'))
+
+    :raises ConfigError: it is not a transform
+    """
+    found = _TRANSFORM.fullmatch(text)
+    if found is None:
+        return "identity", (), text
+    name, number, column = found[1].lower(), found[2], found[3]
+    if name in (*_TIMES, *_TIMES.values()) and number is None:
+        return _TIMES.get(name, name), (), column
+    if name in ("bucket", "truncate") and number is not None:
+        return name, (int(number),), column
+    raise ConfigError(
+        f"partition_by: {text!r} is not a transform. Valid are: {', '.join(f'{t}(column)' for t in _TIMES)}, "
+        "bucket(number, column), truncate(number, column).",
+        safe="No table was changed.",
+        remedy="correct the rule",
+    )
+
+
+def lay_out(spark: SparkSession, table: Any, partition_by: Sequence[str], cluster_by: Sequence[str]) -> None:
+    """Partition a table that has no rows yet, and sort its rows; see :func:`transform`."""
+    expressions = named(spark, f"{ICEBERG}.expressions.Expressions")
+    if partition_by:
+        update = table.updateSpec()
+        for text in partition_by:
+            name, number, column = transform(text)
+            if name == "identity":
+                update.addField(column)
+            else:
+                update.addField(getattr(expressions, name)(column, *number))
+        update.commit()
+    if cluster_by:
+        order, first = table.replaceSortOrder(), named(spark, f"{ICEBERG}.NullOrder").NULLS_FIRST
+        for column in cluster_by:
+            order.asc(expressions.ref(column), first)
+        order.commit()

@@ -22,13 +22,15 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.changelog.reduction import Reduction
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import holds, quoted
-from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Merge, Owner, Target
+from spark_jobs.targets.base import NEVER, PLAIN_LAYOUT, Conflict, Evolution, Marker, Merge, Owner, TableLayout, Target
 from spark_jobs.targets.iceberg import compaction, plans
 from spark_jobs.targets.iceberg.columns import (
     held,
     iceberg_types,
+    lay_out,
     rearrange,
     schema,
+    transform,
     types,
     was_partitioned_by_a_column_that_is_gone,
     widens,
@@ -41,6 +43,7 @@ from spark_jobs.targets.iceberg.places import place
 log = logging.getLogger("spark_jobs.targets.iceberg")
 
 _OWNER = "cdc.connector", "cdc.topic"
+_RULE = "cdc.rule"
 _VERSION = "cdc.columns"
 _PROPERTIES = {
     # files are not written anew for a few changed rows
@@ -104,12 +107,19 @@ class IcebergTarget(Target):
 
     def owner(self) -> Owner | None:
         found = self._properties()
-        return Owner(*(found[name] for name in _OWNER)) if all(name in found for name in _OWNER) else None
+        return Owner(found[_OWNER[0]], found[_OWNER[1]]) if all(name in found for name in _OWNER) else None
 
     def claim(self, owner: Owner) -> None:
         there, version = self._properties(), self._metadata().formatVersion()
         wanted = {**_owned(owner), **{k: v for k, v in _PROPERTIES.items() if there.get(k) != v}}
         self._alter(lambda table: _set(table, wanted | ({_FORMAT_VERSION: "2"} if version < 2 else {})))
+
+    def rule(self) -> str:
+        return self._properties().get(_RULE, "")
+
+    def record_rule(self, rule: str) -> None:
+        if rule != self.rule():
+            self._alter(lambda table: _set(table, {_RULE: rule}))
 
     def markers(self) -> dict[str, int]:
         return {app: found.batch for app, found in self._history().markers.items()}
@@ -225,13 +235,20 @@ class IcebergTarget(Target):
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def create(self, rows: DataFrame, marker: Marker) -> None:
+    def check_layout(self, layout: TableLayout) -> None:
+        for text in layout.partition_by:
+            transform(text)
+
+    def create(self, rows: DataFrame, marker: Marker, layout: TableLayout = PLAIN_LAYOUT) -> None:
         properties = {_FORMAT_VERSION: "2", **_PROPERTIES, **_owned(marker.owner)}
+        if layout.rule:
+            properties[_RULE] = layout.rule
         if self.profile == "fast":
             properties[BY_KEY] = "true"
         with conflicts():
             transaction = self._place.begin(schema(self.spark, _columns(rows)), properties, marker.owner)
         table = self._within(transaction)
+        lay_out(self.spark, table, layout.partition_by, layout.cluster_by)
         self._write(table, marker, lambda: plans.append(self.spark, table, rows))
         with conflicts(), self._place.alone():
             transaction.commitTransaction()
@@ -384,7 +401,7 @@ def _set(table: Any, properties: Mapping[str, str]) -> None:
 
 
 def _owned(owner: Owner) -> dict[str, str]:
-    return dict(zip(_OWNER, (owner.connector, owner.topic), strict=True))
+    return dict(zip(_OWNER, (owner.connector, owner.recorded.topic), strict=True))
 
 
 def _columns(rows: DataFrame) -> dict[str, str]:

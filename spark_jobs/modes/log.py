@@ -1,0 +1,23 @@
+"""Mode ``log``: each event is a row of its own, in the order of ``_seq``. The row of a delete has the image before it, that of a truncate has none."""
+
+from __future__ import annotations
+
+from pyspark.sql import functions as F
+
+from spark_jobs import reduce
+from spark_jobs.datatypes import quoted
+from spark_jobs.write import Write
+
+
+def write_log(write: Write) -> None:
+    """Append the events of some batches, which must not be those of a commit before."""
+    shape, pending = write.shape, write.pending
+    shape.sparse(reduce.sparse(pending, 0), pending.schema)
+    found = reduce.events(write.spark, pending, 0, shape, truncates=True)
+    rows = found if found is not None else reduce.nothing(write.spark, pending, shape)
+    # from the oldest event to the newest one, so that readers find a stretch of the log in few files
+    rows = rows.orderBy(F.col("_seq")).select(*map(quoted, write.types))
+    if write.fresh:
+        write.anew(rows)
+    else:
+        write.append(rows)

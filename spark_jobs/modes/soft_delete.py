@@ -1,0 +1,91 @@
+"""Mode ``soft_delete``: a row that the source has deleted stays, with ``_is_deleted`` and ``_deleted_at``. It comes back to life when its key does.
+
+A row that does not pass the filter of the rule any more counts as deleted, and keeps the values with which it passed.
+"""
+
+from __future__ import annotations
+
+from functools import reduce as fold
+from operator import or_
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.datatypes import quoted
+from spark_jobs.last import KEPT, OP, ORIGIN, OURS, SEQ, UNKNOWN, inherited, last_per_key
+from spark_jobs.modes.follow import cut_after, followed, none
+from spark_jobs.shape import COMMITTED, PASSES
+from spark_jobs.write import Write
+
+_AT, _IMAGE, _LAST = f"{OURS}at", f"{OURS}image", f"{OURS}last"
+
+
+def write_soft_delete(write: Write) -> None:
+    """Merge the last image of each key, and whether its row is deleted."""
+    pending, shape = write.pending, write.shape
+    events, cuts, sparse = followed(write)
+    key, types = shape.key(pending.schema), write.types
+    if events is None:
+        events = none(write).withColumn(PASSES, F.lit(col=True))
+    events = events.withColumn(_AT, F.col(SEQ))
+    last = last_per_key(events.drop(PASSES), key, sparse) if shape.filter is None else _last_that_passed(events, key)
+    rows = _flagged(last, cuts)
+
+    def final(there: DataFrame) -> DataFrame:
+        found = inherited(rows, there, key, sparse) if ORIGIN in rows.columns else rows
+        found = found.drop(UNKNOWN)
+        flags = set(shape.flags())
+        # deletes, and rows that a truncate has taken, change the flags alone
+        marks = F.array(*[F.lit(name) for name in types if name not in {*flags, *key}]).cast("array<string>")
+        if shape.filter is not None:
+            alone = found.where(F.col(_IMAGE).isNull()).drop(_IMAGE)
+            known = there.select(*map(quoted, key))
+            same = fold(lambda a, b: a & b, [F.col(f"a.{quoted(c)}").eqNullSafe(F.col(f"b.{quoted(c)}")) for c in key])
+            alone = alone.alias("a").join(known.alias("b"), same, "left_semi").withColumn(KEPT, marks).localCheckpoint()
+            found = found.where(F.col(_IMAGE).isNotNull()).drop(_IMAGE)
+            found = found.withColumn(KEPT, F.array().cast("array<string>")).unionByName(alone)
+        if cuts:
+            same = fold(lambda a, b: a & b, [F.col(f"a.{quoted(c)}").eqNullSafe(F.col(f"b.{quoted(c)}")) for c in key])
+            swept = there.where(~F.coalesce("_is_deleted", F.lit(col=False))).alias("a")
+            swept = swept.join(found.alias("b"), same, "left_anti").withColumn(SEQ, F.lit(0).cast("bigint"))
+            swept = swept.withColumn("_is_deleted", F.lit(col=True)).withColumn("_deleted_at", cut_after(SEQ, cuts).ts)
+            swept = swept.select(F.lit("u").alias(OP), *map(quoted, types), marks.alias(KEPT)).localCheckpoint()
+            if KEPT not in found.columns:
+                found = found.withColumn(KEPT, F.array().cast("array<string>"))
+            found = found.unionByName(swept)
+        return found
+
+    if write.fresh:
+        if _IMAGE in rows.columns:
+            rows = rows.where(F.col(_IMAGE).isNotNull())
+        write.anew(rows.select(*map(quoted, types)))
+    else:
+        write.merge(final, key, shape.nullable(pending.schema))
+
+
+def _last_that_passed(events: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """Of each key the last event, with the last row that passed the filter; ``_IMAGE`` is NULL if none did."""
+    others = [c for c in events.columns if c not in (SEQ, OP, PASSES, COMMITTED, _AT, *key)]
+    op = F.when(F.col(PASSES), F.col(OP)).otherwise(F.lit("d"))
+    image = F.struct(F.lit(1).alias("_"), *map(quoted, others))
+    found = events.groupBy(*map(quoted, key)).agg(
+        F.max_by(F.struct(op.alias(OP), COMMITTED, _AT), SEQ).alias(_LAST),
+        F.max_by(F.when(F.col(PASSES), image), F.when(F.col(PASSES), F.col(SEQ))).alias(_IMAGE),
+    )
+    return found.select(
+        f"{_LAST}.*", *map(quoted, key), *[F.col(f"{_IMAGE}.{quoted(c)}").alias(c) for c in others],
+        F.col(f"{_IMAGE}._").alias(_IMAGE),
+    )  # fmt: skip
+
+
+def _flagged(rows: DataFrame, cuts: list[tuple[int, int]]) -> DataFrame:
+    """Rows with the flags: deleted are those that end with a delete, or before a truncate."""
+    cut = cut_after(_AT, cuts)
+    ended = fold(or_, [F.col(OP) == "d", cut.isNotNull()])
+    at = F.when(F.col(OP) == "d", F.col(COMMITTED)).otherwise(cut.ts)
+    return (
+        rows.withColumn("_is_deleted", ended)
+        .withColumn("_deleted_at", F.when(F.col("_is_deleted"), at))
+        .withColumn(OP, F.lit("u"))
+        .drop(_AT, COMMITTED)
+    )

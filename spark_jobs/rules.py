@@ -1,0 +1,57 @@
+"""Compares the rule that a table was made by with the one that is in force: rows that are there follow the first one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.core.model.schema import TableSchema
+from spark_jobs.shape import Shape
+from spark_jobs.targets.base import Owner, Target
+
+
+def same_rule(made_by: str, now: str, schema: TableSchema) -> bool:
+    """Whether two rules mean the same for a table. What they say of columns that it does not have does not matter.
+
+    :param made_by: as :meth:`spark_jobs.targets.base.Target.rule` has it
+    :param now: as :meth:`spark_jobs.shape.Shape.stored`
+    """
+    return made_by == now or _relevant(made_by, schema) == _relevant(now, schema)
+
+
+def another_rule(target: Target, owner: Owner, shape: Shape) -> TargetError:
+    """The table was made by another rule."""
+    before, now = _read(target.rule()), _read(shape.stored())
+    differs = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    lines = [f"{name}: {_shown(before.get(name))} → {_shown(now.get(name))}" for name in differs]
+    return TargetError(
+        f"The table was made by another rule than the one that is in force now ({'; '.join(lines)}): its rows would not go together.",
+        where=f"{target.location} ({owner})",
+        safe="The table was not changed; the change log keeps the batches.",
+        remedy="take the rule back; or give the rule another location, or move the table away: then it is built again from the change log, as "
+        "the rule says",
+    )
+
+
+def _read(text: str) -> dict[str, Any]:
+    return dict(json.loads(text)) if text else {}
+
+
+def _relevant(text: str, schema: TableSchema) -> dict[str, Any]:
+    found, there = _read(text), {name.lower() for name in schema.names}
+    columns: Mapping[str, Any] = found.get("columns", {})
+    kept: dict[str, Any] = {}
+    for what, value in columns.items():
+        if what in ("rename", "cast"):
+            kept[what] = {name.lower(): new for name, new in value.items() if name.lower() in there}
+        elif what in ("keep", "drop"):
+            kept[what] = sorted(name.lower() for name in value if name.lower() in there)
+        else:
+            kept[what] = value
+    return {**found, "columns": {what: value for what, value in kept.items() if value}}
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,197 @@
+"""Writes the rows that some batches make of one table: brings its columns up first, in place or with all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version, lineage
+from airflow_provider_cdc.core.errors import TargetError
+from spark_jobs import reduce
+from spark_jobs.datatypes import common, constant, filled, quoted
+from spark_jobs.rewrite import rewritten
+from spark_jobs.shape import Shape
+from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Target
+
+
+@dataclass(frozen=True)
+class Write:
+    """Some batches of one topic, on their way into its table.
+
+    :param fresh: no batch was applied before, so that rows that are there do not count
+    :param joins: no batch was applied before, to a table that has rows of other topics
+    """
+
+    target: Target
+    pending: Pending
+    marker: Marker
+    shape: Shape
+    fresh: bool = False
+    joins: bool = False
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.target.spark
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The table's columns, with those that its mode keeps up to date."""
+        return {**reduce.final_types(self.pending.schema, self.shape), **self.shape.flags()}
+
+    def anew(self, rows: DataFrame) -> None:
+        """Make these the rows of this topic, and all rows of the table if nobody shares it."""
+        if not self.target.exists():
+            self.target.create(rows, self.marker, self.shape.layout())
+        elif self.shape.shared:
+            others = self._others()
+            self.target.replace(others.unionByName(rows, allowMissingColumns=True), self.marker)
+        else:
+            if self.fresh:
+                self.target.record_rule(self.shape.stored())
+            self.target.replace(rows, self.marker)
+
+    def _others(self) -> DataFrame:
+        """Rows of other topics, with columns and types that have room for this one's."""
+        there = self._columns_there()
+        return there.where(~self.shape.mine())
+
+    def _columns_there(self) -> DataFrame:
+        wanted = {name.lower(): type_ for name, type_ in self.types.items()}
+        rows = self.target.rows()
+        found = {f.name: f.dataType.simpleString() for f in rows.schema.fields}
+        wider = {name: common(type_, wanted.get(name.lower(), type_)) or type_ for name, type_ in found.items()}
+        return rows.select(*[F.col(quoted(name)).cast(type_).alias(name) for name, type_ in wider.items()])
+
+    def append(self, rows: DataFrame) -> None:
+        """Add rows."""
+        evolution = self._evolution(fills=False)
+        if self.target.can_evolve(evolution):
+            self.target.evolve(evolution)
+            self.target.append(rows, self.marker)
+        else:
+            self.target.replace(self.present(fills=False).unionByName(rows, allowMissingColumns=True), self.marker)
+
+    def merge(self, final: Callable[[DataFrame], DataFrame], key: tuple[str, ...], nullable: frozenset[str]) -> None:
+        """Upsert and delete by key.
+
+        :param final: the table's rows, with its final columns → rows as of :class:`Merge`
+        :param nullable: key columns that may be NULL
+        """
+        target, types = self.target, self.types
+        evolution = self._evolution()
+        if not self._changes_only_my_rows(evolution) and target.can_evolve(evolution):
+            fills = target.evolve(evolution)
+            rows = final(_filled(target.rows().where(self.shape.mine()), types, fills))
+            target.merge(Merge(rows, key, nullable, types, fills), self.marker)
+        else:
+            there = self.present()
+            target.replace(rewritten(there, final(there), key, types), self.marker)
+
+    def _changes_only_my_rows(self, evolution: Evolution) -> bool:
+        """Whether columns would change for rows of other topics, too, if they were changed in place."""
+        there = {name.lower() for name in self.target.columns()} if self.shape.shared else set()
+        filled_in = [n for n, value in evolution.fills.items() if value is not None or n.lower() in there]
+        return bool(self.shape.shared and (evolution.renamed or filled_in))
+
+    # -- columns ------------------------------------------------------------------------------------------------------
+
+    def _evolution(self, *, fills: bool = True) -> Evolution:
+        """How the columns have to change."""
+        pending, shape, app = self.pending, self.shape, self.marker.app
+        start = present_version(self.target, pending, app, shape)
+        if self.joins:  # what has changed in rows that the table does not have does not matter
+            return Evolution(app, pending.version, self.types)
+        found = _evolution(pending, app, start, pending.version, shape)
+        return found if fills else Evolution(app, found.version, found.types, found.renamed)
+
+    def present(self, *, fills: bool = True) -> DataFrame:
+        """The table's rows, with the final columns first, then the columns that the source has dropped."""
+        pending, shape, types = self.pending, self.shape, self.types
+        start = present_version(self.target, pending, self.marker.app, shape)
+        if not shape.shared:
+            return _present(self.target.rows(), pending, start, shape, types, fills=fills)
+        there = self.target.rows()
+        mine = there.where(shape.mine())
+        if not self.joins:
+            mine = _present(mine, pending, start, shape, types, fills=fills)
+        return self._others().unionByName(mine, allowMissingColumns=True)
+
+
+def key_is_another(write: Write, what: str) -> TargetError:
+    """Of a table whose key has changed at the source, so that rows cannot be followed."""
+    pending = write.pending
+    return TargetError(
+        f"The key of {pending.schema.id} has changed at the source: {what} cannot be brought over the change, as its rows are told by their keys.",
+        where=f"{write.target.location}, batches {pending.first} to {pending.last}",
+        safe="The table was not changed; the change log keeps the batches.",
+        remedy='have the source table read again by a snapshot with "replace": true, move the table away, and run the apply again: it begins '
+        "with that snapshot; or keep the old key with message.key.columns",
+    )
+
+
+def _filled(there: DataFrame, types: Mapping[str, str], fills: Mapping[str, str | None]) -> DataFrame:
+    """The table's rows as they are when the fills are made."""
+    return there.select(*[filled(fills[c], t).alias(c) if c in fills else F.col(quoted(c)) for c, t in types.items()])
+
+
+def present_version(target: Target, pending: Pending, app: str, shape: Shape) -> int:
+    """The schema version of the table's columns. If a killed run has left an evolution unfinished, it is finished first.
+
+    :raises Conflict: another run has brought them further than these batches go
+    """
+    base, at = base_version(pending), target.version(app)
+    if at > pending.version:
+        raise Conflict(f"its columns are at schema version {at} already")
+    if not base < at < pending.version:
+        return base
+    half = _evolution(pending, app, base, at, shape)
+    if target.can_evolve(half):
+        target.evolve(half)
+    return at
+
+
+def _evolution(pending: Pending, app: str, start: int, until: int, shape: Shape) -> Evolution:
+    """How columns have to change from one version to another. Fills are those of all rows that the table has."""
+    types = {**reduce.final_types(pending.schemas[until], shape), **shape.flags()}
+    if not pending.changes:
+        return Evolution(app, until, types)
+    pairs = [(str(o.column), name) for name, o in lineage(pending, start, until).items() if o.column is not None]
+    named = [(shape.name(old), shape.name(new)) for old, new in pairs]
+    renamed = tuple((old, new) for old, new in named if old is not None and new is not None and old != new)
+    return Evolution(app, until, types, renamed, _fills(pending, until, shape))
+
+
+def _fills(pending: Pending, until: int, shape: Shape) -> dict[str, str | None]:
+    """Column of the table → what rows get in it that were there before the source had it."""
+    schema, names = pending.schemas[until], shape.names(pending.schemas[until])
+    return {
+        names[name]: constant(origin.fill, schema.column(name).type)
+        for name, origin in lineage(pending, base_version(pending), until).items()
+        if origin.column is None and name in names
+    }
+
+
+def _present(
+    rows: DataFrame, pending: Pending, start: int, shape: Shape, types: Mapping[str, str], *, fills: bool
+) -> DataFrame:
+    names = {new: old for old, new in shape.names(pending.schema).items()}
+    origins = (
+        lineage(pending, start) if pending.changes else {name: Origin(column=name) for name in pending.schema.names}
+    )
+    found = _fills(pending, pending.version, shape) if pending.changes else {}
+    came: dict[str, str] = {}
+    columns = []
+    for name, type_ in types.items():
+        if name in found:
+            value = filled(found[name] if fills else None, type_)
+        else:
+            old = shape.name(str(origins[names[name]].column)) if name in names else name
+            came[name] = str(old)
+            value = F.col(quoted(came[name]))
+        columns.append(value.cast(type_).alias(name))
+    taken = {old.lower() for old in came.values()} | {name.lower() for name in types}
+    columns += [F.col(quoted(c)) for c in rows.columns if c.lower() not in taken]
+    return rows.select(*columns)

@@ -1,0 +1,185 @@
+"""Modes of tables: random events in random batches, and what each mode promises of them."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.core.config.table_rules import TableRules
+from spark_jobs.targets.memory import STORED
+from tests.spark.lake import Lake, Row, new_lake
+
+pytestmark = pytest.mark.spark
+COLUMNS = {"id": "int64!", "n": "int32", "note": "string", "doc": "string"}
+SECOND = 1_000_000
+BEGIN = 1_700_000_000 * SECOND
+
+
+class World:
+    """A table with random changes, a second apart, and the source's rows after each of them.
+
+    :param kinds: kinds of changes that there are besides those of rows
+    """
+
+    def __init__(self, lake: Lake, seed: int, *kinds: str) -> None:
+        self.lake, self.db, self.random, self.kinds = lake, lake.connector.database, random.Random(seed), kinds
+        self.now = BEGIN
+        self.db.clock = lambda: self.now
+        self.states: list[tuple[int, list[Row]]] = []
+        self.added = 0
+        sparse = ("doc",) if "sparse" in kinds else ()
+        self.db.create_table("s.t", COLUMNS, key=("id",), sparse=sparse)
+        with self.db.transaction() as t:
+            for i in range(4):
+                t.insert("s.t", {"id": i, "n": i, "note": "begin", "doc": f"doc{i}"})
+        lake.connector.capture()  # what was before the snapshot, nobody knows
+        self._note()
+
+    def _note(self) -> None:
+        self.states.append((self.now, self.db.rows("s.t")))
+
+    def go(self, steps: int) -> None:
+        for _ in range(steps):
+            self.now += self.random.choice((1, SECOND, SECOND, 3 * SECOND))
+            kind = self.random.random()
+            if "truncate" in self.kinds and kind < 0.06:
+                self.db.truncate("s.t")
+            elif "schema" in self.kinds and kind < 0.12:
+                self._schema()
+            else:
+                self._rows()
+            self._note()
+
+    def _schema(self) -> None:
+        self.added += 1
+        if self.added % 3 == 0:
+            self.db.rename_columns("s.t", **{f"c{self.added - 1}": f"r{self.added}"})
+        else:
+            self.db.add_column("s.t", f"c{self.added}", "int32", self.added)
+
+    def _rows(self) -> None:
+        with self.db.transaction() as t:
+            for _ in range(self.random.randint(1, 4)):
+                there = [row["id"] for row in self.db.rows("s.t")]
+                what = self.random.random()
+                new = self.random.randrange(12)
+                if what < 0.4 and new not in there:
+                    t.insert("s.t", {"id": new, "n": self.random.randrange(100), "doc": f"d{self.random.random()}"})
+                elif not there:
+                    continue
+                elif what < 0.6:
+                    t.delete("s.t", {"id": self.random.choice(there)})
+                elif what < 0.75 and new not in there:
+                    t.update("s.t", {"id": self.random.choice(there)}, {"id": new})
+                else:
+                    values = {"n": self.random.choice((None, self.random.randrange(100)))}
+                    if self.random.random() < 0.3:
+                        values["doc"] = f"d{self.random.random()}"
+                    t.update("s.t", {"id": self.random.choice(there)}, values)
+
+    def events(self) -> list[dict[str, Any]]:
+        """All events of the change log, in order."""
+        import pyarrow.parquet as pq
+
+        found = []
+        for manifest in self.lake.connector.changelog.manifests("test"):
+            for file in manifest.files:
+                with self.lake.connector.changelog.open("test", file) as opened:
+                    found += pq.read_table(opened, columns=["seq", "op", "key", "source"]).to_pylist()
+        return sorted(found, key=lambda e: e["seq"])
+
+    def deletions(self) -> dict[int, datetime | None]:
+        """Each key that there ever was → when its row was deleted."""
+        found: dict[int, datetime | None] = {}
+        for event in self.events():
+            at = _time(event["source"]["ts_us"])
+            if event["op"] == "t":
+                found = {key: before or at for key, before in found.items()}
+            else:
+                found[event["key"]["id"]] = at if event["op"] == "d" else None
+        return found
+
+
+@pytest.fixture
+def memory(spark: SparkSession, tmp_path: Path) -> Lake:
+    """Tables in memory: fast enough for many batches."""
+    STORED.clear()
+    return new_lake(spark, tmp_path, "memory")
+
+
+def _same(found: list[Row], wanted: list[Row]) -> bool:
+    return sorted(found, key=repr) == sorted(wanted, key=repr)
+
+
+def _time(us: int) -> datetime:
+    return datetime.fromtimestamp(us / SECOND, UTC)
+
+
+def _rules(mode: str, **more: Any) -> TableRules:
+    return TableRules.parse([{"tables": ".*", "mode": mode, **more}])
+
+
+KINDS = [("truncate",), ("truncate", "schema"), ("sparse",), ("sparse", "truncate")]
+
+
+@pytest.mark.parametrize("kinds", KINDS, ids="-".join)
+def test_a_history_tells_what_the_source_was_at_any_time(memory: Lake, kinds: tuple[str, ...]) -> None:
+    world, rules = World(memory, zlib.crc32(repr(kinds).encode()), *kinds), _rules("history")
+    for _ in range(4):
+        world.go(world.random.randint(1, 12))
+        if world.random.random() < 0.3:
+            memory.connector.capture()
+            continue
+        memory.connector.capture()
+        memory.apply(tables=rules)
+    memory.apply(tables=rules)
+    rows = memory.rows("s.t")
+    assert len({row["_seq"] for row in rows}) == len(rows)
+    names = list(world.states[-1][1][0]) if world.states[-1][1] else list(COLUMNS)
+    for at, state in world.random.sample(world.states, min(20, len(world.states))) + world.states[-1:]:
+        when = _time(at)
+        then = [r for r in rows if r["_valid_from"] <= when and (r["_is_current"] or r["_valid_to"] > when)]
+        shown = [name for name in names if all(name in row for row in state)]
+        assert _same([{c: r[c] for c in shown} for r in then], [{c: r[c] for c in shown} for r in state]), when
+    current = [{c: r[c] for c in names} for r in rows if r["_is_current"]]
+    assert _same(current, world.states[-1][1])
+
+
+@pytest.mark.parametrize("kinds", KINDS, ids="-".join)
+def test_live_rows_are_those_of_the_source_and_deleted_ones_stay(memory: Lake, kinds: tuple[str, ...]) -> None:
+    world, rules = World(memory, zlib.crc32(repr(kinds).encode()), *kinds), _rules("soft_delete")
+    for _ in range(4):
+        world.go(world.random.randint(1, 12))
+        memory.connector.capture()
+        memory.apply(tables=rules)
+        rows, state = memory.rows("s.t"), world.states[-1][1]
+        flags = ("_is_deleted", "_deleted_at")
+        live = [{k: v for k, v in row.items() if k not in flags} for row in rows if not row["_is_deleted"]]
+        assert _same(live, state)
+        assert {row["id"]: row["_deleted_at"] for row in rows} == world.deletions()
+
+
+@pytest.mark.parametrize("kinds", [("truncate", "schema"), ("sparse", "truncate")], ids="-".join)
+def test_a_log_has_every_event_once(memory: Lake, kinds: tuple[str, ...]) -> None:
+    world, rules = World(memory, 5, *kinds), _rules("log")
+    for _ in range(4):
+        world.go(world.random.randint(1, 10))
+        memory.connector.capture()
+        if world.random.random() < 0.7:
+            memory.apply(tables=rules)
+    memory.apply(tables=rules)
+    rows = sorted(memory.rows("s.t"), key=lambda row: row["_seq"])
+    events = world.events()
+    assert [(r["_seq"], r["_op"], r["_commit_ts"]) for r in rows] == [
+        (e["seq"], e["op"], _time(e["source"]["ts_us"])) for e in events
+    ]
+    assert Counter(r["_op"] for r in rows)["d"] > 0
+    if "sparse" in kinds:
+        assert any(row["_unavailable"] == ["doc"] and row["doc"] is None for row in rows)
