@@ -31,6 +31,7 @@ def cdc_task_group(
     conn_id: str,
     location: str,
     target: str = "delta",
+    tables: Any = (),
     group_id: str | None = None,
     state_conn_id: str = DEFAULT_CONN_ID,
     storage_conn_id: str | None = None,
@@ -47,6 +48,7 @@ def cdc_task_group(
     :param conn_id: Airflow connection to the source database
     :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}``
     :param target: kind of the tables, ``delta`` or ``iceberg``
+    :param tables: rules for tables that are not kept as the source has them, or are elsewhere, as of :class:`ApplyChangesOperator`
     :param wait: begin with the sensor. Without it, a run captures the changes that there are, and never waits
     :param wait_timeout: how long to wait for changes; then the run is skipped, not failed
     :param run_for: capture for this long instead of up to the present end of the log
@@ -70,6 +72,7 @@ def cdc_task_group(
             definition=definition,
             location=location,
             target=target,
+            tables=tables,
             conn_id=spark_conn_id,
             storage_conn_id=storage_conn_id,
             **applies,
@@ -93,6 +96,7 @@ def cdc_dag(
     *,
     conn_id: str,
     location: str,
+    tables: Any = (),
     dag_id: str | None = None,
     schedule: Any = CONTINUOUS,
     continuous: bool = False,
@@ -104,6 +108,8 @@ def cdc_dag(
 
     Airflow finds a DAG only in a module-level variable: ``dag = cdc_dag(…)``.
 
+    :param tables: rules for tables that are not kept as the source has them, or are elsewhere: mode, columns, filter and so on by patterns,
+        as of :class:`ApplyChangesOperator`
     :param dag_id: by default ``cdc_<connector>``
     :param schedule: as of ``DAG``. With a fixed schedule, ``group={"wait": False}`` keeps runs from waiting
     :param continuous: capture and apply without a pause; changes are in the tables within seconds. A run takes an hour, or
@@ -135,7 +141,7 @@ def cdc_dag(
         **dag,
     }
     with DAG(dag_id or f"cdc_{definition.name}", schedule=schedule, **dag) as made:
-        cdc_task_group(definition, conn_id=conn_id, location=location, **group)
+        cdc_task_group(definition, conn_id=conn_id, location=location, tables=tables, **group)
     return made
 
 

@@ -17,6 +17,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Asset, AssetAlias
 
 from airflow_provider_cdc.core.config.secrets import credentials, is_secret_name
+from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.connector import storage_options
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
@@ -74,6 +75,9 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         needs it) or ``fast`` (small changes to large tables cost less: Delta with deletion vectors, Iceberg with deletes of keys)
     :param writes: how rows of tables with a key are written: ``merge`` (always by a MERGE of Spark), ``commit`` (as arrays wherever they can be) or
         ``auto``, what costs less
+    :param tables: rules for tables that are not kept as the source has them, or are elsewhere: a list of mappings, or a file (JSON or YAML) with
+        one, as docs/targets.md describes them: ``[{"tables": r"shop\\.orders", "mode": "history", "columns": {"drop": ["note"]}}]``.
+        ``mode`` is ``current``, ``log``, ``soft_delete`` or ``history``
     :param threads: tables worked on at the same time
     :param adopt: topics whose tables are taken over although they belong to somebody else; their rows are replaced (templated)
     :param check_crc: compare the checksum of each file of the change log too, not only its size and number of rows
@@ -99,6 +103,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         target: str = "delta",
         profile: str = "compatible",
         writes: str = "auto",
+        tables: Any = (),
         threads: int = 4,
         adopt: Sequence[str] = (),
         check_crc: bool = False,
@@ -118,6 +123,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
         self.location, self.target, self.threads = location, target, threads
         self._format, self.profile, self.writes = load_format(target), known_profile(profile), known_writes(writes)
+        self.tables = TableRules.parse(tables)
         self.adopt, self.check_crc = list(adopt), check_crc
         self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
         if self.run_for is not None and not 0 < self.run_for < float("inf"):
@@ -223,6 +229,11 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         shown = [f"conf[{name}]" for name in self.conf or {} if is_secret_name(name) and not name.endswith(_NO_SECRET)]
         if credentials("location.url", self.location):
             shown.append("location")
+        shown += [
+            f"location of the rule for {', '.join(rule.tables)}"
+            for rule in self.tables.rules
+            if rule.location and credentials("location.url", rule.location)
+        ]
         if shown:
             raise ConfigError(
                 f"A secret would be on the command line of spark-submit: {', '.join(shown)}.",
@@ -239,6 +250,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
         self.application_args = [
             "--changelog", self.changelog, "--connector", self.connector, "--location", self.location,
             "--target", self.target, "--profile", self.profile, "--writes", self.writes, "--threads", str(self.threads), *(f"--adopt={topic}" for topic in self.adopt),
+            *(["--tables", self.tables.text()] if self.tables else []),
             *(["--check-crc"] if self.check_crc else []), *more,
         ]  # fmt: skip
         configured = any(key in (self.conf or {}) for key in ("spark.jars", "spark.jars.packages"))
@@ -290,7 +302,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
 
         if self.adopt:
             return None
-        return nothing_new(self.access.changelog(), self.connector, self.target, self.location)
+        return nothing_new(self.access.changelog(), self.connector, self.target, self.location, self.tables.digest())
 
     def _read_report(self) -> dict[str, Any] | None:
         """What the last job wrote beside the change log."""

@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, alias, asset, job_path, merged
@@ -142,6 +143,25 @@ def test_an_unknown_target_or_profile_is_refused_when_the_dag_is_parsed(tmp_path
         apply(tmp_path, writes="never")
 
 
+def test_rules_of_tables_reach_the_job_and_are_checked_when_the_dag_is_parsed(tmp_path: Path, spark: Spark) -> None:
+    rules = [{"tables": r"shop\.(a|b)", "mode": "log", "filter": "x = 'it''s {not} {{ rendered }}'"}]
+    spark.will(report())
+    apply(tmp_path, tables=rules).execute(context())
+    given = spark.arguments[spark.arguments.index("--tables") + 1]
+    assert TableRules.parse(given) == TableRules.parse(rules)
+    (tmp_path / "rules.json").write_text(json.dumps(rules))
+    assert apply(tmp_path, tables=str(tmp_path / "rules.json")).tables == TableRules.parse(rules)
+    with pytest.raises(ConfigError, match="did you mean 'history'"):
+        apply(tmp_path, tables=[{"tables": "a", "mode": "histroy"}])
+
+
+def test_a_secret_in_the_location_of_a_rule_is_refused(tmp_path: Path, spark: Spark) -> None:
+    rules = [{"tables": "a", "location": "s3a://key:sesame@lake/{table}"}]
+    with pytest.raises(AirflowFailException, match="location of the rule for a") as caught:
+        apply(tmp_path, tables=rules).execute(context())
+    assert "sesame" not in str(caught.value)
+
+
 def test_without_jars_the_packages_of_the_target_are_fetched(tmp_path: Path, spark: Spark) -> None:
     spark.will(report())
     apply(tmp_path, jars="").execute(context())
@@ -235,7 +255,12 @@ def test_where_every_table_stands_at_the_last_batch_no_job_is_submitted(tmp_path
     assert operator.execute(given)["last_batch"] == 2
     assert events(given) == {}
     assert not (tmp_path / "call.json").exists()
-    # another commit, a batch, an older copy: each is looked at by Spark
+    # other rules, another commit, a batch, an older copy: each is looked at by Spark
+    spark.will()
+    apply(tmp_path, location=location, tables=[{"tables": "x", "mode": "log"}]).execute(context())
+    assert (tmp_path / "call.json").exists()
+    (tmp_path / "call.json").unlink()
+    AppliedReports(changelog.storage, "shop").write(stood)
     spark.will()
     commit.write_text('{"commitInfo": {"txnId": "b"}}')
     operator.execute(context())
