@@ -10,18 +10,16 @@ it: a capture up to the end of the log, then ``spark-submit``, over and over.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from dev.benchmarks import machine
 from dev.benchmarks.figures import Bar
 from dev.benchmarks.incremental import summary
 from dev.benchmarks.ours import Ours
+from dev.benchmarks.visible import KINDS
 from dev.benchmarks.warm_process import ApplyProcess
 from dev.benchmarks.workload import DATABASE, Work
 from dev.benchmarks.writers import Writers
@@ -76,13 +74,14 @@ class Freshness:
         self._ours, self._rows, self._target, self._jars, self._folder = ours, rows, target, jars_, folder
         self._address = {"unix_socket": str(server.socket), "user": "root", "password": ""}
         self._location = f"{folder}/lake/{{table}}"
+        self._visible = KINDS[target](Path(self._location.format(table="probe")), "at_us")
 
     def warm(self, seconds: float, step: Step) -> dict[str, Any]:
         """Capture and apply go on side by side."""
         apply, capture = self._apply("--run-for", 86_400), self._ours.stream(f"bench.{TABLE}", f"bench.{PROBE}")
         with apply:
             step.progress("starting Spark")
-            _until(lambda: bool(self._seen()), 300, apply)
+            _until(lambda: bool(self._visible.rows()), 300, apply)
             with Writers(self._address, TABLE, self._rows, PROBE) as writers, capture:
                 capture.wait("streaming", 180)
                 step.progress("getting warm")
@@ -97,12 +96,11 @@ class Freshness:
                 ended, changes = time.time(), writers.changes - changes
                 after = {**apply.cpu_s(), "capture": capture.cpu_s()}
                 late = {**apply.rss_mb(), "capture": capture.rss_mb()}
-                load = machine.load()
+                load, found = machine.load(), apply.rounds()[rounds:]
                 if not writers.alive:
                     raise Problem("The process that writes to the table has died: the figures mean nothing.")
-            step.progress("applying the rest")
-            _until(lambda: max(self._seen()) >= (ended - 1) * 1e6, 120, apply)
-            found = apply.rounds()[rounds:]
+                step.progress("applying the rest")
+                _until(lambda: max(self._visible.rows()) >= ended * 1e6, 120, apply)
             apply.end()
         return {
             "lag_s": self._lags(began, ended),
@@ -143,37 +141,12 @@ class Freshness:
         log = self._folder / "apply.log"
         return ApplyProcess(self._ours.changelog, self._location, self._target, self._jars, log, *arguments)
 
-    def _seen(self) -> dict[int, float]:
-        return SEEN[self._target](Path(self._location.format(table="probe")))
-
     def _lags(self, began: float, ended: float) -> dict[str, float]:
-        lags = [at - us / 1e6 for us, at in self._seen().items() if began <= us / 1e6 < ended]
+        lags = [at - us / 1e6 for us, at in self._visible.rows().items() if began <= us / 1e6 < ended]
         found = summary(lags)
         if found is None:
             raise Problem("No row of the timestamps is in the table: the figures mean nothing.")
         return {name: round(value, 2) for name, value in found.items()}
-
-
-def delta_seen(table: Path) -> dict[int, float]:
-    """Time that a row says → when the first commit that has it was there, in seconds since 1970."""
-    seen: dict[int, float] = {}
-    name = "at_us"
-    for commit in sorted((table / "_delta_log").glob("*.json")):
-        at = commit.stat().st_mtime
-        for action in map(json.loads, commit.read_text().splitlines()):
-            if "metaData" in action:
-                fields = json.loads(action["metaData"]["schemaString"])["fields"]
-                found = next(field for field in fields if field["name"] == "at_us")
-                name = found["metadata"].get("delta.columnMapping.physicalName", "at_us")
-            if "add" in action:
-                file = table / action["add"]["path"]
-                for us in pq.read_table(file, columns=[name], partitioning=None)[name].to_pylist():
-                    seen.setdefault(us, at)
-    return seen
-
-
-SEEN: dict[str, Callable[[Path], dict[int, float]]] = {"delta": delta_seen}
-"""Kind of target → what reads when each row was there."""
 
 
 def table(document: dict[str, Any]) -> str:

@@ -1,0 +1,86 @@
+"""When each row was there for readers, taken from a table's own log. So nobody has to look while it is measured."""
+
+from __future__ import annotations
+
+import abc
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+
+class Visible(abc.ABC):
+    """The rows of one table and when the first commit that has them was there.
+
+    What was read once is not read again: ask as often as you like.
+
+    :param table: folder of the table
+    :param column: integer column whose value names a row
+    """
+
+    def __init__(self, table: Path, column: str) -> None:
+        self.table, self.column = table, column
+        self._seen: dict[int, float] = {}
+        self._read: set[str] = set()
+
+    def rows(self) -> dict[int, float]:
+        """Value of the column → when it was there, in seconds since 1970."""
+        for commit in self.commits():
+            if commit.name not in self._read:
+                at = commit.stat().st_mtime
+                for value in self.added(commit):
+                    self._seen.setdefault(value, at)
+                self._read.add(commit.name)
+        return self._seen
+
+    @abc.abstractmethod
+    def commits(self) -> list[Path]:
+        """The file that each commit has made last, in their order."""
+
+    @abc.abstractmethod
+    def added(self, commit: Path) -> Iterator[int]:
+        """The column's values in the files that a commit has added."""
+
+
+class VisibleInDelta(Visible):
+    def __init__(self, table: Path, column: str) -> None:
+        super().__init__(table, column)
+        self._physical = column
+
+    def commits(self) -> list[Path]:
+        return sorted((self.table / "_delta_log").glob("*.json"))
+
+    def added(self, commit: Path) -> Iterator[int]:
+        for action in map(json.loads, commit.read_text().splitlines()):
+            if "metaData" in action:
+                fields = json.loads(action["metaData"]["schemaString"])["fields"]
+                found = next(field for field in fields if field["name"] == self.column)
+                self._physical = found["metadata"].get("delta.columnMapping.physicalName", self.column)
+            if "add" in action:
+                file = self.table / action["add"]["path"]
+                yield from pq.read_table(file, columns=[self._physical], partitioning=None)[self._physical].to_pylist()
+
+
+class VisibleInIceberg(Visible):
+    def commits(self) -> list[Path]:
+        found = (self.table / "metadata").glob("v*.metadata.json")
+        return sorted(found, key=lambda file: int(file.name[1:].split(".")[0]))
+
+    def added(self, commit: Path) -> Iterator[int]:
+        from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
+        from pyiceberg.table import StaticTable
+
+        table = StaticTable.from_metadata(str(commit))
+        snapshot = table.current_snapshot()
+        for manifest in snapshot.manifests(table.io) if snapshot else ():
+            if manifest.added_snapshot_id != snapshot.snapshot_id:
+                continue
+            for entry in manifest.fetch_manifest_entry(table.io):
+                if entry.status == ManifestEntryStatus.ADDED and entry.data_file.content == DataFileContent.DATA:
+                    file = entry.data_file.file_path.removeprefix("file:")
+                    yield from pq.read_table(file, columns=[self.column], partitioning=None)[self.column].to_pylist()
+
+
+KINDS: dict[str, type[Visible]] = {"delta": VisibleInDelta, "iceberg": VisibleInIceberg}
+"""Kind of target → what tells when its rows were there."""
