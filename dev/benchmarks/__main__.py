@@ -21,6 +21,7 @@ from dev.benchmarks.workload import DATABASE, Work
 from dev.bootstrap.report import Problem, Report
 from dev.servers import MariaDb, MySql
 from dev.servers.mysql_family import MySqlFamily
+from spark_jobs.targets.formats import PROFILES
 
 CAPTURE_BARS = [
     Bar("ratio.events_per_cpu_s", 12),
@@ -28,6 +29,7 @@ CAPTURE_BARS = [
     Bar("ours.peak_rss_mb", 500, at_most=True),
 ]
 SNAPSHOT_BARS = [Bar("ratio.rows_per_s", 5), Bar("ours.peak_rss_mb", 500, at_most=True)]
+_WITHOUT_SERVER = {"oracle": oracle.run, "apply": apply.run}
 _BIG = {"innodb_buffer_pool_size": "512M", "max_binlog_size": "1G"}
 
 
@@ -35,14 +37,13 @@ def main() -> int:
     options = _arguments()
     folder = Path(tempfile.mkdtemp(prefix="cdc-bench-", dir=_scratch()))
     try:
-        if options.what == "oracle":
-            document, bars = oracle.run(options, folder)
+        if options.what in _WITHOUT_SERVER:
+            document, bars = _WITHOUT_SERVER[options.what](options, folder)
         else:
             with _server(options.server) as server:
                 benches = {
                     "capture": _capture,
                     "snapshot": _snapshot,
-                    "apply": apply.run,
                     "freshness": freshness.run,
                     "incremental": incremental.run,
                 }
@@ -157,13 +158,19 @@ def _arguments() -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--load", action="store_true", help="keep one core busy meanwhile (incremental)")
     parser.add_argument("--seconds", type=int, default=600, help="how long the warm form is measured (freshness; 600)")
-    parser.add_argument("--target", choices=sorted(visible.KINDS), default="delta", help="kind of tables (freshness)")
+    parser.add_argument("--target", choices=sorted(visible.KINDS), help="kind of tables (freshness: delta; apply: all)")
+    parser.add_argument("--profile", choices=PROFILES, help="of the tables (freshness: compatible; apply: all)")
+    parser.add_argument("--cases", default=apply.CASES, help="which ones, a letter each (apply; abcd)")
+    parser.add_argument("--tables", type=int, default=apply.SMALL_TABLES, help="small tables (apply; 200)")
+    parser.add_argument("--batches", type=int, default=500, help="batches in a row (apply; 500)")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a bar is not met")
     options = parser.parse_args()
     if options.rows < 10 or options.repeat < 1:
         parser.error("--rows must be at least 10 and --repeat at least 1")
     if options.seconds < 10:
         parser.error("--seconds must be at least 10")
+    if not options.cases or set(options.cases) - set(apply.CASES):
+        parser.error(f"--cases must be letters of {apply.CASES}")
     if (options.load or options.variant) and options.what != "incremental":
         parser.error("--load and --variant are for incremental")
     return options

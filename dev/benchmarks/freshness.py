@@ -37,7 +37,7 @@ _EARLY_S = 120
 
 def run(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple[dict[str, Any], list[Bar]]:
     """A table of a tenth of ``--rows``, changed for ``--seconds`` in each form."""
-    rows = options.rows // 10
+    rows, target, profile = options.rows // 10, options.target or "delta", options.profile or "compatible"
     report = Report(4)
     ours = Ours.mysql(server, options.server, f"{TABLE},{PROBE}", folder / "ours", **{"batch.max.ms": BATCH_MS})
     with server.connect(autocommit=False) as connection, report.step(f"a table of {rows:,} rows, captured") as step:
@@ -48,8 +48,8 @@ def run(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple
         server.sql(f"INSERT INTO {PROBE} (at_us) VALUES (0)")
         ours.run(step.progress)
     with report.step("Spark's jars") as step:
-        found = jars.ensure(options.target, step=step)
-    bench = Freshness(ours, server, rows, folder, options.target, found)
+        found = jars.ensure(target, step=step)
+    bench = Freshness(ours, server, rows, folder, target, profile, found)
     with report.step(f"warm, {options.seconds} s") as step:
         warm = bench.warm(options.seconds, step)
         step.done(f"p95 {warm['lag_s']['p95']} s")
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple
         batch = bench.batches(options.seconds / 5, step)
         step.done(f"p95 {batch['lag_s']['p95']} s")
     document = {
-        "ours": warm, "batch": batch, "target": options.target, "server": options.server, "rows": rows,
+        "ours": warm, "batch": batch, "target": target, "profile": profile, "server": options.server, "rows": rows,
         "batch_max_ms": BATCH_MS, "load": machine.load(),
     }  # fmt: skip
     print(f"\n{table(document)}")
@@ -69,9 +69,10 @@ class Freshness:
     """Measures one form after the other, on the same tables."""
 
     def __init__(
-        self, ours: Ours, server: MySqlFamily, rows: int, folder: Path, target: str, jars_: list[Path]
+        self, ours: Ours, server: MySqlFamily, rows: int, folder: Path, target: str, profile: str, jars_: list[Path]
     ) -> None:
-        self._ours, self._rows, self._target, self._jars, self._folder = ours, rows, target, jars_, folder
+        self._ours, self._rows, self._jars, self._folder = ours, rows, jars_, folder
+        self._target, self._profile = target, profile
         self._address = {"unix_socket": str(server.socket), "user": "root", "password": ""}
         self._location = f"{folder}/lake/{{table}}"
         self._visible = KINDS[target](Path(self._location.format(table="probe")), "at_us")
@@ -139,7 +140,9 @@ class Freshness:
 
     def _apply(self, *arguments: Any) -> ApplyProcess:
         log = self._folder / "apply.log"
-        return ApplyProcess(self._ours.changelog, self._location, self._target, self._jars, log, *arguments)
+        return ApplyProcess(
+            self._ours.changelog, self._location, self._target, self._jars, log, "--profile", self._profile, *arguments
+        )
 
     def _lags(self, began: float, ended: float) -> dict[str, float]:
         lags = [at - us / 1e6 for us, at in self._visible.rows().items() if began <= us / 1e6 < ended]

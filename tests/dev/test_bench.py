@@ -198,10 +198,24 @@ def test_wrong_arguments_are_refused(arguments: list[str]) -> None:
 @pytest.mark.mysql  # starts a MariaDB of its own
 def test_freshness_is_measured_warm_and_in_batches(tmp_path: Path) -> None:
     document = _bench(tmp_path, "freshness", "--seconds", "10")
-    assert set(document) == {"ours", "batch", "target", "server", "rows", "batch_max_ms", "load"}
+    assert set(document) == {"ours", "batch", "target", "profile", "server", "rows", "batch_max_ms", "load"}
     for form in ("ours", "batch"):
         lag = document[form]["lag_s"]
         assert 0 < lag["p50"] <= lag["p95"] <= lag["max"]
     assert set(document["ours"]["cpu_s"]) == {"jvm", "python", "capture"} == set(document["ours"]["rss_mb_end"])
     assert document["ours"]["rounds"] >= 1
     assert document["batch"]["runs"] >= 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", ["delta", "iceberg"])
+def test_the_apply_is_measured_beside_a_plain_merge(tmp_path: Path, target: str) -> None:
+    document = _bench(
+        tmp_path, "apply", "--target", target, "--profile", "fast", "--cases", "acd", "--tables", "2", "--batches", "3"
+    )
+    found = document[f"{target}-fast"]
+    assert set(found) == {"a", "c", "d"}
+    for name in "ac":
+        assert found[name]["ratio"] == pytest.approx(found[name]["plain_s"] / found[name]["ours_s"], rel=0.2)
+    assert found["d"]["batches"] == 3
+    assert found["d"]["scan"]["end_s"] > 0
