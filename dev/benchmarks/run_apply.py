@@ -206,7 +206,9 @@ def main() -> int:
 
     if "b" in given["cases"]:
         for times in given["sizes"]:
-            found[f"b{times}"] = cases.alternate(f"b{times}", [SourceTable(f"b{times}", times * million)], little, batches)
+            found[f"b{times}"] = cases.alternate(
+                f"b{times}", [SourceTable(f"b{times}", times * million)], little, batches
+            )
     if "a" in given["cases"]:
         found["a"] = cases.alternate("a", [SourceTable("a", million)], much, batches)
     if "c" in given["cases"]:
