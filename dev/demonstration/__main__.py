@@ -22,9 +22,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.turns import Turns
 from dev import paths
 from dev.airflow import Airflow, Services, example
 from dev.bootstrap.report import Problem, Report, Step
+from dev.demonstration.freshness import Lags, lags
 from dev.demonstration.kit import CUSTOMERS, ORDERS, PRODUCTS, Kit
 from dev.demonstration.mariadb import MariaDbKit
 from dev.demonstration.oracle import OracleKit
@@ -32,7 +37,7 @@ from dev.demonstration.writer import LiveWriter
 from dev.patience import SLOW_S, machine
 
 KITS: dict[str, type[Kit]] = {kit.kind: kit for kit in (MariaDbKit, OracleKit)}
-RUNS = 3
+WRITING_S = 45
 QUIET_SECONDS = 180
 """For so long nothing at all may move before the demonstration gives up; on a busy machine as many times longer."""
 FOLDER = paths.HOME / "demo"
@@ -53,55 +58,60 @@ class Demo:
         self.changelog = self.airflow.home / "cdc" / "changelog"
         self.lake = f"{self.airflow.home}/cdc/lake/{{database}}/{{table}}"
 
-    # -- runs of the DAG ----------------------------------------------------------------------------------------------
+    # -- the run of the DAG -------------------------------------------------------------------------------------------
 
-    def unpause(self) -> None:
-        """Let Airflow run the DAG: it is continuous, each run waits for changes first."""
-        path = f"/api/v2/dags/{self.kit.dag}"
-        self.services.until(
-            lambda: self.services.request("GET", path)[0] == 200, QUIET_SECONDS, f"Airflow has read {self.kit.dag}"
-        )
-        self.services.json("PATCH", path, {"is_paused": False})
-
-    def run(self, number: int, what: str) -> None:
-        """Watch the run of this number (from 1) to its end."""
-        with self.report.step(f"run {number} of the DAG, {what}") as step:
-            run = self.services.until(
-                lambda: self._nth(number), QUIET_SECONDS, f"run {number} of {self.kit.dag} begins", tell=step.progress
+    def begin(self) -> None:
+        """Let Airflow run the DAG: capture and apply begin, side by side, and go on."""
+        with self.report.step(f"a run of {self.kit.dag}: the tables as they are, then change after change") as step:
+            path = f"/api/v2/dags/{self.kit.dag}"
+            self.services.until(
+                lambda: self.services.request("GET", path)[0] == 200, QUIET_SECONDS, f"Airflow has read {self.kit.dag}"
             )
-            path = f"/api/v2/dags/{self.kit.dag}/dagRuns/{run}"
+            self.services.json("PATCH", path, {"is_paused": False})
 
-            def ended() -> str | None:
-                state = str(self.services.json("GET", path)["state"])
-                step.progress(self._tasks(path) + machine())
-                return state if state in ("success", "failed") else None
+            def reached(batch: int) -> bool:
+                step.progress(self.tasks())
+                return self.applied_batch() >= batch
 
-            if self.services.until(ended, QUIET_SECONDS, f"run {number} ends") == "failed":
-                raise Problem(f"Run {number} of {self.kit.dag} failed:\n{self._failure(path)}")
-            captured, applied = self._returned(path, "capture"), self._returned(path, "apply")
-            step.done(
-                f"captured {captured.get('events', 0):,} events, applied {applied.get('events', 0):,} to "
-                f"{len(applied.get('topics', {}))} tables"
-            )
+            self.services.until(lambda: reached(1), QUIET_SECONDS, "the tables are made")
+            # captured while Spark was starting
+            waiting = self.captured_batch()
+            self.services.until(lambda: reached(waiting), QUIET_SECONDS, f"batch {waiting} is in the tables")
+            step.done(f"{sum(self.events().values()):,} events are in {len(self.events())} tables")
 
-    def _nth(self, number: int) -> str | None:
-        path = f"/api/v2/dags/{self.kit.dag}/dagRuns?order_by=start_date&limit=50"
-        runs = self.services.json("GET", path)["dag_runs"]
-        started = [r["dag_run_id"] for r in runs if r["start_date"]]
-        return started[number - 1] if len(started) >= number else None
+    def tasks(self) -> str:
+        """What the tasks of the run do, for people.
 
-    def _tasks(self, path: str) -> str:
+        :raises Problem: one has failed
+        """
+        run = self._run()
+        if run is None:
+            return "waiting for the scheduler" + machine()
+        path = f"/api/v2/dags/{self.kit.dag}/dagRuns/{run['dag_run_id']}"
         tasks = self.services.json("GET", f"{path}/taskInstances")["task_instances"]
+        if any(task["state"] in ("failed", "up_for_retry") for task in tasks):
+            raise Problem(f"A task of {self.kit.dag} failed:\n{self._failure(tasks)}")
         states = {t["task_id"].rpartition(".")[2]: f"{t['state'] or 'queued'}{_since(t)}" for t in tasks}
-        return ", ".join(f"{task} {states[task]}" for task in ("wait", "capture", "apply") if task in states)
+        return ", ".join(f"{task} {states[task]}" for task in ("capture", "apply") if task in states) + machine()
 
-    def _returned(self, path: str, task: str) -> dict[str, Any]:
-        entry = self.services.json("GET", f"{path}/taskInstances/{task}/xcomEntries/return_value")["value"]
-        return dict(json.loads(entry) if isinstance(entry, str) else entry)
+    def finish(self) -> None:
+        """End the run: both tasks give back what they hold."""
+        with self.report.step("the run is ended") as step:
+            path = f"/api/v2/dags/{self.kit.dag}"
+            self.services.json("PATCH", path, {"is_paused": True})
+            run = self._run()
+            assert run is not None
+            self.services.json("PATCH", f"{path}/dagRuns/{run['dag_run_id']}", {"state": "success"})
+            turns = Turns(Storage(str(self.changelog)), self.kit.connector, "delta", self.lake)
+            self.services.until(lambda: not turns.busy(), QUIET_SECONDS, "the apply has ended", tell=step.progress)
 
-    def _failure(self, path: str) -> str:
+    def _run(self) -> dict[str, Any] | None:
+        path = f"/api/v2/dags/{self.kit.dag}/dagRuns?order_by=start_date&limit=50"
+        runs = [run for run in self.services.json("GET", path)["dag_runs"] if run["start_date"]]
+        return dict(runs[-1]) if runs else None
+
+    def _failure(self, tasks: list[dict[str, Any]]) -> str:
         """The end of the log of the task that failed."""
-        tasks = self.services.json("GET", f"{path}/taskInstances")["task_instances"]
         for task in tasks:
             if task["state"] in ("failed", "up_for_retry"):
                 place = f"logs/dag_id={self.kit.dag}/**/task_id={task['task_id']}/*.log"
@@ -120,18 +130,26 @@ class Demo:
 
     def applied(self, end: dict[str, Any]) -> bool:
         """Whether everything that the source had committed up to ``end`` is in the tables."""
-        from airflow_provider_cdc.changelog.applied import AppliedReports
-        from airflow_provider_cdc.changelog.log import ChangeLog
         from airflow_provider_cdc.runtime import open_source
 
         with self._store() as store:
             stored = store.load(self.kit.connector).offset
-        reports = AppliedReports(ChangeLog(str(self.changelog)).storage, self.kit.connector).all()
-        if stored is None or stored.position is None or not reports:
+        if stored is None or stored.position is None:
             return False
         with open_source(self._reference(), self.kit.secrets()) as source:
             read = source.parse_position(stored.position).reached(source.parse_position(end))
-        return read and all(report["last_batch"] == stored.batch for report in reports)
+        return read and self.applied_batch() == stored.batch
+
+    def captured_batch(self) -> int:
+        """The last batch that is in the change log; 0 if none is."""
+        with self._store() as store:
+            stored = store.load(self.kit.connector).offset
+        return 0 if stored is None else int(stored.batch)
+
+    def applied_batch(self) -> int:
+        """The last batch that is in the tables; 0 if none is."""
+        reports = AppliedReports(ChangeLog(str(self.changelog)).storage, self.kit.connector).all()
+        return min((int(report["last_batch"]) for report in reports), default=0)
 
     def events(self) -> dict[str, int]:
         """Topic → events captured."""
@@ -141,6 +159,14 @@ class Demo:
                 for topic, n in batch.topics.items():
                     found[topic] = found.get(topic, 0) + n
         return found
+
+    def freshness(self, verified: dict[str, Any], first: int) -> dict[str, Lags]:
+        """Topic → how long changes took from their commit to the table, in the batches from ``first`` on."""
+        changelog = ChangeLog(str(self.changelog))
+        return {
+            one["topic"]: lags(changelog, self.kit.connector, one["topic"], Path(one["location"]), first)
+            for one in verified["tables"]
+        }
 
     @contextlib.contextmanager
     def _store(self) -> Iterator[Any]:
@@ -202,13 +228,15 @@ def _since(task: Mapping[str, Any]) -> str:
     return f" for {seconds:.0f} s" if seconds > SLOW_S else ""
 
 
-def table(verified: dict[str, Any], events: dict[str, int]) -> str:
+def table(verified: dict[str, Any], events: dict[str, int], fresh: dict[str, Lags]) -> str:
     """The result for people."""
-    head = ("table", "rows in the source", "rows in the lakehouse", "every value equal", "events captured")
+    head = (
+        "table", "rows in the source", "rows in the lakehouse", "every value equal", "events captured", "commit to table, half", "95 %",
+    )  # fmt: skip
     lines = [
         (
             t["topic"].partition(".")[2], f"{t['source']:,}", f"{t['target']:,}", "yes" if t["equal"] else "NO",
-            f"{events.get(t['topic'], 0):,}",
+            f"{events.get(t['topic'], 0):,}", *fresh[t["topic"]].texts(),
         )
         for t in verified["tables"]
     ]  # fmt: skip
@@ -239,7 +267,7 @@ def main() -> int:
     args = _arguments()
     kit = KITS[args.source]()
     began = time.monotonic()
-    report = Report(RUNS + 7)
+    report = Report(10)
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     if kit.note:
@@ -253,9 +281,9 @@ def main() -> int:
                 stack.enter_context(services)
             step.done(services.url)
         demo = Demo(report, kit, airflow, services)
-        _worked(demo, stack.enter_context(LiveWriter(kit)))
+        warm = _worked(demo, stack.enter_context(LiveWriter(kit)))
         verified = demo.verify()
-        print(table(verified, demo.events()))
+        print(table(verified, demo.events(), demo.freshness(verified, warm)))
         print(f"{'Equal' if verified['equal'] else 'NOT EQUAL'} at {kit.position(verified['position'])}.", end=" ")
         print(f"{time.monotonic() - began:.0f} s in all.\n", flush=True)
         if kit.note:
@@ -289,21 +317,27 @@ def _started(stack: contextlib.ExitStack, report: Report, kit: Kit) -> None:
         step.done(f"{CUSTOMERS:,} customers, {PRODUCTS:,} products, {ORDERS:,} orders")
 
 
-def _worked(demo: Demo, writer: LiveWriter) -> None:
-    """Some runs of the DAG while the application writes, then as many as it takes."""
-    demo.unpause()
-    for number in range(1, RUNS + 1):
-        if number == 2:
-            writer.change_schema(demo.kit.new_column)
-        if number == RUNS:
-            demo.kit.switch_log()
-        demo.run(number, "snapshot included" if number == 1 else "while the application writes")
-    writer.stop()
-    did = ", ".join(f"{n:,} {what}" for what, n in writer.done.items())
-    print(f"      the application has stopped: {did}", flush=True)
-    with demo.report.step("the DAG runs on until all of it is applied") as step, _ticking(step, "running"):
+def _worked(demo: Demo, writer: LiveWriter) -> int:
+    """One run of the DAG while the application writes, until all of it is applied.
+
+    :return: the batch from which on the apply had nothing to catch up with
+    """
+    demo.begin()
+    warm = demo.applied_batch() + 1
+    with demo.report.step(f"the application writes for {WRITING_S} s, and adds a column") as step:
+        began, still = time.monotonic(), [lambda: writer.change_schema(demo.kit.new_column), demo.kit.switch_log]
+        while (passed := time.monotonic() - began) < WRITING_S:
+            if still and passed > WRITING_S / 3 * (3 - len(still)):
+                still.pop(0)()
+            step.progress(f"{demo.tasks()}; batch {demo.applied_batch()} is in the tables")
+            time.sleep(1)
+        writer.stop()
+        step.done(", ".join(f"{n:,} {what}" for what, n in writer.done.items()))
+    with demo.report.step("until all of it is in the tables") as step, _ticking(step, "running"):
         end = demo.end()
         demo.services.until(lambda: demo.applied(end), QUIET_SECONDS, "everything is applied", tell=step.progress)
+    demo.finish()
+    return warm
 
 
 @contextlib.contextmanager

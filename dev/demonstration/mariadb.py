@@ -35,7 +35,7 @@ class MariaDbKit(Kit):
 
     kind = "mariadb"
     title = "MariaDB with row binlog, on its own port and folder"
-    dag = "inventory_mariadb_to_delta"
+    dag = "inventory_mariadb_continuous"
     connector = "inventory"
     conn_id = "inventory_mariadb"
     properties: ClassVar[Mapping[str, Any]] = {

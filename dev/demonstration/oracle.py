@@ -51,7 +51,7 @@ class OracleKit(Kit):
         "The Oracle server is ours: a stand-in, modelled on public documentation, that the real oracledb driver talks to.\n"
         "Nothing here has run against an Oracle database. What is shown is the way from LogMiner rows to equal tables."
     )
-    dag = "inventory_oracle_to_delta"
+    dag = "inventory_oracle_continuous"
     connector = "inventory_oracle"
     conn_id = "inventory_oracle"
     properties: ClassVar[Mapping[str, Any]] = {

@@ -81,8 +81,9 @@ def test_it_waits_then_captures_then_applies_one_run_at_a_time(path: Path) -> No
     assert set(parsed["retries"].values()) == {3}
 
 
-def test_one_that_is_continuous_captures_and_applies_side_by_side_and_lets_two_runs_overlap() -> None:
-    parsed = parse(FOLDER / "inventory_mariadb_continuous.py")
+@pytest.mark.parametrize("source", ["mariadb", "oracle"])
+def test_one_that_is_continuous_captures_and_applies_side_by_side_and_lets_two_runs_overlap(source: str) -> None:
+    parsed = parse(FOLDER / f"inventory_{source}_continuous.py")
     assert parsed["tasks"] == {"capture": [], "apply": []}
     assert (parsed["max_active_runs"], parsed["catchup"], parsed["schedule"]) == (2, False, "1:00:00")
 
