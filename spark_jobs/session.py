@@ -103,11 +103,19 @@ def session(name: str, *formats: TableFormat, extra: Mapping[str, str] | None = 
                 safe="Nothing was read or changed.",
                 remedy=f"start the job in a session of its own, or with --conf {key}={value}",
             )
+    _name_s3(spark)
     spark.sparkContext.setLogLevel("WARN")
     log4j = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
     for logger in (logger for kind in formats for logger in kind.silenced):
         log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
     return spark
+
+
+def _name_s3(spark: SparkSession) -> None:
+    """Have ``s3://`` read by what reads ``s3a://``, unless something of its own does, as on EMR: to most programs it is S3's only name."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    if hadoop.get("fs.s3.impl") is None:
+        hadoop.set("fs.s3.impl", "org.apache.hadoop.fs.s3a.S3AFileSystem")
 
 
 def _required(formats: Sequence[TableFormat], extra: Mapping[str, str]) -> dict[str, str]:

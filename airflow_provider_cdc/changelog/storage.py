@@ -61,9 +61,9 @@ class Storage:
         return "/".join((self.root, *parts))
 
     def uri(self, *parts: str) -> str:
-        """The same as a URI that Spark and other readers understand."""
-        path = self.path(*parts)
-        return f"file://{path}" if self.local else str(self._fs.unstrip_protocol(path))
+        """The same as a URI that Spark and other readers understand: it begins as the URL does, as Spark may know one of several names of a
+        store only (``s3a``), or need more of it (``abfss://container@account…``)."""
+        return f"file://{self.path(*parts)}" if self.local else "/".join((self.url, *parts))
 
     def identity(self) -> dict[str, str]:
         """Which store this is, and which client speaks to it; it holds no secret.

@@ -18,6 +18,7 @@ from dev.servers.oracle import Oracle
 from dev.servers.postgres import Postgres
 from dev.servers.process import ServerError
 from dev.servers.s3 import S3
+from dev.servers.spark import SparkCluster
 
 __all__ = [
     "CAPTURE_PRIVILEGES",
@@ -30,4 +31,5 @@ __all__ = [
     "Postgres",
     "Server",
     "ServerError",
+    "SparkCluster",
 ]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from moto import server
+from moto.moto_server.werkzeug_app import MotoRequestHandler
 
 _run_simple = server.run_simple
 
@@ -31,8 +32,15 @@ class OnePutAtATime:
             return list(self._app(environ, start_response))
 
 
+class OneContinue(MotoRequestHandler):
+    """Asks for a body once. Python's server and werkzeug both do, and the AWS SDK for Java takes the second time for the answer."""
+
+    def handle_expect_100(self) -> bool:
+        return True
+
+
 def _run(host: str, port: int, app: Callable[..., Iterable[bytes]], **options: Any) -> None:
-    _run_simple(host, port, OnePutAtATime(app), **options)
+    _run_simple(host, port, OnePutAtATime(app), **{**options, "request_handler": OneContinue})
 
 
 if __name__ == "__main__":

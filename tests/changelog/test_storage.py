@@ -247,6 +247,11 @@ def test_paths_and_addresses(storage: Storage, place: tuple[str, dict[str, Any]]
     assert storage.uri("a", "b") == f"{scheme}://{storage.path('a', 'b')}"
 
 
+@pytest.mark.parametrize("url", ["s3://lake/log", "s3a://lake/log", "s3a://lake/log/"])
+def test_an_address_begins_as_the_users_url_does(url: str) -> None:
+    assert Storage(url, {"key": "k", "secret": "s"}).uri("a", "b") == f"{url.rstrip('/')}/a/b"
+
+
 @pytest.mark.parametrize("form", ["{0}", "{0}/", "file://{0}"])
 def test_a_local_folder_can_be_written_in_several_ways(tmp_path: Path, form: str) -> None:
     storage = Storage(form.format(tmp_path))
