@@ -29,7 +29,7 @@ from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.changelog.turns import Turns
-from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
+from airflow_provider_cdc.core.config.table_rules import NO_RULES, PLAIN, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.model.manifest import Manifest
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
@@ -276,7 +276,11 @@ class ApplyChanges:
             return
         for topic in sorted(locations):
             schema, stands = view.schema(topic), view.stands.get(topic, {})
-            if schema is None or (stands.get("batch", NEVER) > NEVER and stands.get("known", True)):
+            if (
+                schema is None
+                or self._rules.of(schema.id) is PLAIN
+                or (stands.get("batch", NEVER) > NEVER and stands.get("known", True))
+            ):
                 continue
             target = self._open(locations[topic])
             if target.exists() and target.rule():

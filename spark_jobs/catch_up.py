@@ -121,12 +121,14 @@ class CatchUp:
             return at
         committed = self._check(pending)
         shape = self._shape(owner, target, pending.schema, new=new)
-        one_by_one = not new and one_batch_at_a_time(target.spark, pending, shape)
+        alone = new and not (owner.shared and target.exists())
+        one_by_one = not alone and one_batch_at_a_time(target.spark, pending, shape)
         for step in parts if one_by_one else [pending]:
             began = time.monotonic()
             if step is not pending:
                 shape = self._shape(owner, target, step.schema, new=new)
-            bring_up(target, step, Marker(owner, step.last), self._route, new=new, shape=shape)
+            bring_up(target, step, Marker(owner, step.last), self._route, new=new, shape=shape, at=at)
+            new, at = False, step.last
             done.append(
                 Applied(
                     owner.topic, target.location, step.first, step.last, step.counts(), step.position,

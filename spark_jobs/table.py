@@ -39,20 +39,28 @@ def one_batch_at_a_time(spark: SparkSession, pending: Pending, shape: Shape = WH
 
 
 def bring_up(
-    target: Target, pending: Pending, marker: Marker, route: Route, *, new: bool, shape: Shape = WHOLE
+    target: Target,
+    pending: Pending,
+    marker: Marker,
+    route: Route,
+    *,
+    new: bool,
+    shape: Shape = WHOLE,
+    at: int | None = None,
 ) -> None:
     """Apply pending batches.
 
     :param route: how rows of a table with a key are written
     :param new: no batch was applied before; rows that are there do not count
     :param shape: what the table's rule makes of its rows
+    :param at: the last batch of the table, as it was when these batches were chosen
     :raises TargetError: the table cannot take a change
     :raises Conflict: another writer was faster
     """
     spark = target.spark
     suit(spark, pending.bytes + (0 if new else target.size()))
     joins = bool(shape.shared) and target.exists()
-    write = Write(target, pending, marker, shape, fresh=new and not joins, joins=new and joins)
+    write = Write(target, pending, marker, shape, fresh=new and not joins, joins=new and joins, at=at)
     if shape.mode != "current":
         log.info("%s is written by Spark: its mode is %s.", pending.topic, shape.mode)
         MODES[shape.mode](write)

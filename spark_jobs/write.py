@@ -14,7 +14,7 @@ from spark_jobs import reduce
 from spark_jobs.datatypes import common, constant, filled, quoted
 from spark_jobs.rewrite import rewritten
 from spark_jobs.shape import Shape
-from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Target
+from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Merge, Target
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Write:
 
     :param fresh: no batch was applied before, so that rows that are there do not count
     :param joins: no batch was applied before, to a table that has rows of other topics
+    :param at: the last batch of the table, as it was when these batches were chosen
     """
 
     target: Target
@@ -31,6 +32,7 @@ class Write:
     shape: Shape
     fresh: bool = False
     joins: bool = False
+    at: int | None = None
 
     @property
     def spark(self) -> SparkSession:
@@ -82,15 +84,29 @@ class Write:
         """
         target, types = self.target, self.types
         evolution = self._evolution()
-        if not self._changes_only_my_rows(evolution) and target.can_evolve(evolution):
+        if not self._needs_a_rewrite(evolution) and target.can_evolve(evolution):
             fills = target.evolve(evolution)
             rows = final(_filled(target.rows().where(self.shape.mine()), types, fills))
+            self._check_undisturbed()
             target.merge(Merge(rows, key, nullable, types, fills), self.marker)
         else:
             there = self.present()
-            target.replace(rewritten(there, final(there), key, types), self.marker)
+            rows = final(there)
+            self._check_undisturbed()
+            target.replace(rewritten(there, rows, key, types), self.marker)
 
-    def _changes_only_my_rows(self, evolution: Evolution) -> bool:
+    def _check_undisturbed(self) -> None:
+        """Make sure that the rows which were made from those of the table were made from what it had before these batches.
+
+        :raises Conflict: another run has applied some of them by now
+        """
+        if not self.shape.flags():
+            return  # the last event of a key is that, whatever the table has
+        found = self.target.marker(self.marker.app) if self.target.exists() else NEVER
+        if found != (NEVER if self.at is None else self.at):
+            raise Conflict(f"another run has brought it to batch {found}")
+
+    def _needs_a_rewrite(self, evolution: Evolution) -> bool:
         """Whether columns would change for rows of other topics, too, if they were changed in place."""
         there = {name.lower() for name in self.target.columns()} if self.shape.shared else set()
         filled_in = [n for n, value in evolution.fills.items() if value is not None or n.lower() in there]

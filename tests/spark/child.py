@@ -1,6 +1,6 @@
 """Applies in a process of its own, which may kill itself: ``python -m tests.spark.child``.
 
-Each line that it reads is a list in JSON: change log, connector, location, kind of target, and maybe where it dies: ``before``, ``after`` or ``during`` the
+Each line that it reads is a list in JSON: change log, connector, location, kind of target, rules of tables, and maybe where it dies: ``before``, ``after`` or ``during`` the
 N-th write to a table; the whole process group goes, JVM included. It answers
 with ``answer: ``, and ``done`` or the error in JSON; whatever else is printed is Spark's.
 """
@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.core.config.table_rules import TableRules
 from spark_jobs.apply_changes import ApplyChanges
 from spark_jobs.targets import load_format
 from tests.spark.lake import start_spark
@@ -54,8 +55,16 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO)
     spark = start_spark()
     for line in sys.stdin:
-        changelog, connector, location, kind, *point = json.loads(line)
-        job = ApplyChanges(spark, ChangeLog(changelog), connector, location=location, target=kind, threads=2)
+        changelog, connector, location, kind, tables, *point = json.loads(line)
+        job = ApplyChanges(
+            spark,
+            ChangeLog(changelog),
+            connector,
+            location=location,
+            target=kind,
+            threads=2,
+            tables=TableRules.parse(tables),
+        )
         if point:
             job._format = hooked(load_format(kind), Dying(*point))
         try:

@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from dev import paths
 from dev.bootstrap.jars import ensure
@@ -82,6 +83,7 @@ class Lake:
     name: str = "lake"
     kind: str = KINDS[0]
     hook: Hook | None = None
+    tables: TableRules = NO_RULES
     reports: list[Report] = field(default_factory=list)
 
     @property
@@ -92,7 +94,7 @@ class Lake:
         return self.location.format(**dict(zip(("database", "table"), table.split("."), strict=True)))
 
     def job(self, **options: Any) -> ApplyChanges:
-        given = {"location": self.location, "target": self.kind, "threads": 2, **options}
+        given = {"location": self.location, "target": self.kind, "threads": 2, "tables": self.tables, **options}
         job = ApplyChanges(self.spark, self.connector.changelog, self.connector.name, **given)
         if self.hook is not None:
             job._format = hooked(load_format(job._kind), self.hook)
@@ -216,7 +218,14 @@ class Child:
 
     def begin(self, lake: Lake, *point: str | int) -> None:
         """Begin an apply, which may die: ``begin(lake, "during", 5)``."""
-        told = [lake.connector.changelog.storage.root, lake.connector.name, lake.location, lake.kind, *point]
+        told = [
+            lake.connector.changelog.storage.root,
+            lake.connector.name,
+            lake.location,
+            lake.kind,
+            lake.tables.text(),
+            *point,
+        ]
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(told) + "\n")
         self._process.stdin.flush()
