@@ -31,7 +31,7 @@ class Route:
         """Why these batches are to be merged; empty if they may be committed as arrays."""
         if self.writes == "merge":
             return "it was asked for"
-        if target.arrays_from is None:
+        if not target.takes_arrays:
             return "arrays cannot be committed to tables of this kind"
         if pending.changes:
             return "the table's columns change"
@@ -39,6 +39,4 @@ class Route:
             return reason
         if pending.bytes > LARGE_BATCH:
             return f"{pending.bytes >> 20} MB of change log are too many for the memory of the driver"
-        if self.writes == "auto" and target.arrays_from and target.size() < target.arrays_from:
-            return "the table is small"
         return ""

@@ -130,8 +130,8 @@ class Target(abc.ABC):
     :class:`Conflict` when another writer was faster.
     """
 
-    arrays_from: int | None = None
-    """Bytes of a table from which on :meth:`upsert` costs less than :meth:`merge`; ``None`` if this kind of table has no upsert."""
+    takes_arrays = False
+    """Whether this kind of table has an :meth:`upsert`."""
 
     def __init__(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> None:
         self.spark, self.location, self.profile = spark, location, profile

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import shutil
 import threading
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +16,9 @@ from pyspark.sql import functions as F
 
 from spark_jobs.datatypes import spark_type
 from spark_jobs.targets.base import Conflict
-from spark_jobs.targets.iceberg import compaction
+from spark_jobs.targets.iceberg import compaction, copy_on_write
+from spark_jobs.targets.iceberg.commit import ArrayCommit
+from spark_jobs.targets.iceberg.files import NewFiles
 from spark_jobs.targets.iceberg.table import IcebergTarget
 from tests.spark.lake import Lake
 from tests.spark.test_commit import _work
@@ -23,13 +26,34 @@ from tests.spark.test_readers import COLUMNS, OF_ICEBERG, _agree
 
 pytestmark = [pytest.mark.spark, pytest.mark.only_kind("iceberg")]
 KEYS = [("int64",), ("string",), ("timestamp[us]", "bool"), ("decimal128(12, 2)", "string"), ("date32[day]", "binary")]
-SHOWN = {("int64",): "fast", ("timestamp[us]", "bool"): "compatible", ("date32[day]", "binary"): "fast"}
-"""Keys that are tried without ``--long``, and the profile of their tables."""
+WAYS = ("files", "keys", "positions")
+SHOWN = {
+    ("int64",): ("keys", "files"),
+    ("timestamp[us]", "bool"): ("positions", "files"),
+    ("date32[day]", "binary"): ("keys",),
+}
+"""Keys that are tried without ``--long``, and the ways to write them."""
 
 
 @pytest.fixture(autouse=True)
 def _shown(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "spark_jobs.table")
+
+
+@pytest.fixture(autouse=True)
+def _no_table_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But where a test says so: :func:`_way`."""
+    monkeypatch.setattr(copy_on_write, "MOST_BYTES", -1)
+
+
+def _way(monkeypatch: pytest.MonkeyPatch, way: str) -> str:
+    """How old rows go: their files are written anew (``files``), or there are deletes of ``keys`` or of ``positions``.
+
+    :return: the profile of a table for this
+    """
+    if way == "files":
+        monkeypatch.setattr(copy_on_write, "MOST_BYTES", 4 << 20)
+    return "fast" if way == "keys" else "compatible"
 
 
 @pytest.fixture
@@ -74,16 +98,17 @@ def _deletes(lake: Lake, name: str = "s.t") -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(
-    ("key", "profile"),
+    ("key", "way"),
     [
-        pytest.param(key, profile, marks=[] if SHOWN.get(key) == profile else [pytest.mark.long])
+        pytest.param(key, way, marks=[] if way in SHOWN.get(key, ()) else [pytest.mark.long])
         for key in KEYS
-        for profile in ("compatible", "fast")
+        for way in WAYS
     ],
 )
 def test_a_commit_of_arrays_makes_the_table_that_a_merge_makes(
-    lake: Lake, key: tuple[str, ...], profile: str, caplog: pytest.LogCaptureFixture
+    lake: Lake, key: tuple[str, ...], way: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    profile = _way(monkeypatch, way)
     db, r = lake.connector.database, Random(len(key[0]))
     names = {f"k {i}`": type_ for i, type_ in enumerate(key)}
     columns = {**{k: f"{t}!" for k, t in names.items()}, **{k: t for k, t in COLUMNS.items() if k != "id"}}
@@ -98,7 +123,7 @@ def test_a_commit_of_arrays_makes_the_table_that_a_merge_makes(
     assert [text.split(":")[0] for text in _said(caplog, "s.t")] == ["p.s.t is committed"] * 3
     lake.check()
     by_key, by_position = map(sum, zip(*_deletes(lake), strict=True))
-    assert (by_key > 0, by_position > 0) == (profile == "fast", profile == "compatible")
+    assert (by_key > 0, by_position > 0) == (way == "keys", way == "positions")
     _agree(lake, "s.t", *(OF_ICEBERG if profile == "compatible" else ("DuckDB",)))
     # and the format's own statements work on what was written
     lake.sql("DELETE FROM {} WHERE i32 % 2 = 0", "s.t")
@@ -206,9 +231,10 @@ def test_readers_that_skip_files_by_their_bounds_find_every_row(lake: Lake) -> N
     lake.check()
 
 
-def test_of_two_commits_of_a_batch_one_counts(table: Lake) -> None:
+@pytest.mark.parametrize("way", ["files", "keys", pytest.param("positions", marks=pytest.mark.long)])
+def test_of_two_commits_of_a_batch_one_counts(table: Lake, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both find that the table lacks the batch, then both commit."""
-    table.apply(profile="fast")
+    table.apply(profile=_way(monkeypatch, way))
     _change(table, 3, 22)
     both = threading.Barrier(2, timeout=60)
 
@@ -231,9 +257,9 @@ def test_of_two_commits_of_a_batch_one_counts(table: Lake) -> None:
     table.check()
 
 
-@pytest.mark.parametrize("profile", ["fast", pytest.param("compatible", marks=pytest.mark.long)])
-def test_a_commit_that_was_overtaken_leaves_no_files(table: Lake, profile: str) -> None:
-    table.apply(profile=profile)
+@pytest.mark.parametrize("way", ["files", "keys", pytest.param("positions", marks=pytest.mark.long)])
+def test_a_commit_that_was_overtaken_leaves_no_files(table: Lake, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table.apply(profile=_way(monkeypatch, way))
     _change(table, 3, 22)
     before: list[set[str]] = []
     upsert = IcebergTarget._publish
@@ -255,6 +281,170 @@ def test_a_commit_that_was_overtaken_leaves_no_files(table: Lake, profile: str) 
     assert len(before[0]) > len(before[1])
     assert len(_snapshots(table)) == 2
     table.check()
+
+
+class Killed(BaseException):
+    """Nobody catches it, as nobody catches a kill."""
+
+
+class Killing:
+    """Ends the work before or after a step of a commit. At 0 it only counts: each step has a moment before it, and one after it."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, moment: int) -> None:
+        self._moment, self.names, self.dead = moment, list[str](), False
+        for owner, name in STEPS:
+            patch.setattr(owner, name, self._step(getattr(owner, name), name))
+        for owner, name in ((NewFiles, "remove"), (IcebergTarget, "_discard")):  # who is killed tidies nothing up
+            patch.setattr(owner, name, self._unless_dead(getattr(owner, name)))
+
+    def _step(self, method: Any, name: str) -> Any:
+        def step(*given: Any, **named: Any) -> Any:
+            self._at(f"before {name}")
+            result = method(*given, **named)
+            self._at(f"after {name}")
+            return result
+
+        return step
+
+    def _at(self, name: str) -> None:
+        self.names.append(name)
+        if len(self.names) == self._moment:
+            self.dead = True
+            raise Killed(name)
+
+    def _unless_dead(self, method: Any) -> Any:
+        return lambda *given: None if self.dead else method(*given)
+
+
+STEPS = [
+    (NewFiles, "_put"), (ArrayCommit, "write"), (IcebergTarget, "_record"), (IcebergTarget, "_publish"),
+    (IcebergTarget, "_compact"), (compaction, "compact"),
+]  # fmt: skip
+"""Of a commit, from its first file to the compaction that may follow."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_commit_that_is_killed_at_any_moment_is_caught_up(
+    table: Lake, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "DELETES", 1)
+    table.apply(profile=_way(monkeypatch, way))
+    _change(table, 3, 22)
+    batches = table.connector.changelog.batches("test")
+    saved, applied = table.folder / "saved", Path(table.connector.changelog.storage.root) / "test" / "applied"
+    shutil.copytree(table.path("s.t"), saved)
+
+    def restored() -> None:
+        shutil.rmtree(table.path("s.t"))
+        shutil.copytree(saved, table.path("s.t"))
+        shutil.rmtree(applied, ignore_errors=True)
+
+    def run(moment: int) -> list[str]:
+        with pytest.MonkeyPatch.context() as patch:
+            killing = Killing(patch, moment)
+            if moment:
+                with pytest.raises(Killed):
+                    table.apply(threads=1)
+            else:
+                table.apply(threads=1)
+        return killing.names
+
+    moments = run(0)
+    assert {"after _put", "after _publish"} <= set(moments)
+    assert ("after compact" in moments) == (way != "files")
+    assert moments.count("after _put") == (1 if way == "files" else 2)
+    for moment, name in enumerate(moments, start=1):
+        restored()
+        assert run(moment)[-1] == name
+        published = "after _publish" in moments[:moment]
+        assert (len(_snapshots(table)) > 1) == published, name
+        done = table.apply(threads=1).tables
+        assert len(done) == (0 if published else 1), name
+        table.check()
+        target = table.target("s.t")
+        assert target.exists()
+        assert set(target.markers().values()) == {batches[-1]}, name
+        own = [
+            s
+            for s in _snapshots(table)
+            if any(n.startswith("cdc.batch.") and v == str(batches[-1]) for n, v in s.items())
+        ]
+        assert len(own) == 1, name
+        assert target.set_back(target.owner().app) == ""
+        assert table.apply(threads=1).tables == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_keys_may_have_a_null_in_them(lake: Lake, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    db = lake.connector.database
+    db.create_table("s.t", {"a": "int64", "b": "string", "n": "int32"}, key=("a", "b"))
+    keys = [{"a": a, "b": b} for a in (None, 1, 2) for b in (None, "", "x")]
+    with db.transaction() as t:
+        for key in keys:
+            t.insert("s.t", {**key, "n": 0})
+    lake.connector.capture()
+    lake.apply(profile=_way(monkeypatch, way))
+    for round_, changed in enumerate((keys[::2], keys[1::2], keys[:3], keys[:1])):
+        with db.transaction() as t:
+            for key in changed:
+                t.update("s.t", key, {"n": round_})
+            t.delete("s.t", changed[-1])
+            t.insert("s.t", {**changed[-1], "n": -round_})
+        lake.connector.capture()
+        lake.apply(writes="commit")
+        lake.check()
+    with db.transaction() as t:
+        t.delete("s.t", keys[0])
+    lake.connector.capture()
+    lake.apply(writes="commit")
+    lake.check()
+    assert len(lake.rows("s.t")) == len(keys) - 1
+    assert [s["operation"] for s in _snapshots(lake)][-1] in ("overwrite", "delete")
+
+
+def test_a_small_table_stays_a_few_files_without_deletes(table: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = _way(monkeypatch, "files")
+    monkeypatch.setattr(copy_on_write, "GATHERED", 4)
+    table.apply(profile=profile)
+    for i in range(6):
+        _change(table, 30 + i)
+        table.apply()
+    assert max(int(s["total-data-files"]) for s in _snapshots(table)) == 4
+    _change(table, 3, 31, 33)
+    table.apply()
+    table.check()
+    assert sum(map(sum, _deletes(table))) == 0
+    _agree(table, "s.t", *OF_ICEBERG)
+
+
+@pytest.mark.parametrize("before", ["keys", "merge", "renamed", "orc"])
+def test_a_small_table_takes_over_whatever_files_there_are(
+    table: Lake, before: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Deletes of earlier commits go with the rows that they delete; files that arrays do not know are read by Spark."""
+    db = table.connector.database
+    table.apply(profile="fast")
+    if before == "orc":
+        table.sql("ALTER TABLE {} SET TBLPROPERTIES ('write.format.default' = 'orc')", "s.t")
+    _change(table, 3, 22)
+    table.apply(writes="commit" if before == "keys" else "merge")
+    if before == "renamed":
+        db.rename_columns("s.t", n="m")
+        db.change_column("s.t", "m", "int64", int)
+        db.add_column("s.t", "k", "string", "x")
+        table.follow()
+    _way(monkeypatch, "files")
+    caplog.clear()
+    for ids in ((4, 22), (5,), (23,)):
+        with db.transaction() as t:
+            for i in ids:
+                t.update("s.t", {"id": i}, {"note": f"n{i}"}) or t.insert("s.t", {"id": i, "note": "new"})
+        table.connector.capture()
+        table.apply()
+        table.check()
+    assert [text.split(":")[0] for text in _said(caplog, "s.t")] == ["p.s.t is committed"] * 3
+    assert int(_snapshots(table)[-1].get("total-delete-files", 0)) == 0
+    _agree(table, "s.t", *OF_ICEBERG)
 
 
 def _files(lake: Lake) -> set[str]:

@@ -70,7 +70,7 @@ _ODD = re.compile(r"[ ,;{}()\n\t=]")
 class DeltaTarget(Target):
     """A Delta table; implements :class:`spark_jobs.targets.base.Target`."""
 
-    arrays_from = 0
+    takes_arrays = True
 
     @property
     def _name(self) -> str:

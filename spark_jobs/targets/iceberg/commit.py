@@ -1,6 +1,7 @@
-"""Commits a batch that is at hand as arrays: a file of its rows, and beside it a file of deletes, in one snapshot and without a MERGE.
+"""Commits a batch that is at hand as arrays, in one snapshot and without a MERGE.
 
-There are two kinds of deletes. Those of **keys** cost what the batch costs, whatever the size of the table; not every reader knows
+A small table's files are written anew (:mod:`spark_jobs.targets.iceberg.copy_on_write`). A larger table gets a file of the batch's rows, and beside it
+a file of deletes. There are two kinds of deletes. Those of **keys** cost what the batch costs, whatever the size of the table; not every reader knows
 them, so that a table says whether it may have them (:data:`BY_KEY`). Those of **positions** all readers know; Spark finds where the
 rows are, which reads the key columns of the files that may have them. New keys need neither: by the bounds in the table's metadata no
 file can have them.
@@ -8,8 +9,10 @@ file can have them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from functools import reduce
+from itertools import chain
 from operator import and_
 from typing import Any
 
@@ -21,6 +24,7 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.changelog.reduction import Reduction
 from spark_jobs.datatypes import quoted
 from spark_jobs.targets.iceberg import plans
+from spark_jobs.targets.iceberg.copy_on_write import CopyOnWrite, Replacement
 from spark_jobs.targets.iceberg.files import NewFiles, fields, unfit
 from spark_jobs.targets.iceberg.jvm import ICEBERG, java_list, named
 
@@ -60,11 +64,16 @@ class ArrayCommit:
         """
         files = NewFiles(self._spark, self._table)
         physical = files.physical(self._changes.keys)
+        small = CopyOnWrite(self._spark, self._table, files)
+        if small.fits():
+            with _removed_unless_done(files):
+                self._replace(files, small.replace(physical), marker, batch)
+            return ""
         known = self._may_be_there(physical)
         by_key = self._properties().get(BY_KEY) == "true"
         if known and not by_key and self._table.operations().current().formatVersion() >= _VECTORS:
             return f"its positions are deleted by vectors (format version {_VECTORS})"
-        try:
+        with _removed_unless_done(files):
             delta = self._table.newRowDelta()
             if known and by_key:
                 delta.addDeletes(files.keys(self._changes.keys))
@@ -73,10 +82,18 @@ class ArrayCommit:
             for file in files.rows(self._changes.rows()):
                 delta.addRows(file)
             delta.set(marker, str(batch)).commit()
-        except BaseException:
-            files.remove()
-            raise
         return ""
+
+    def _replace(self, files: NewFiles, old: Replacement, marker: str, batch: int) -> None:
+        """Put what is left of some files, and the rows of the batch, in the place of the files and their deletes."""
+        delta = self._table.newRowDelta()
+        for file in old.files:
+            delta.removeRows(file)
+        for file in old.deletes:
+            delta.removeDeletes(file)
+        for file in files.rows(chain(old.rows, self._changes.rows())):
+            delta.addRows(file)
+        delta.set(marker, str(batch)).commit()
 
     def _properties(self) -> dict[str, str]:
         return dict(self._table.properties())
@@ -126,6 +143,16 @@ class ArrayCommit:
         return (
             rows.groupBy(F.col("_file").alias("file")).agg(F.sort_array(F.collect_list("_pos")).alias("at")).toArrow()
         )
+
+
+@contextlib.contextmanager
+def _removed_unless_done(files: NewFiles) -> Iterator[None]:
+    """No snapshot will have the files of a commit that has failed."""
+    try:
+        yield
+    except BaseException:
+        files.remove()
+        raise
 
 
 def _comparable(type_: pa.DataType) -> bool:

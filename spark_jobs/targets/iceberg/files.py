@@ -50,6 +50,11 @@ class NewFiles:
         self._schema = pa.schema([_field(field) for field in fields(spark, table)])
         self._written: list[str] = []
 
+    @property
+    def names(self) -> list[str]:
+        """The columns of the table."""
+        return list(self._schema.names)
+
     def rows(self, slices: Iterator[pa.Table]) -> Iterator[Any]:
         """Write rows.
 
@@ -95,6 +100,21 @@ class NewFiles:
         wanted = [self._schema.field(name) for name in rows.column_names]
         return pa.table([_cast(rows[f.name], f.type) for f in wanted], schema=pa.schema(wanted))
 
+    def held(self, rows: pa.Table) -> pa.Table | None:
+        """The rows of a file of the table with all its columns, as their names and types are now; ``None`` if that is left to Spark."""
+        numbers = [(field.metadata or {}).get(_ID.encode()) for field in rows.schema]
+        if None in numbers:
+            return None
+        columns = []
+        for field in self._schema:
+            if (number := field.metadata[_ID.encode()]) not in numbers:
+                columns.append(pa.chunked_array([pa.nulls(rows.num_rows, field.type)], field.type))
+            elif _becomes(rows.column(at := numbers.index(number)).type, field.type):
+                columns.append(_cast(rows.column(at), field.type))
+            else:
+                return None
+        return pa.table(columns, schema=self._schema)
+
     def remove(self) -> None:
         """Remove all files that were written: no snapshot will have them."""
         for location in self._written:
@@ -128,7 +148,7 @@ class NewFiles:
             pq.write_table(
                 rows, local, compression="zstd", compression_level=1, store_decimal_as_integer=True, coerce_timestamps="us"
             )  # fmt: skip
-            path = named(self._spark, "java.nio.file.Path").of(str(local), self._no_more())
+            path = named(self._spark, "java.nio.file.Path").of(str(local), self.array("java.lang.String"))
             self._written.append(location)
             stream = self._table.io().newOutputFile(location).create()
             try:
@@ -137,9 +157,9 @@ class NewFiles:
                 stream.close()
             return location, os.path.getsize(local)
 
-    def _no_more(self) -> Any:
-        gateway = self._spark.sparkContext._gateway
-        return gateway.new_array(gateway.jvm.java.lang.String, 0)  # type: ignore[union-attr]
+    def array(self, type_: str) -> Any:
+        """An empty array of a class of the JVM: what a method with any number of arguments takes for none."""
+        return self._spark.sparkContext._gateway.new_array(named(self._spark, type_), 0)  # type: ignore[union-attr]
 
 
 # -- types ------------------------------------------------------------------------------------------------------------
@@ -183,6 +203,15 @@ def _cast_one(values: pa.Array, wanted: pa.DataType) -> pa.Array:
         parts = [_cast_one(pc.struct_field(values, [i]), wanted.field(i).type) for i in range(wanted.num_fields)]
         return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=values.is_null())
     return values.cast(wanted)
+
+
+def _becomes(there: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values of a file are those of a column, or become them without a change of value."""
+    if pa.types.is_nested(wanted):
+        return bool(there.equals(wanted, check_metadata=True))
+    if pa.types.is_decimal128(there) and pa.types.is_decimal128(wanted):
+        return bool(there.scale == wanted.scale and there.precision <= wanted.precision)
+    return there == wanted or (there, wanted) in ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
 
 
 def unfit(columns: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:

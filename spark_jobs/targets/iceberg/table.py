@@ -61,7 +61,7 @@ _FORMAT_VERSION = "format-version"
 class IcebergTarget(Target):
     """An Iceberg table; implements :class:`spark_jobs.targets.base.Target`."""
 
-    arrays_from = 64 << 20
+    takes_arrays = True
 
     def __init__(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> None:
         super().__init__(spark, location, profile=profile)

@@ -1,0 +1,126 @@
+"""Replaces the files of a small table in which rows change, on Arrow arrays.
+
+Deletes beside files cost little to write, and something with every read, until a compaction comes. A small table costs less to write anew: it
+has few files and no deletes, so that it needs no compaction, and every reader knows it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.changelog.keys import among
+from spark_jobs.datatypes import quoted
+from spark_jobs.targets.iceberg import plans
+from spark_jobs.targets.iceberg.files import NewFiles
+from spark_jobs.targets.iceberg.jvm import named
+
+MOST_BYTES = 4 << 20
+"""Bytes of a table up to which its rows are written anew."""
+MOST_ROWS = 500_000
+MOST_FILES = 64
+GATHERED = 16
+"""How many files a small table may have; then they become one."""
+_WITHOUT_ROW_IDS = 2
+"""Version of the format up to which rows have no numbers of their own, which would have to be written with them."""
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """What goes (``org.apache.iceberg.DataFile``, ``DeleteFile``), and the rows of it that stay."""
+
+    files: list[Any]
+    deletes: list[Any]
+    rows: list[pa.Table]
+
+
+class CopyOnWrite:
+    """Finds the files that hold keys of a batch, and what is left of them.
+
+    :param table: ``org.apache.iceberg.Table``
+    :param made: writes its files, and knows its columns
+    """
+
+    def __init__(self, spark: SparkSession, table: Any, made: NewFiles) -> None:
+        self._spark, self._table, self._made = spark, table, made
+
+    def fits(self) -> bool:
+        """Whether the table is so small that this costs less than deletes."""
+        snapshot = self._table.currentSnapshot()
+        if snapshot is None or self._table.operations().current().formatVersion() > _WITHOUT_ROW_IDS:
+            return False
+        total = dict(snapshot.summary())
+        limits = {"total-files-size": MOST_BYTES, "total-records": MOST_ROWS, "total-data-files": MOST_FILES}
+        return all(int(total.get(name, most + 1)) <= most for name, most in limits.items())
+
+    def replace(self, keys: pa.Table) -> Replacement:
+        """
+        :param keys: with the table's types
+        """
+        tasks = self._tasks()
+        deletes = {str(one.location()): one for task in tasks for one in task.deletes()}
+        files = [task.file() for task in tasks]
+        if not deletes and (some := self._some(files, keys)) is not None:
+            return some
+        # whatever the files are: Spark reads them
+        names = [quoted(name) for name in self._made.names]
+        rows = self._made.physical(plans.read(self._spark, self._table).select(*names).toArrow())
+        return Replacement(files, list(deletes.values()), _without(rows, keys))
+
+    def _tasks(self) -> list[Any]:
+        """Each file with its deletes (``org.apache.iceberg.FileScanTask``)."""
+        planned = self._table.newScan().planFiles()
+        try:
+            found, tasks = planned.iterator(), []
+            while found.hasNext():
+                tasks.append(found.next())
+            return tasks
+        finally:
+            planned.close()
+
+    def _some(self, files: list[Any], keys: pa.Table) -> Replacement | None:
+        """Only files that have some of the keys; ``None`` if a file cannot be read as arrays."""
+        gone: list[Any] = []
+        left: list[pa.Table] = []
+        others: list[tuple[Any, pa.Table]] = []
+        for file in files:
+            rows = self._read(file)
+            if rows is None:
+                return None
+            stay = _without(rows, keys)
+            if sum(part.num_rows for part in stay) < rows.num_rows:
+                gone.append(file)
+                left += stay
+            else:
+                others.append((file, rows))
+        if len(others) >= GATHERED:
+            gone += [file for file, _ in others]
+            left += [rows for _, rows in others]
+        return Replacement(gone, [], left)
+
+    def _read(self, file: Any) -> pa.Table | None:
+        if file.format().name() != "PARQUET":
+            return None
+        stream = self._table.io().newInputFile(file.location()).newStream()
+        with tempfile.TemporaryDirectory(prefix="cdc-") as scratch:
+            name = str(Path(scratch, "file.parquet"))
+            try:
+                path = named(self._spark, "java.nio.file.Path").of(name, self._made.array("java.lang.String"))
+                named(self._spark, "java.nio.file.Files").copy(
+                    stream, path, self._made.array("java.nio.file.CopyOption")
+                )
+            finally:
+                stream.close()
+            return self._made.held(pq.read_table(name, memory_map=False))
+
+
+def _without(rows: pa.Table, keys: pa.Table) -> list[pa.Table]:
+    """Rows that have none of the keys."""
+    known = among(rows.select(keys.column_names), keys)
+    return [] if known.all() else [rows.filter(pa.array(~known))] if known.any() else [rows]
