@@ -15,7 +15,7 @@ from spark_jobs.datatypes import quoted
 from spark_jobs.last import KEPT, OP, ORIGIN, OURS, SEQ, UNKNOWN, inherited, last_per_key
 from spark_jobs.modes.follow import cut_after, followed, none
 from spark_jobs.shape import COMMITTED, PASSES
-from spark_jobs.write import Write
+from spark_jobs.write import Write, key_is_another
 
 _AT, _IMAGE, _LAST = f"{OURS}at", f"{OURS}image", f"{OURS}last"
 
@@ -32,6 +32,10 @@ def write_soft_delete(write: Write) -> None:
     rows = _flagged(last, cuts)
 
     def final(there: DataFrame) -> DataFrame:
+        if pending.changes and there.groupBy(*map(quoted, key)).count().where("count > 1").head(1):
+            raise key_is_another(
+                write, "a table of mode soft_delete, in which a deleted row has the new key of another row,"
+            )
         found = inherited(rows, there, key, sparse) if ORIGIN in rows.columns else rows
         found = found.drop(UNKNOWN)
         flags = set(shape.flags())

@@ -6,6 +6,7 @@ import random
 import zlib
 from collections import Counter
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.targets.memory import STORED
 from tests.spark.lake import Lake, Row, new_lake
+from tests.support.signals import signal_ended, snapshot
 
 pytestmark = pytest.mark.spark
 COLUMNS = {"id": "int64!", "n": "int32", "note": "string", "doc": "string"}
@@ -183,3 +186,136 @@ def test_a_log_has_every_event_once(memory: Lake, kinds: tuple[str, ...]) -> Non
     assert Counter(r["_op"] for r in rows)["d"] > 0
     if "sparse" in kinds:
         assert any(row["_unavailable"] == ["doc"] and row["doc"] is None for row in rows)
+
+
+def _made(lake: Lake, *batches: Any, key: tuple[str, ...] = ("id",), **rule: Any) -> list[Row]:
+    """The table after some batches, each of them a function of a transaction."""
+    lake.connector.database.create_table("s.t", {"id": "int64!", "n": "int32"}, key=key)
+    lake.connector.capture()
+    for batch in batches:
+        with lake.connector.database.transaction() as t:
+            batch(t)
+        lake.connector.capture()
+        lake.apply(tables=_rules(**rule))
+    return sorted(lake.rows("s.t"), key=lambda row: row["_seq"])
+
+
+def test_time_in_a_history_never_goes_back_though_the_clock_of_the_source_does(memory: Lake) -> None:
+    times = iter([BEGIN, BEGIN, BEGIN + 9 * SECOND, BEGIN + 2 * SECOND, BEGIN + 5 * SECOND])
+    memory.connector.database.clock = lambda: next(times, BEGIN + 20 * SECOND)
+    rows = _made(
+        memory,
+        lambda t: t.insert("s.t", {"id": 1, "n": 0}),
+        lambda t: t.update("s.t", {"id": 1}, {"n": 1}),
+        lambda t: t.update("s.t", {"id": 1}, {"n": 2}),
+        mode="history",
+    )
+    assert [row["n"] for row in rows] == [0, 1, 2]
+    assert [row["_valid_to"] for row in rows] == [*(row["_valid_from"] for row in rows[1:]), None]
+    assert all(row["_valid_to"] is None or row["_valid_from"] <= row["_valid_to"] for row in rows)
+    assert [row["_seq_to"] for row in rows] == [*(row["_seq"] for row in rows[1:]), None]
+
+
+def test_several_changes_of_a_key_in_one_transaction_are_versions_of_their_own(memory: Lake) -> None:
+    def work(t: Any) -> None:
+        t.insert("s.t", {"id": 1, "n": 0})
+        t.update("s.t", {"id": 1}, {"n": 1})
+        t.delete("s.t", {"id": 1})
+        t.insert("s.t", {"id": 1, "n": 2})
+        t.update("s.t", {"id": 1}, {"id": 2})
+
+    rows = _made(memory, work, mode="history")
+    assert [(row["id"], row["n"], row["_is_current"]) for row in rows] == [
+        (1, 0, False),
+        (1, 1, False),
+        (1, 2, False),
+        (2, 2, True),
+    ]
+
+
+def test_a_read_that_finds_a_row_as_it_is_known_begins_no_version(memory: Lake) -> None:
+    def work(t: Any) -> None:
+        for i in range(3):
+            t.insert("s.t", {"id": i, "n": i})
+
+    before = _made(memory, work, mode="history")
+    number = snapshot(memory.connector, "s.t")
+    memory.connector.capture(
+        {"read.only": True, "signal.poll.interval.ms": 50}, run_for_s=10, until=signal_ended(memory.connector, number)
+    )
+    with memory.connector.database.transaction() as t:
+        t.update("s.t", {"id": 1}, {"n": 9})
+    memory.connector.capture()
+    report = memory.apply(tables=_rules("history"))
+    assert report.tables[0].rows == {"r": 3, "u": 1}
+    assert len(memory.rows("s.t")) == len(before) + 1
+
+
+@pytest.mark.parametrize("mode", ["history", "soft_delete"])
+def test_a_table_whose_key_changes_at_the_source_is_an_error_that_says_how_to_go_on(memory: Lake, mode: str) -> None:
+    db = memory.connector.database
+    db.create_table("s.t", {"id": "int64!", "n": "int32!"}, key=("id",))
+    with db.transaction() as t:
+        t.insert("s.t", {"id": 1, "n": 5})
+    memory.connector.capture()
+    memory.apply(tables=_rules(mode))
+    before = memory.rows("s.t")
+    with db.transaction() as t:
+        t.insert("s.t", {"id": 2, "n": 6})
+    db.change_key("s.t", "n")
+    with db.transaction() as t:
+        t.update("s.t", {"id": 1}, {"id": 3})
+    memory.connector.capture()
+    with pytest.raises(TargetError, match=r"The key of s\.t has changed at the source"):
+        memory.apply(tables=_rules(mode))
+    assert memory.rows("s.t") == before
+    STORED.clear()
+    db.truncate("s.t")
+    with db.transaction() as t:
+        t.insert("s.t", {"id": 7, "n": 1})
+    memory.connector.capture()
+    memory.apply(tables=_rules(mode))
+    assert [(row["id"], row["n"]) for row in memory.rows("s.t")] == [(7, 1)]
+
+
+@pytest.mark.parametrize("mode", ["history", "soft_delete"])
+def test_a_key_that_changes_between_batches_is_followed_where_rows_can_be_told_by_it(memory: Lake, mode: str) -> None:
+    db = memory.connector.database
+    db.create_table("s.t", {"id": "int64!", "n": "int32!"}, key=("id",))
+    memory.connector.capture()
+    with db.transaction() as t:
+        t.insert("s.t", {"id": 1, "n": 5})
+        t.insert("s.t", {"id": 4, "n": 5})
+        t.delete("s.t", {"id": 4})
+    memory.connector.capture()
+    memory.apply(tables=_rules(mode))
+    db.change_key("s.t", "n")
+    with db.transaction() as t:
+        t.update("s.t", {"n": 5}, {"id": 3})
+    memory.connector.capture()
+    if mode == "soft_delete":  # the deleted row has the same new key as the live one
+        with pytest.raises(TargetError, match=r"The key of s\.t has changed at the source"):
+            memory.apply(tables=_rules(mode))
+        return
+    memory.apply(tables=_rules(mode))
+    rows = sorted(memory.rows("s.t"), key=lambda row: row["_seq"])
+    assert [(row["id"], row["n"], row["_is_current"]) for row in rows] == [(1, 5, False), (4, 5, False), (3, 5, True)]
+
+
+@pytest.mark.parametrize("mode", ["history", "soft_delete"])
+def test_keys_of_several_columns_with_odd_names_and_nulls(memory: Lake, mode: str) -> None:
+    db, odd = memory.connector.database, "it's `a.b` ${env:HOME}"
+    db.create_table("s.t", {odd: "string", "B": "decimal128(9, 2)", "v w": "int32"}, key=(odd, "B"))
+    memory.connector.capture()
+    for n in range(3):
+        with db.transaction() as t:
+            for a in (None, "", "ä"):
+                if n == 0:
+                    t.insert("s.t", {odd: a, "B": Decimal("1.50"), "v w": 0})
+                t.update("s.t", {odd: a}, {"v w": n})
+            if n == 2:
+                t.delete("s.t", {odd: None})
+        memory.connector.capture()
+        memory.apply(tables=_rules(mode))
+    live = [r for r in memory.rows("s.t") if (r["_is_current"] if mode == "history" else not r["_is_deleted"])]
+    assert sorted((r[odd], r["v w"]) for r in live) == [("", 2), ("ä", 2)]
