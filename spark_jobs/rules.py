@@ -21,6 +21,11 @@ def same_rule(made_by: str, now: str, schema: TableSchema) -> bool:
     return made_by == now or _relevant(made_by, schema) == _relevant(now, schema)
 
 
+def changes_rows(made_by: str) -> bool:
+    """Whether the rule that a table was made by makes other rows or columns than the source has."""
+    return bool(_read(made_by).keys() - {"partition_by", "cluster_by"})
+
+
 def another_rule(target: Target, owner: Owner, shape: Shape) -> TargetError:
     """The table was made by another rule."""
     before, now = _read(target.rule()), _read(shape.stored())

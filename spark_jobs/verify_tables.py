@@ -35,6 +35,7 @@ from spark_jobs import reduce
 from spark_jobs.datatypes import common, quoted
 from spark_jobs.last import OURS, UNKNOWN
 from spark_jobs.locations import table_location
+from spark_jobs.rules import changes_rows
 from spark_jobs.session import open_changelog, own_session, session
 from spark_jobs.targets import load_format
 
@@ -171,6 +172,9 @@ class VerifyTables:
         target = self._format.open(spark, location)
         if not target.exists():
             result.problem, result.source = "there is no such table", expected.count()
+        elif changes_rows(target.rule()):
+            result.problem = "it is kept by a rule, so that its rows are not those of the source"
+            result.source = expected.count()
         else:
             self._compare(result, pending, expected, target.rows())
         result.seconds = round(time.monotonic() - began, 3)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from spark_jobs.verify_tables import Compared, Verified, VerifyTables
 from tests.spark.lake import Lake
@@ -48,6 +49,14 @@ def _of(verified: Verified, table: str) -> Compared:
 
 def _sql(lake: Lake, statement: str, table: str) -> None:
     lake.sql(statement, f"s.{table}")
+
+
+def test_a_table_that_is_kept_by_a_rule_is_not_called_equal_or_different(lake: Lake) -> None:
+    lake.tables = TableRules.parse([{"tables": r"s\.orders", "mode": "log"}])
+    _filled(lake)
+    verified = _verify(lake)
+    assert "kept by a rule" in _of(verified, "orders").problem
+    assert _of(verified, "bag").equal
 
 
 @pytest.mark.every_kind
