@@ -161,6 +161,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--target", choices=sorted(visible.KINDS), help="kind of tables (freshness: delta; apply: all)")
     parser.add_argument("--profile", choices=PROFILES, help="of the tables (freshness: compatible; apply: all)")
     parser.add_argument("--cases", default=apply.CASES, help="which ones, a letter each (apply; abcd)")
+    parser.add_argument(
+        "--sizes",
+        type=int,
+        nargs="+",
+        default=list(apply.SIZES),
+        help="of case b, in multiples of --rows (apply; 1 5 20)",
+    )
     parser.add_argument("--tables", type=int, default=apply.SMALL_TABLES, help="small tables (apply; 200)")
     parser.add_argument("--batches", type=int, default=500, help="batches in a row (apply; 500)")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a bar is not met")
