@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
+from spark_jobs import apply_changes
 from spark_jobs.targets.memory import STORED
 from tests.spark.lake import Lake, Row, new_lake
 
@@ -91,7 +92,7 @@ def test_columns_are_dropped_renamed_cast_and_made(lake: Lake) -> None:
 @pytest.mark.every_kind
 @pytest.mark.parametrize("mode", ["log", "soft_delete", "history"])
 def test_each_mode_keeps_what_it_promises_through_changes_and_a_truncate(lake: Lake, mode: str) -> None:
-    rules = _rules({"mode": mode, "partition_by": ["country"]})
+    rules = _rules({"mode": mode, "partition_by": ["_is_current" if mode == "history" else "country"]})
     lake.connector.database.clock = lambda: 1_700_000_000_000_000
     _people(lake)
     lake.connector.capture()
@@ -323,3 +324,24 @@ def test_values_that_events_leave_out_and_a_filter_needs_are_an_error(memory: La
     memory.connector.capture()
     with pytest.raises(TargetError, match="filter needs column doc, and events leave it out"):
         memory.apply(tables=rules)
+
+
+@pytest.mark.only_kind("delta", "iceberg")
+def test_a_layout_that_the_kind_of_table_does_not_have_is_refused_before_anything_is_written(lake: Lake) -> None:
+    _people(lake)
+    _people(lake, "s.other")
+    lake.connector.capture()
+    wrong = "days(age)" if lake.kind == "delta" else "weeks(age)"
+    with pytest.raises(ConfigError, match="partition_by: "):
+        lake.apply(tables=TableRules.parse([{"tables": r"s\.people", "partition_by": [wrong]}]))
+    assert not (lake.folder / lake.name).exists()
+
+
+def test_rules_that_cannot_be_used_end_the_job_with_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--changelog", f"{tmp_path}/log", "--connector", "c", "--location", f"{tmp_path}/lake/{{table}}"]
+    assert apply_changes.main([*given, "--tables", '[{"tables": "a", "mode": "histroy"}]']) == 2
+    assert "did you mean 'history'?" in capsys.readouterr().err
+    assert apply_changes.main([*given, "--tables", f"{tmp_path}/none.json"]) == 2
+    assert "cannot be read" in capsys.readouterr().err

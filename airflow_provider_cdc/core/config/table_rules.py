@@ -270,7 +270,8 @@ def _read(given: str | Path) -> Any:
 def _contradictions(rule: TableRule) -> list[str]:
     """What a rule says that cannot be true together, or of names that are not known."""
     wrong, columns = [], rule.columns
-    groups = {name for pattern in rule.tables for name in re.compile(pattern).groupindex}
+    # a text is filled in for each table, whichever pattern matches it
+    groups = set.intersection(*(set(re.compile(pattern).groupindex) for pattern in rule.tables))
     if taken := sorted(groups & set(_PLACES)):
         wrong.append(f"tables: a group cannot be called {taken[0]}, which has a meaning already")
     texts = {"location": rule.location or "", **{f"shard.{k}": v for k, v in rule.shard.items()}}

@@ -64,6 +64,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"tables": "a", "location": "/lake/{databse}"}, "did you mean 'database'?"),
     ({"tables": "a", "location": "/lake/{table"}, "cannot be filled in"),
     ({"tables": "a", "shard": {"a": "{region}"}}, "shard.a: 'region' is not known"),
+    ({"tables": ["(?P<r>a)", "b"], "shard": {"s": "{r}"}}, "shard.s: 'r' is not known"),
     ({"tables": "a", "shard": {"a": "1", "b": "2"}}, "shard: it is one column"),
     ({"tables": "a", "partition_by": "x", "cluster_by": "y"}, "cannot be set both"),
     ({"tables": "a", "filter": " "}, "filter: it is empty"),
