@@ -38,7 +38,8 @@ from spark_jobs.locations import table_location
 from spark_jobs.rehearsal import rehearse
 from spark_jobs.report import Applied, Report
 from spark_jobs.session import open_changelog, own_session, session
-from spark_jobs.shape import Shape, shape
+from spark_jobs.shape import Shape
+from spark_jobs.shaping import shape
 from spark_jobs.targets import known_profile, known_writes, load_format
 from spark_jobs.targets.base import NEVER, Owner, Target
 from spark_jobs.up_to_date import nothing_new, stamp, unchanged

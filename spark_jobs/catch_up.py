@@ -23,7 +23,7 @@ from spark_jobs.targets.base import NEVER, Conflict, Marker, Owner, Target
 
 log = logging.getLogger("spark_jobs.catch_up")
 Shapes = Callable[[SparkSession, str, TableSchema, bool], Shape]
-"""Session, topic, schema, and whether unknown names are refused → the shape; see :func:`spark_jobs.shape.shape`."""
+"""Session, topic, schema, and whether unknown names are refused → the shape; see :func:`spark_jobs.shaping.shape`."""
 
 ATTEMPTS = 6
 

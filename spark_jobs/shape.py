@@ -1,31 +1,26 @@
 """What a rule makes of the rows of one source table: which columns its target table has, and what is in them.
 
-A shape is made for a table schema, and checks there what the rule says about it: names of columns, SQL expressions, the key.
+A shape is made, and checked against the table's schema, by :mod:`spark_jobs.shaping`.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import or_
-from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.core.config.table_rules import FLAGS, PLAIN, Matched, TableRule, nearest
-from airflow_provider_cdc.core.errors import ConfigError, TargetError
+from airflow_provider_cdc.core.config.table_rules import FLAGS, PLAIN, TableRule
+from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema
-from spark_jobs.datatypes import holds, quoted, spark_type, structure
+from spark_jobs.datatypes import quoted, spark_type
 from spark_jobs.last import FROM, KEPT, OP, OURS, SEQ
 from spark_jobs.targets.base import TableLayout
-
-log = logging.getLogger("spark_jobs.shape")
 
 META = f"{OURS}meta_"
 """What the names of columns begin with that tell about events, before they get the names of the table's columns."""
@@ -98,7 +93,7 @@ class Shape:
     def names(self, schema: TableSchema) -> dict[str, str]:
         """Column of the source → its name in the table; those that are left out are not there."""
         columns = self.rule.columns
-        keep, drop = _lower(columns.keep), _lower(columns.drop)
+        keep, drop = lowered(columns.keep), lowered(columns.drop)
         rename = {old.lower(): new for old, new in columns.rename.items()}
         wanted = [n for n in schema.names if n.lower() not in drop and (not keep or n.lower() in keep)]
         return {name: rename.get(name.lower(), name) for name in wanted}
@@ -106,7 +101,7 @@ class Shape:
     def name(self, column: str) -> str | None:
         """The name of a column of the source, of any version, in the table."""
         columns, lower = self.rule.columns, column.lower()
-        if lower in _lower(columns.drop) or (columns.keep and lower not in _lower(columns.keep)):
+        if lower in lowered(columns.drop) or (columns.keep and lower not in lowered(columns.keep)):
             return None
         return next((new for old, new in columns.rename.items() if old.lower() == lower), column)
 
@@ -259,185 +254,6 @@ WHOLE = Shape()
 """The table is as the source has it."""
 
 
-def shape(
-    spark: SparkSession, matched: Matched, connector: str, topic: str, schema: TableSchema, *, strict: bool = True
-) -> Shape:
-    """The shape of a source table.
-
-    :param strict: names of columns that the table does not have are refused; otherwise only SQL needs those that it names, as the source may
-        have dropped the others
-    :raises ConfigError: the rule does not fit the table
-    """
-    rule = matched.rule
-    if rule is PLAIN:
-        return WHOLE
-    table = schema.id
-    places = {"connector": connector, "topic": topic, "database": table.namespace, "table": table.name}
-    constants = {name: text.format(**places, **matched.groups) for name, text in rule.constants.items()}
-    found = Shape(rule, constants, places)
-    _check_names(found, schema, strict=strict)
-    computed = {
-        name: _analyzed(spark, found, schema, f"columns.computed.{name}", sql)
-        for name, sql in rule.columns.computed.items()
-    }
-    where = None if rule.filter is None else _analyzed(spark, found, schema, "filter", rule.filter)
-    if where is not None and where.type != "boolean":
-        raise _wrong(found, schema, f"filter is of the type {where.type}, and has to be a condition")
-    made = Shape(rule, constants, places, computed, where)
-    _check_types(spark, made, schema)
-    _check_key(made, schema)
-    return made
-
-
-def _check_names(made: Shape, schema: TableSchema, *, strict: bool) -> None:
-    columns, there = made.rule.columns, _lower(schema.names)
-    for what in ("keep", "drop", "rename", "cast"):
-        for name in getattr(columns, what):
-            if name.lower() in there:
-                continue
-            if strict:
-                raise _wrong(
-                    made,
-                    schema,
-                    f"columns.{what} names column {name!r}, which the table does not have; {nearest(name, schema.names)}",
-                )
-            log.warning("%s has no column %s any more, which columns.%s of its rule names.", schema.id, name, what)
-    if not made.names(schema):
-        raise _wrong(made, schema, "it leaves no column of the source")
-
-
-def _check_types(spark: SparkSession, made: Shape, schema: TableSchema) -> None:
-    for name, type_ in made.rule.columns.cast.items():
-        old = next((c for c in schema.columns if c.name.lower() == name.lower()), None)
-        if old is None:
-            continue
-        empty = spark.createDataFrame([], structure({old.name: spark_type(old.type)}))
-        try:
-            got = empty.select(F.col(quoted(old.name)).cast(type_)).schema.fields[0].dataType.simpleString()
-        except (PySparkException, ValueError) as e:
-            raise _wrong(
-                made, schema, f"columns.cast.{name}: {spark_type(old.type)} cannot be cast to {type_!r}: {_short(e)}"
-            ) from e
-        if got != type_:
-            raise _wrong(made, schema, f"columns.cast.{name}: write {type_!r} as {got!r}")
-    names = [*made.types(schema), *made.flags()]
-    if twice := sorted({n for n in names if [m.lower() for m in names].count(n.lower()) > 1}):
-        raise _wrong(
-            made,
-            schema,
-            f"the table would have two columns called {twice[0]}: rename one of them in columns.rename or columns.metadata",
-        )
-    if len(names) < len(made.names(schema)) + len(made.computed) + len(made.constants) + len(made.rule.metadata) + len(
-        made.flags()
-    ):
-        news = list(made.names(schema).values())
-        both = [n for n in news if n in (*made.computed, *made.constants, *made.rule.metadata) or news.count(n) > 1]
-        raise _wrong(
-            made,
-            schema,
-            f"the table would have two columns called {both[0]}: rename one of them in columns.rename or columns.metadata",
-        )
-    for what in ("partition_by", "cluster_by"):
-        for given in getattr(made.rule, what):
-            name = given[given.find("(") + 1 : -1].rpartition(",")[2].strip() if given.endswith(")") else given
-            if name.lower() not in _lower(names):
-                raise _wrong(
-                    made, schema, f"{what} names column {name!r}, which the table will not have; {nearest(name, names)}"
-                )
-
-
-def _check_key(made: Shape, schema: TableSchema) -> None:
-    mode, names = made.mode, made.names(schema)
-    if mode == "log":
-        return
-    for name in schema.key:
-        if name not in names:
-            raise _wrong(made, schema, f"column {name} is part of the key, and cannot be left out in mode {mode}")
-        old, new = spark_type(schema.column(name).type), made.types(schema)[names[name]]
-        if not (holds(new, old) or (new == "string" and old not in ("float", "double", "binary"))):
-            raise _wrong(made, schema, f"column {name} is part of the key: as {new}, different keys could become one")
-    if not schema.key and (mode != "current" or made.shared or made.rule.metadata):
-        what = (
-            f"mode {mode}"
-            if mode != "current"
-            else "a table that is shared"
-            if made.shared
-            else "a column of columns.metadata"
-        )
-        raise _wrong(
-            made,
-            schema,
-            f"{what} needs a key, and the table has none: give it one with message.key.columns, or use mode log",
-        )
-
-
-def _analyzed(spark: SparkSession, made: Shape, schema: TableSchema, what: str, sql: str) -> Computed:
-    """A SQL expression over the columns of the source, and in mode ``log`` also over what its tables tell about events."""
-    types: dict[str, Any] = {c.name: spark_type(c.type) for c in schema.columns}
-    empty = spark.createDataFrame([], structure(types))
-    try:
-        selected = empty.select(F.expr(sql).alias("v"))
-        plan = selected._jdf.queryExecution().analyzed()
-        expression = plan.expressions().head()
-        # an aggregate, and what makes rows, would have got another plan
-        rows = empty.where(F.expr(sql).isNotNull()) if plan.nodeName() == "Project" else None
-        if rows is None:
-            raise _wrong(made, schema, f"{what}: {sql!r} is not an expression about one row")
-        needs = expression.references().toSeq()
-        found = frozenset(needs.apply(i).name() for i in range(needs.size()))
-        if not expression.deterministic() or _NOW & {node.lower() for node in _functions(expression)}:
-            raise _wrong(
-                made,
-                schema,
-                f"{what}: {sql!r} gives another result each time, so that a repeated run would give another table",
-            )
-        return Computed(sql, selected.schema.fields[0].dataType.simpleString(), found)
-    except PySparkException as e:
-        if getattr(e, "getCondition", lambda: "")() in (
-            "UNRESOLVED_COLUMN.WITH_SUGGESTION",
-            "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION",
-        ):
-            name = str((e.getMessageParameters() or {}).get("objectName", "")).strip("`").rpartition("`.`")[2]
-            raise _wrong(
-                made,
-                schema,
-                f"{what} names column {name!r}, which the table does not have; {nearest(name, schema.names)}",
-            ) from e
-        raise _wrong(made, schema, f"{what}: {sql!r} cannot be used: {_short(e)}") from e
-
-
-_NOW = frozenset(
-    {
-        "current_timestamp",
-        "current_date",
-        "now",
-        "localtimestamp",
-        "current_time",
-        "current_user",
-        "current_timestamp()",
-    }
-)
-
-
-def _functions(expression: Any) -> Iterable[str]:
-    """Names of the functions of an expression."""
-    yield str(expression.prettyName())
-    children = expression.children()
-    for i in range(children.size()):
-        yield from _functions(children.apply(i))
-
-
-def _wrong(made: Shape, schema: TableSchema, what: str) -> ConfigError:
-    return ConfigError(
-        f"The rule for {', '.join(made.rule.tables)} does not fit {schema.id}: {what}.",
-        safe="No table was changed.",
-        remedy="correct the rule; rules are looked at in their order, and a rule for this table alone may stand before it",
-    )
-
-
-def _short(error: Exception) -> str:
-    return str(error).split("\n")[0][:300]
-
-
-def _lower(names: Iterable[str]) -> set[str]:
+def lowered(names: Iterable[str]) -> set[str]:
+    """Names as Spark compares them."""
     return {name.lower() for name in names}
