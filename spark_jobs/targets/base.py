@@ -233,3 +233,11 @@ class Target(abc.ABC):
     @abc.abstractmethod
     def replace(self, rows: DataFrame, marker: Marker) -> None:
         """Make these the table's rows and columns, in one commit with the marker. Partitioning stays where it can."""
+
+    @abc.abstractmethod
+    def rebuild(self, rows: DataFrame, marker: Marker) -> None:
+        """Make these the table's rows, in one commit with the marker, which is the table's own. All else stays: columns, properties, layout.
+
+        :param rows: with the table's columns and types
+        :raises Conflict: the table has another marker by now
+        """

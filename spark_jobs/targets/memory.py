@@ -148,6 +148,13 @@ class MemoryTarget(Target):
     def replace(self, rows: DataFrame, marker: Marker) -> None:
         self._put(rows, marker)
 
+    def rebuild(self, rows: DataFrame, marker: Marker) -> None:
+        made = rows.toArrow()
+        with self._commit() as there:
+            if there.markers.get(marker.app, NEVER) != marker.batch:
+                raise Conflict("another batch was applied")
+            STORED[self.location] = replace(there, rows=made)
+
     def _put(self, rows: DataFrame, marker: Marker) -> None:
         before = self._there()
         if before.markers.get(marker.app, NEVER) >= marker.batch:

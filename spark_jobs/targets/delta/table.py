@@ -32,7 +32,7 @@ from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from spark_jobs.datatypes import filled, holds, literal, quoted
 from spark_jobs.last import KEPT, OP
 from spark_jobs.targets.base import NEVER, PLAIN_LAYOUT, Conflict, Evolution, Marker, Merge, Owner, TableLayout, Target
-from spark_jobs.targets.delta.commit import Commit, markers, size
+from spark_jobs.targets.delta.commit import Commit, Delta, markers, size
 from spark_jobs.targets.delta.copy_on_write import CopyOnWrite
 from spark_jobs.targets.delta.files import DataFiles
 from spark_jobs.targets.delta.layout import Layout, not_for
@@ -356,6 +356,18 @@ class DeltaTarget(Target):
             writer = writer.option("overwriteSchema", "true").partitionBy(*kept)
         with _conflicts():
             writer.save(self.location)
+
+    def rebuild(self, rows: DataFrame, marker: Marker) -> None:
+        # a writer of Spark's does nothing for a batch that the table has already
+        log, none, delta = self._log(fresh=True), self._class("scala.Option").empty(), Delta(self.spark)
+        transaction = log.startTransaction(none, none)
+        found = markers(self.spark, transaction.snapshot()).get(marker.app, NEVER)
+        if found != marker.batch:
+            raise Conflict(f"another run has brought it to batch {found}")
+        with _conflicts():
+            gone = [file.remove() for file in delta.files(transaction)]
+            made = delta.plain(transaction.writeFiles(rows._jdf))
+            delta.commit(transaction, [*gone, *made], marker.app, marker.batch)
 
     def _writer(self, rows: DataFrame, marker: Marker, mode: str) -> DataFrameWriter:
         # the option wins over a cluster's default, under which Delta replaces only the partitions that have rows

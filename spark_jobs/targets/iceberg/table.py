@@ -293,6 +293,13 @@ class IcebergTarget(Target):
 
         self._put(marker, write)
 
+    def rebuild(self, rows: DataFrame, marker: Marker) -> None:
+        table, found = self._table(), self.marker(marker.app)
+        if found != marker.batch:
+            raise Conflict(f"another run has brought it to batch {found}")
+        self._write(table, marker, lambda: plans.overwrite(self.spark, table, rows))
+        self._publish()
+
     def _put(self, marker: Marker, write: Callable[[Any], None]) -> None:
         if self.marker(marker.app) >= marker.batch:
             return
