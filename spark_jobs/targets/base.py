@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -121,6 +122,23 @@ class Merge:
     nullable: frozenset[str]
     types: Mapping[str, str]
     fills: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Upkept:
+    """What a step of a table's maintenance has done.
+
+    :param changed: whether it changed anything
+    :param said: what it did, or why there was nothing to do
+    """
+
+    changed: bool
+    said: str
+
+
+Upkeep = Mapping[str, Callable[[], Upkept]]
+"""Steps of a table's maintenance by name, in order. Each looks whether it is needed, may be repeated, and changes neither rows nor markers;
+it raises :class:`Conflict` when another writer was faster."""
 
 
 class Target(abc.ABC):
@@ -241,3 +259,10 @@ class Target(abc.ABC):
         :param rows: with the table's columns and types
         :raises Conflict: the table has another marker by now
         """
+
+    def upkeep(self, keep: timedelta) -> Upkeep:
+        """The steps of the table's maintenance.
+
+        :param keep: for so long after it was replaced, what an older state of the table consists of stays
+        """
+        return {}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import ConfigError
@@ -22,6 +24,25 @@ that needs it. ``fast``: with what makes changes of rows cheaper, too."""
 
 WRITES = ("auto", "merge", "commit")
 """``auto``: what costs less. ``merge``: always a MERGE by Spark. ``commit``: arrays wherever they can be used."""
+
+
+LEAST_KEEP = timedelta(hours=1)
+"""Readers and writers that have begun still need what was replaced since then."""
+
+
+def known_keep(hours: float) -> timedelta:
+    """How long a table's older states stay.
+
+    :raises ConfigError: too short a time
+    """
+    keep = timedelta(0) if math.isnan(hours) else timedelta(hours=min(hours, 1e6))
+    if keep < LEAST_KEEP:
+        raise ConfigError(
+            f"Older states of tables cannot go after {hours:g} hours: readers and writers that have begun would lose their files.",
+            safe="No table was changed.",
+            remedy=f"keep them for {LEAST_KEEP.total_seconds() / 3600:g} hour or longer; 168 is a week",
+        )
+    return keep
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -31,11 +32,24 @@ from airflow_provider_cdc.changelog.reduction import Reduction
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from spark_jobs.datatypes import filled, holds, literal, quoted
 from spark_jobs.last import KEPT, OP
-from spark_jobs.targets.base import NEVER, PLAIN_LAYOUT, Conflict, Evolution, Marker, Merge, Owner, TableLayout, Target
+from spark_jobs.targets.base import (
+    NEVER,
+    PLAIN_LAYOUT,
+    Conflict,
+    Evolution,
+    Marker,
+    Merge,
+    Owner,
+    TableLayout,
+    Target,
+    Upkeep,
+    Upkept,
+)
 from spark_jobs.targets.delta.commit import Commit, Delta, markers, size
 from spark_jobs.targets.delta.copy_on_write import CopyOnWrite
 from spark_jobs.targets.delta.files import DataFiles
 from spark_jobs.targets.delta.layout import Layout, not_for
+from spark_jobs.targets.delta.upkeep import DeltaUpkeep
 
 _TXN = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _CONFLICTS = (
@@ -337,6 +351,20 @@ class DeltaTarget(Target):
             frozenset(self._plain(snapshot.protocol().readerAndWriterFeatureNames())),
         )
 
+    def upkeep(self, keep: timedelta) -> Upkeep:
+        steps = DeltaUpkeep(self.spark, self.location, lambda: self._log(fresh=True), self._listing)
+        named: dict[str, Callable[[], Upkept]] = {
+            "compact": steps.compact,
+            "checkpoint": steps.checkpoint,
+            "remove old files": lambda: steps.remove_old_files(keep),
+        }
+        return {name: _or_conflict(step) for name, step in named.items()}
+
+    def _listing(self) -> tuple[int, int]:
+        folder, files = self._files()
+        found = files.getContentSummary(folder)
+        return int(found.getFileCount()), int(found.getLength())
+
     def append(self, rows: DataFrame, marker: Marker) -> None:
         there = {name.lower(): type_ for name, type_ in self.columns().items()}
         rows = rows.select(
@@ -484,6 +512,14 @@ def _renames(evolution: Evolution) -> list[tuple[str, str]]:
     """Renames in lower case; Spark ignores case, so a change of case is none."""
     pairs = [(old.lower(), new.lower()) for old, new in evolution.renamed]
     return [(old, new) for old, new in pairs if old != new]
+
+
+def _or_conflict(step: Callable[[], Upkept]) -> Callable[[], Upkept]:
+    def work() -> Upkept:
+        with _conflicts():
+            return step()
+
+    return work
 
 
 @contextlib.contextmanager

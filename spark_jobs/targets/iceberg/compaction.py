@@ -52,8 +52,29 @@ def _since_compaction(table: Any) -> Iterator[dict[str, str]]:
         snapshot = None if parent is None else table.snapshot(parent)
 
 
-def compact(spark: SparkSession, table: Any) -> None:
-    """Write small files, and files of which rows are deleted, anew. Rows and markers stay."""
+def counted(table: Any) -> tuple[int, int, int]:
+    """How many files a table has, how many of deletes, and how many small ones."""
+    snapshot = table.currentSnapshot()
+    if snapshot is None:
+        return 0, 0, 0
+    total = dict(snapshot.summary())
+    planned, small = table.newScan().planFiles(), 0
+    try:
+        found = planned.iterator()
+        while found.hasNext():
+            small += found.next().file().fileSizeInBytes() < SMALL_BYTES
+    finally:
+        planned.close()
+    return int(total.get("total-data-files", 0)), int(total.get("total-delete-files", 0)), small
+
+
+def compact(spark: SparkSession, table: Any) -> Any:
+    """Write small files, and files of which rows are deleted, anew; in the table's order, if it has one. Rows and markers stay.
+
+    :return: what was done (``RewriteDataFiles.Result``)
+    """
     activate(spark)
     action = named(spark, f"{ICEBERG}.spark.actions.SparkActions").get(spark._jsparkSession).rewriteDataFiles(table)
-    action.option("delete-file-threshold", "1").option("remove-dangling-deletes", "true").execute()
+    if table.sortOrder().isSorted():
+        action = action.sort()
+    return action.option("delete-file-threshold", "1").option("remove-dangling-deletes", "true").execute()

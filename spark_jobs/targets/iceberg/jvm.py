@@ -64,11 +64,14 @@ def reason(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def conflicts() -> Iterator[None]:
-    """Iceberg's ways of saying that another writer was faster."""
+def conflicts(*more: str) -> Iterator[None]:
+    """Iceberg's ways of saying that another writer was faster.
+
+    :param more: classes of errors that say so, too
+    """
     try:
         yield
     except (PySparkException, Py4JJavaError) as e:
-        if failed_with(e, *FASTER):
+        if failed_with(e, *FASTER, *more):
             raise Conflict(str(e)) from e
         raise

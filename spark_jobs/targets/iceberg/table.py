@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -22,7 +23,19 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.changelog.reduction import Reduction
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import holds, quoted
-from spark_jobs.targets.base import NEVER, PLAIN_LAYOUT, Conflict, Evolution, Marker, Merge, Owner, TableLayout, Target
+from spark_jobs.targets.base import (
+    NEVER,
+    PLAIN_LAYOUT,
+    Conflict,
+    Evolution,
+    Marker,
+    Merge,
+    Owner,
+    TableLayout,
+    Target,
+    Upkeep,
+    Upkept,
+)
 from spark_jobs.targets.iceberg import compaction, plans
 from spark_jobs.targets.iceberg.columns import (
     held,
@@ -39,6 +52,7 @@ from spark_jobs.targets.iceberg.commit import BY_KEY, ArrayCommit
 from spark_jobs.targets.iceberg.history import MARKER, SNAPSHOT_MARKER, History
 from spark_jobs.targets.iceberg.jvm import ICEBERG, conflicts, failed_with, named, reason
 from spark_jobs.targets.iceberg.places import place
+from spark_jobs.targets.iceberg.upkeep import IcebergUpkeep
 
 log = logging.getLogger("spark_jobs.targets.iceberg")
 
@@ -339,6 +353,16 @@ class IcebergTarget(Target):
         self.exists()
         self._overtaken = overtaken or self.markers() != markers
 
+    def upkeep(self, keep: timedelta) -> Upkeep:
+        steps = IcebergUpkeep(self.spark, self._place.load, self._place.alone)
+        named: dict[str, Callable[[], Upkept]] = {
+            "compact": steps.compact,
+            "rewrite manifests": steps.rewrite_manifests,
+            "expire snapshots": lambda: steps.expire_snapshots(keep),
+            "remove orphans": lambda: steps.remove_orphans(keep),
+        }
+        return {name: _or_conflict(step) for name, step in named.items()}
+
     def _alter(self, change: Callable[[Any], None]) -> None:
         """Change columns or properties, in one commit."""
         change(self._table())
@@ -393,6 +417,14 @@ class IcebergTarget(Target):
                 if manifest.snapshotId() == snapshot.snapshotId():
                     files.deleteFile(manifest.path())
             files.deleteFile(snapshot.manifestListLocation())
+
+
+def _or_conflict(step: Callable[[], Upkept]) -> Callable[[], Upkept]:
+    def work() -> Upkept:
+        with conflicts("ValidationException"):
+            return step()
+
+    return work
 
 
 def _snapshot_id(table: Any) -> int | None:
