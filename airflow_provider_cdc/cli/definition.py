@@ -34,7 +34,18 @@ _CHANGELOG = _arg(
 
 def commands() -> list[GroupCommand]:
     """What Airflow adds to its command line."""
-    commands = [_setup(), _check(), *_lists(), _events(), *_steering(), _delete(), _offset(), _gap(), *_signals()]
+    commands = [
+        _setup(),
+        _check(),
+        *_lists(),
+        _events(),
+        _maintain(),
+        *_steering(),
+        _delete(),
+        _offset(),
+        _gap(),
+        *_signals(),
+    ]
     help_ = "Change data capture: connectors, their offsets, batches, signals and change events"
     return [GroupCommand(name="cdc", help=help_, subcommands=commands)]
 
@@ -114,6 +125,26 @@ def _events() -> ActionCommand:
         _STATE,
         description="Records have topic, key, value and headers; a delete is followed by its tombstone, whose value is null.",
     )
+
+
+def _maintain() -> ActionCommand:
+    return _command(
+        "maintain",
+        "Maintain the tables that a connector's changes are applied to: small files, deletes, old snapshots and files",
+        _CONNECTOR,
+        _arg("--location", help="only this target, as its apply has it; without it, all that were applied to"),
+        _arg("--target", help="only this kind of tables: delta or iceberg"),
+        _arg(
+            "--keep-hours", type=float, default=168.0, metavar="HOURS",
+            help="how long files and snapshots stay after they were replaced (default: a week; at least 1)",
+        ),
+        _arg("--spark-conn-id", default="spark_default", help="connection to Spark (default: %(default)s)"),
+        _arg("--jars", help="jars of the kind of table, where Spark cannot fetch them by itself; with commas between them"),
+        _OUTPUT,
+        _STATE,
+        where="maintain.maintain",
+        description="Exit status: 0 done, or nothing to do; 1 some tables could not be maintained. Rows and last batches stay as they are.",
+    )  # fmt: skip
 
 
 def _steering() -> list[ActionCommand]:

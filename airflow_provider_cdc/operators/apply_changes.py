@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import shutil
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, AssetAlias
 
-from airflow_provider_cdc.core.config.secrets import credentials, is_secret_name
+from airflow_provider_cdc.core.config.secrets import credentials
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks.connector import storage_options
-from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
+from airflow_provider_cdc.hooks.task_base import failure
 from airflow_provider_cdc.operators.links import BatchLink
 from airflow_provider_cdc.operators.local_driver import LEAN, ClassArchive, little_work
+from airflow_provider_cdc.operators.spark_job import SparkJobOperator, job_path
 from airflow_provider_cdc.operators.warm_task import WarmTask
 
 if TYPE_CHECKING:
@@ -31,11 +24,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_cdc.runtime import ConnectorDefinition
 
-STORAGE_OPTIONS = "CDC_STORAGE_OPTIONS"
-"""Environment variable in which the job finds the fsspec options of the change log, as a JSON object."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-_NO_SECRET = ("provider", ".path", ".file", ".enabled", ".location", "providers")
-"""Ends of names of Spark settings that are about credentials without containing one."""
 _UNANNOUNCED = "cdc_unannounced"
 _SHOWN = 50
 
@@ -54,7 +43,7 @@ def asset(connector: str, topic: str) -> Asset:
     return Asset(f"cdc://{connector}/{topic}")
 
 
-class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
+class ApplyChangesOperator(SparkJobOperator):
     """Submits the Spark job that applies the batches of a connector's change log which the target tables have not seen.
 
     Repeated, killed or concurrent runs give the same result. For every table that was changed an event of the
@@ -88,10 +77,7 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     """
 
-    template_fields: Sequence[str] = (
-        *SparkSubmitOperator.template_fields, "changelog", "changelog_options", "storage_conn_id", "location", "adopt",
-    )  # fmt: skip
-    template_fields_renderers: ClassVar[dict[str, str]] = {"changelog_options": "json", "conf": "json"}
+    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "adopt")
     operator_extra_links = (BatchLink(),)
     ui_color = "#fdebd3"
 
@@ -114,14 +100,12 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
     ) -> None:
         from spark_jobs.targets import known_profile, known_writes, load_format
 
-        for given in ("application", "application_args"):
-            if given in kwargs:
-                raise ConfigError(f"{given} cannot be set: the operator submits its own job.")
         kwargs.setdefault("name", f"cdc-apply-{definition.name}")
         kwargs["outlets"] = [*(kwargs.get("outlets") or []), alias(definition.name)]
-        super().__init__(conn_id=conn_id, **kwargs)
-        self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
-        self.location, self.target, self.threads = location, target, threads
+        super().__init__(
+            definition=definition, location=location, conn_id=conn_id, storage_conn_id=storage_conn_id, **kwargs
+        )
+        self.target, self.threads = target, threads
         self._format, self.profile, self.writes = load_format(target), known_profile(profile), known_writes(writes)
         self.tables = TableRules.parse(tables)
         self.adopt, self.check_crc = list(adopt), check_crc
@@ -222,43 +206,26 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
 
     # -- the submit ---------------------------------------------------------------------------------------------------
 
-    def _refuse_secrets(self) -> None:
-        """
-        :raises ConfigError: a secret would be on the command line, which every user of the machine can read
-        """
-        shown = [f"conf[{name}]" for name in self.conf or {} if is_secret_name(name) and not name.endswith(_NO_SECRET)]
-        if credentials("location.url", self.location):
-            shown.append("location")
-        shown += [
+    def _with_secrets(self) -> list[str]:
+        return super()._with_secrets() + [
             f"location of the rule for {', '.join(rule.tables)}"
             for rule in self.tables.rules
             if rule.location and credentials("location.url", rule.location)
         ]
-        if shown:
-            raise ConfigError(
-                f"A secret would be on the command line of spark-submit: {', '.join(shown)}.",
-                safe="Nothing was submitted.",
-                remedy="put it into the workers' spark-defaults.conf or a Hadoop credential provider, or let a role open the storage",
-            )
 
     def _complete(self, *more: str, little: bool = False) -> ClassArchive:
         """Add what the job needs to the user's settings.
 
         :param little: it is little work
         """
-        self.application = job_path()
+        self.application = job_path("apply_changes.py")
         self.application_args = [
             "--changelog", self.changelog, "--connector", self.connector, "--location", self.location,
             "--target", self.target, "--profile", self.profile, "--writes", self.writes, "--threads", str(self.threads), *(f"--adopt={topic}" for topic in self.adopt),
             *(["--tables", self.tables.text()] if self.tables else []),
             *(["--check-crc"] if self.check_crc else []), *more,
         ]  # fmt: skip
-        configured = any(key in (self.conf or {}) for key in ("spark.jars", "spark.jars.packages"))
-        if not (self.jars or self.packages or configured):
-            self.packages = ",".join(self._format.packages) or None
-        beside = Path(sys.executable).with_name("spark-submit")
-        if self._spark_binary is None and shutil.which("spark-submit") is None and beside.exists():
-            self._spark_binary = str(beside)
+        self._find_spark(self._format.packages)
         submit = self._get_hook()._connection
         archive = ClassArchive(submit["spark_binary"], *filter(None, (self.driver_class_path, self.jars)))
         if not self._cluster_mode() and _JAVA_OPTIONS not in (self.conf or {}):
@@ -269,30 +236,6 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
                 options += [*(LEAN if little else ()), *archive.options(make=self.run_for is None)]
             self.conf = {**(self.conf or {}), _JAVA_OPTIONS: " ".join(options)}
         return archive
-
-    @contextlib.contextmanager
-    def _storage_environment(self) -> Iterator[None]:
-        """The environment of a job in client mode: this process' own, so that nothing of it is on a command line."""
-        options = {**self.changelog_options, **storage_options(self.storage_conn_id)}
-        if options and self._cluster_mode():
-            raise ConfigError(
-                "The change log's storage options cannot be given to a Spark job in cluster mode without showing them.",
-                safe="Nothing was submitted.",
-                remedy="let the cluster's own role or profile open the storage and leave the options out, or use deploy mode client",
-            )
-        added = {STORAGE_OPTIONS: json.dumps(options)} if options else {}
-        added |= {
-            name: sys.executable for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON") if name not in os.environ
-        }
-        os.environ.update(added)
-        try:
-            yield
-        finally:
-            for name in added:
-                os.environ.pop(name, None)
-
-    def _cluster_mode(self) -> bool:
-        return bool(self._get_hook()._connection["deploy_mode"] == "cluster")
 
     # -- the report ---------------------------------------------------------------------------------------------------
 
@@ -347,14 +290,6 @@ class ApplyChangesOperator(ConnectorFields, SparkSubmitOperator):
 
 
 _LETTERS = {"r": "read", "c": "created", "u": "updated", "d": "deleted", "t": "truncated"}
-
-
-def job_path() -> str:
-    """Where the Spark job is installed."""
-    spec = find_spec("spark_jobs")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    return str(Path(spec.submodule_search_locations[0]) / "apply_changes.py")
 
 
 def merged(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.storage import Storage
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop
 
@@ -46,6 +48,20 @@ def test_connectors_and_offsets_show_how_a_connector_stands(shop: Shop, capsys: 
     )
     run("offsets")
     assert "entry 2" in capsys.readouterr().out
+
+
+def test_only_targets_that_were_applied_to_are_maintained(shop: Shop) -> None:
+    with pytest.raises(SystemExit, match="No connector 'shop' has run yet"):
+        run("maintain", "shop")
+    capture(shop)
+    with pytest.raises(SystemExit, match="there was none"):
+        run("maintain", "shop")
+    reports = AppliedReports(Storage(shop.definition.changelog), "shop")
+    reports.write({"target": "delta", "location": "/lake/{table}", "last_batch": 1, "tables": [], "failed": {}})
+    with pytest.raises(SystemExit, match=r"delta at /lake/\{table\}"):
+        run("maintain", "shop", "--location", "/other/{table}")
+    with pytest.raises(SystemExit, match="1 hour or longer"):
+        run("maintain", "shop", "--keep-hours", "0.1")
 
 
 def test_batches_are_listed_newest_first(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,6 +88,12 @@ def test_one_that_is_continuous_captures_and_applies_side_by_side_and_lets_two_r
     assert (parsed["max_active_runs"], parsed["catchup"], parsed["schedule"]) == (2, False, "1:00:00")
 
 
+def test_the_one_that_maintains_tables_runs_daily_and_by_itself() -> None:
+    parsed = parse(FOLDER / "inventory_maintain_tables.py")
+    assert parsed["tasks"] == {"maintain": []}
+    assert (parsed["max_active_runs"], parsed["catchup"], parsed["schedule"]) == (1, False, "@daily")
+
+
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
 def test_a_form_offers_the_connectors_and_is_started_by_people_only(path: Path) -> None:
     parsed = parse(path)

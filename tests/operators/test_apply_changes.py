@@ -20,7 +20,8 @@ from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.manifest import DataFile
-from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, alias, asset, job_path, merged
+from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, alias, asset, merged
+from airflow_provider_cdc.operators.spark_job import job_path
 from airflow_provider_cdc.runtime import ConnectorDefinition
 from spark_jobs.up_to_date import stamp
 from tests.support.face import TaskState, connect, context
@@ -123,7 +124,7 @@ def events(given: Any) -> dict[str, Any]:
 def test_it_submits_the_job_that_is_installed_beside_it(tmp_path: Path, spark: Spark) -> None:
     spark.will(report())
     apply(tmp_path).execute(context())
-    at = spark.arguments.index(job_path())
+    at = spark.arguments.index(job_path("apply_changes.py"))
     assert spark.arguments[at + 1 :] == [
         "--changelog", f"{tmp_path}/changelog", "--connector", "shop", "--location", "/lake/{database}/{table}",
         "--target", "delta", "--profile", "compatible", "--writes", "auto", "--threads", "4",

@@ -58,6 +58,7 @@ def airflow(inventory: Any, tmp_path_factory: pytest.TempPathFactory) -> Airflow
     )  # fmt: skip
     example("inventory_mariadb_to_delta", airflow.dags)
     example("inventory_mariadb_continuous", airflow.dags)
+    example("inventory_maintain_tables", airflow.dags)
     airflow.environment["CDC_INVENTORY_RUN_FOR"] = "60"
     (airflow.dags / "long_capture.py").write_text(LONG.format(changelog=airflow.home / "cdc" / "changelog"))
     airflow.run("db", "migrate")

@@ -148,6 +148,28 @@ def test_what_the_spark_job_tells_is_what_waiting_for_a_target_looks_at(ran: Air
         store.close()
 
 
+def test_the_example_of_maintenance_and_the_command_maintain_the_tables(ran: Airflow, services: Services) -> None:
+    dag = "inventory_maintain_tables"
+
+    def ended() -> list[str]:
+        runs = services.json("GET", f"/api/v2/dags/{dag}/dagRuns?limit=10")["dag_runs"]
+        return [run["state"] for run in runs if run["state"] in ("success", "failed")]
+
+    services.json("PATCH", f"/api/v2/dags/{dag}", {"is_paused": False})  # the run of yesterday begins by itself
+    services.until(lambda: bool(ended()), 300, f"a run of {dag} ends")
+    services.json("PATCH", f"/api/v2/dags/{dag}", {"is_paused": True})
+    logs = "\n".join(file.read_text() for file in (ran.home / "logs" / f"dag_id={dag}").rglob("*.log"))
+    assert ended() == ["success"], logs[-5000:]
+    assert "compact: of 1 files 1 are small" in logs
+    ((value,),) = ran.sql(f"SELECT value FROM xcom WHERE dag_id = '{dag}' AND key = 'return_value'")
+    assert (found := json.loads(value))["tables"] == {}, found
+    jars = ran.environment["AIRFLOW_VAR_CDC_JARS"]
+    done = json.loads(ran.run("cdc", "maintain", "inventory", "--jars", jars, "-o", "json").stdout)
+    assert [table["topic"].rpartition(".")[2] for table in done[0]["tables"]] == ["customers", "orders", "products"]
+    refused = ran.run("cdc", "maintain", "inventory", "--target", "iceberg", status=1)
+    assert "Nothing was applied for inventory to such a target" in refused.stderr
+
+
 # the services
 
 

@@ -1,0 +1,116 @@
+"""What the tasks that submit Spark jobs of a connector share: paths of the jobs, jars, and the way of secrets."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+from airflow_provider_cdc.core.config.secrets import credentials, is_secret_name
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.hooks.connector import storage_options
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.hooks.task_base import ConnectorFields
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.runtime import ConnectorDefinition
+
+STORAGE_OPTIONS = "CDC_STORAGE_OPTIONS"
+"""Environment variable in which the job finds the fsspec options of the change log, as a JSON object."""
+_NO_SECRET = ("provider", ".path", ".file", ".enabled", ".location", "providers")
+"""Ends of names of Spark settings that are about credentials without containing one."""
+
+
+class SparkJobOperator(ConnectorFields, SparkSubmitOperator):
+    """Submits a job of :mod:`spark_jobs` for the tables of a connector at a location."""
+
+    template_fields: Sequence[str] = (
+        *SparkSubmitOperator.template_fields, "changelog", "changelog_options", "storage_conn_id", "location",
+    )  # fmt: skip
+    template_fields_renderers: ClassVar[dict[str, str]] = {"changelog_options": "json", "conf": "json"}
+
+    def __init__(
+        self,
+        *,
+        definition: ConnectorDefinition,
+        location: str,
+        conn_id: str,
+        storage_conn_id: str | None,
+        **kwargs: Any,
+    ) -> None:
+        for given in ("application", "application_args"):
+            if given in kwargs:
+                raise ConfigError(f"{given} cannot be set: the operator submits its own job.")
+        super().__init__(conn_id=conn_id, **kwargs)
+        self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
+        self.location = location
+
+    def _find_spark(self, packages: Sequence[str]) -> None:
+        """Add the jars of a kind of table, and ``spark-submit``, where the user has named none."""
+        configured = any(key in (self.conf or {}) for key in ("spark.jars", "spark.jars.packages"))
+        if not (self.jars or self.packages or configured):
+            self.packages = ",".join(packages) or None
+        beside = Path(sys.executable).with_name("spark-submit")
+        if self._spark_binary is None and shutil.which("spark-submit") is None and beside.exists():
+            self._spark_binary = str(beside)
+
+    def _refuse_secrets(self) -> None:
+        """
+        :raises ConfigError: a secret would be on the command line, which every user of the machine can read
+        """
+        shown = self._with_secrets()
+        if shown:
+            raise ConfigError(
+                f"A secret would be on the command line of spark-submit: {', '.join(shown)}.",
+                safe="Nothing was submitted.",
+                remedy="put it into the workers' spark-defaults.conf or a Hadoop credential provider, or let a role open the storage",
+            )
+
+    def _with_secrets(self) -> list[str]:
+        """Arguments that have a secret in them."""
+        shown = [f"conf[{name}]" for name in self.conf or {} if is_secret_name(name) and not name.endswith(_NO_SECRET)]
+        return [*shown, *(["location"] if credentials("location.url", self.location) else [])]
+
+    @contextlib.contextmanager
+    def _storage_environment(self) -> Iterator[None]:
+        """The environment of a job in client mode: this process' own, so that nothing of it is on a command line."""
+        options = {**self.changelog_options, **storage_options(self.storage_conn_id)}
+        if options and self._cluster_mode():
+            raise ConfigError(
+                "The change log's storage options cannot be given to a Spark job in cluster mode without showing them.",
+                safe="Nothing was submitted.",
+                remedy="let the cluster's own role or profile open the storage and leave the options out, or use deploy mode client",
+            )
+        added = {STORAGE_OPTIONS: json.dumps(options)} if options else {}
+        added |= {
+            name: sys.executable for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON") if name not in os.environ
+        }
+        os.environ.update(added)
+        try:
+            yield
+        finally:
+            for name in added:
+                os.environ.pop(name, None)
+
+    def _cluster_mode(self) -> bool:
+        return bool(self._get_hook()._connection["deploy_mode"] == "cluster")
+
+
+def job_path(name: str) -> str:
+    """Where a Spark job is installed.
+
+    >>> job_path("apply_changes.py")
+    '/…/spark_jobs/apply_changes.py'
+    """
+    spec = find_spec("spark_jobs")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    return str(Path(spec.submodule_search_locations[0]) / name)
