@@ -23,7 +23,7 @@ from tests.support.face import connect
 from tests.support.replay import Replay
 from tests.support.workload import source_rows
 
-CHANGE = {"setup", "pause", "resume", "stop", "restart", "signal", "snapshot", "delete"}
+CHANGE = {"setup", "pause", "resume", "stop", "restart", "signal", "snapshot", "delete", "maintain"}
 """Commands that change something whatever they are given. What only tells unless it is confirmed is among those that look."""
 LOOK: dict[str, list[str]] = {
     "check": ["shop"],

@@ -80,6 +80,7 @@ def test_an_incremental_snapshot_is_measured_beside_a_stream_and_its_lag(tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_capture_of_logminer_rows_is_measured_beside_the_driver_and_the_parser_alone(tmp_path: Path) -> None:
     document = _bench(tmp_path, "oracle")
     ours = document["ours"]

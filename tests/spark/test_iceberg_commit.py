@@ -323,7 +323,7 @@ STEPS = [
 """Of a commit, from its first file to the compaction that may follow."""
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["files", pytest.param("keys", marks=pytest.mark.long), "positions"])
 def test_a_commit_that_is_killed_at_any_moment_is_caught_up(
     table: Lake, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

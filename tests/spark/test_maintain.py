@@ -22,7 +22,7 @@ from spark_jobs.targets.formats import known_keep
 from spark_jobs.targets.iceberg import compaction, copy_on_write
 from tests.spark.lake import Lake
 
-pytestmark = [pytest.mark.spark, pytest.mark.every_kind]
+pytestmark = pytest.mark.spark
 COMPACT = "compact"
 
 
@@ -71,6 +71,7 @@ def _data(lake: Lake) -> set[Path]:
     return {path for path in Path(lake.path("s.t")).rglob("*.parquet") if "_delta_log" not in path.parts}
 
 
+@pytest.mark.every_kind
 @pytest.mark.parametrize("rounds", [12, pytest.param(50, marks=pytest.mark.long)])
 def test_many_applies_with_maintenance_in_between_leave_few_files_and_every_row(table: Lake, rounds: int) -> None:
     r, first = Random(5), _data(table)
@@ -111,6 +112,7 @@ def test_a_second_maintenance_says_why_there_is_nothing_to_do(table: Lake) -> No
     table.check()
 
 
+@pytest.mark.every_kind
 def test_what_is_younger_than_is_kept_stays(table: Lake) -> None:
     """Readers that have begun have their files."""
     r = Random(7)

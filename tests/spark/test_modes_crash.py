@@ -92,7 +92,6 @@ class Stopping:
         return write()
 
 
-@pytest.mark.every_kind
 def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared: Lake, sampled: Sampled) -> None:
     prepared.hook = count = Stopping(0)
     prepared.apply(threads=1)
@@ -112,6 +111,7 @@ def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared: Lake, sam
         assert _all(prepared) == wanted, number
 
 
+@pytest.mark.long
 def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothing(prepared: Lake) -> None:
     """The other run applies the first of two batches between this one's look at the marker and its first write to each table."""
     prepared.apply()
@@ -148,7 +148,6 @@ def child(tmp_path: Path) -> Iterator[Callable[[], Child]]:
 
 
 @pytest.mark.slow
-@pytest.mark.only_kind("delta", "iceberg")
 def test_after_kill_9_the_next_run_makes_the_tables_what_they_would_have_been(
     prepared: Lake, child: Callable[[], Child]
 ) -> None:

@@ -240,7 +240,6 @@ def test_a_rule_may_put_tables_elsewhere(memory: Lake) -> None:
     assert memory.apply(tables=rules).tables == []
 
 
-@pytest.mark.every_kind
 @pytest.mark.parametrize("mode", ["current", "soft_delete", "history"])
 def test_shards_share_a_table_with_the_shard_in_the_key(lake: Lake, mode: str) -> None:
     db, place = lake.connector.database, f"{lake.folder}/{lake.name}/all/people"

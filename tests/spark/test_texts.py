@@ -206,6 +206,7 @@ def test_every_text_of_mariadb_arrives_as_it_is(
     _arrives(mariadb, "mariadb", tmp_path, spark, secret, kind, verified=True)
 
 
+@pytest.mark.long  # what differs from MariaDB is tested where its log is decoded
 def test_every_text_of_mysql_arrives_as_it_is(
     mysql97: Any, tmp_path: Path, spark: SparkSession, secret: str, kind: str
 ) -> None:

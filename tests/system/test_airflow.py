@@ -148,6 +148,7 @@ def test_what_the_spark_job_tells_is_what_waiting_for_a_target_looks_at(ran: Air
         store.close()
 
 
+@pytest.mark.long
 def test_the_example_of_maintenance_and_the_command_maintain_the_tables(ran: Airflow, services: Services) -> None:
     dag = "inventory_maintain_tables"
 
