@@ -29,17 +29,14 @@ from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.changelog.turns import Turns
-from airflow_provider_cdc.core.config.table_rules import NO_RULES, PLAIN, TableRules
+from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.model.manifest import Manifest
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from spark_jobs.catch_up import CatchUp
-from spark_jobs.locations import table_location
+from spark_jobs.placement import Placement
 from spark_jobs.rehearsal import rehearse
 from spark_jobs.report import Applied, Report
 from spark_jobs.session import open_changelog, own_session, session
-from spark_jobs.shape import Shape
-from spark_jobs.shaping import shape
 from spark_jobs.targets import known_profile, known_writes, load_format
 from spark_jobs.targets.base import NEVER, Owner, Target
 from spark_jobs.up_to_date import nothing_new, stamp, unchanged
@@ -82,6 +79,7 @@ class ApplyChanges:
         self.spark, self._changelog, self._connector = spark, changelog, connector
         self._location, self._kind = location, target
         self._format, self._profile = load_format(target), known_profile(profile)
+        self._placement = Placement(connector, location, tables)
         self._catch_up = CatchUp(
             changelog,
             connector,
@@ -89,10 +87,9 @@ class ApplyChanges:
             adopt=adopt,
             check_crc=check_crc,
             writes=known_writes(writes),
-            shapes=self._shape,
+            shapes=self._placement.shape,
         )
-        self._rules, self._checked = tables, False
-        self._tables: dict[str, TableId] = {}
+        self._rules = tables
         self._alone: dict[str, threading.Lock] = {}
         self._reports = AppliedReports(changelog.storage, connector)
         self._lock, self._older = threading.Lock(), dict[int, list[Batches]]()
@@ -114,8 +111,8 @@ class ApplyChanges:
         """
         began = time.monotonic()
         self._catch_up.newest = max(self._catch_up.newest, view.last)
-        locations = self._locations(view, sorted(view.topics))
-        self._check_rules(view, locations)
+        locations = self._placement.locations(view)
+        self._placement.check(self.spark, view, locations, self._open)
         applied: list[Applied] = []
         failed: dict[str, str] = {}
         stands = {topic: {**entry, **view.source(topic)} for topic, entry in view.stands.items() if topic not in topics}
@@ -232,69 +229,6 @@ class ApplyChanges:
         """Batches in groups that are merged at once."""
         return [Batches(self._changelog, group) for group in groups(manifests)]
 
-    def _locations(self, view: View, topics: list[str]) -> dict[str, str]:
-        """Topic → location of its table.
-
-        :raises ConfigError: two tables would be at one location
-        """
-        locations: dict[str, str] = {}
-        topics_by_location: dict[str, str] = {}
-        for topic in topics:
-            table, shared = view.table(topic), self._shared(view, topic)
-            if table is None:
-                location = view.known(topic)["location"]
-            else:
-                found = self._rules.match(table)
-                template = found.rule.location or self._location
-                location = table_location(template, self._connector, topic, table, found.groups)
-                self._tables[topic] = table
-            other = topics_by_location.setdefault(location, topic)
-            if other != topic and not (shared and self._shared(view, other)):
-                raise ConfigError(
-                    f"The tables of {other} and {topic} would both be at {location}.",
-                    safe="No table was changed.",
-                    remedy="give the location {database} and {table}, or {topic}; or have them share a table by a rule with a shard column",
-                )
-            locations[topic] = location
-        return locations
-
-    # -- rules --------------------------------------------------------------------------------------------------------
-
-    def _shared(self, view: View, topic: str) -> bool:
-        """Whether the table of a topic has rows of other topics, too."""
-        table = view.table(topic)
-        return bool(view.known(topic).get("shared")) if table is None else bool(self._rules.of(table).shard)
-
-    def _shape(self, spark: SparkSession, topic: str, schema: TableSchema, strict: bool) -> Shape:
-        return shape(spark, self._rules.match(schema.id), self._connector, topic, schema, strict=strict)
-
-    def _check_rules(self, view: View, locations: Mapping[str, str]) -> None:
-        """Check the rules of all tables that are new, or whose rules are, before any table is written.
-
-        :raises ConfigError: a rule does not fit its table
-        """
-        if self._checked or not self._rules:
-            return
-        for topic in sorted(locations):
-            schema, stands = view.schema(topic), view.stands.get(topic, {})
-            if (
-                schema is None
-                or self._rules.of(schema.id) is PLAIN
-                or (stands.get("batch", NEVER) > NEVER and stands.get("known", True))
-            ):
-                continue
-            target = self._open(locations[topic])
-            if target.exists() and target.rule():
-                continue  # whether it is the rule that the table was made by, its own thread looks
-            target.check_layout(self._shape(self.spark, topic, schema, strict=True).layout())
-        for patterns in self._rules.unused(self._tables.values()):
-            log.warning(
-                "No table of %s is kept by the rule for %s: none matches, or an earlier rule does.",
-                self._connector,
-                patterns,
-            )
-        self._checked = True
-
     # -- one table ----------------------------------------------------------------------------------------------------
 
     def _table(self, topic: str, location: str, view: View, done: list[Applied], settle: bool) -> dict[str, Any]:
@@ -302,7 +236,7 @@ class ApplyChanges:
 
         :return: its last batch and position then; nothing if there is no table and none is needed
         """
-        shared = self._shared(view, topic)
+        shared = self._placement.shared(view, topic)
         owner = Owner(self._connector, topic, shared)
         with self._one_at_a_time(location) if shared else contextlib.nullcontext():
             return self._caught_up(owner, location, view, done, settle=settle)

@@ -6,20 +6,17 @@ which batch it has. A report that cannot be read is treated as missing.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from typing import Any
 
 import orjson
 
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.target_reports import TargetReports
 
 log = logging.getLogger(__name__)
 
-_FOLDER = "applied"
 
-
-class AppliedReports:
+class AppliedReports(TargetReports):
     """The reports about one connector.
 
         >>> AppliedReports(changelog.storage, "shop").read("delta", "/lake/{database}/{table}")["last_batch"]
@@ -30,13 +27,7 @@ class AppliedReports:
     end of its log and its size in bytes then) and ``seconds``.
     """
 
-    def __init__(self, storage: Storage, connector: str) -> None:
-        self._storage, self._connector = storage, connector
-
-    def path(self, target: str, location: str) -> str:
-        """Where the report of a target is."""
-        digest = hashlib.sha256(location.encode()).hexdigest()[:12]
-        return self._storage.path(self._connector, _FOLDER, f"{target}-{digest}.json")
+    FOLDER = "applied"
 
     def read(self, target: str, location: str) -> dict[str, Any] | None:
         """The last run's report; ``None`` if there is none that can be read."""
@@ -45,16 +36,17 @@ class AppliedReports:
 
     def all(self) -> list[dict[str, Any]]:
         """The reports of all targets."""
-        names = self._storage.list(self._storage.path(self._connector, _FOLDER))
-        found = (self._parsed(self._storage.path(self._connector, _FOLDER, n)) for n in names if n.endswith(".json"))
+        names = self._storage.list(self._storage.path(self._connector, self.FOLDER))
+        found = (
+            self._parsed(self._storage.path(self._connector, self.FOLDER, n)) for n in names if n.endswith(".json")
+        )
         return [report for report in found if report is not None]
 
     def write(self, report: dict[str, Any]) -> None:
         """Replace the report of a target atomically."""
-        path = self.path(report["target"], report["location"])
-        self._storage.replace(path, orjson.dumps(report, option=orjson.OPT_INDENT_2))
+        super().write(report)
         # earlier versions had one report for all locations of a kind
-        self._storage.delete(self._storage.path(self._connector, _FOLDER, f"{report['target']}.json"))
+        self._storage.delete(self._storage.path(self._connector, self.FOLDER, f"{report['target']}.json"))
 
     def _parsed(self, path: str) -> dict[str, Any] | None:
         data = self._storage.read(path)
