@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs.datatypes import quoted, spark_type
 from spark_jobs.last import FROM, KEPT, OP, OURS, SEQ
-from spark_jobs.targets.base import TableLayout
+from spark_jobs.targets.base import NO_COMMENTS, Comments, TableLayout
 
 META = f"{OURS}meta_"
 """What the names of columns begin with that tell about events, before they get the names of the table's columns."""
@@ -136,6 +136,13 @@ class Shape:
     def flags(self) -> dict[str, str]:
         """Columns that the mode keeps up to date itself."""
         return {name: _FLAG_TYPES[name] for name in FLAGS[self.mode]}
+
+    def comments(self, schema: TableSchema) -> Comments:
+        """What the source says of the table and its columns."""
+        if self.shared:
+            return NO_COMMENTS  # each of its tables may say something else
+        said = {new: schema.column(old).declared.comment for old, new in self.names(schema).items()}
+        return Comments(schema.comment or "", {name: text for name, text in said.items() if text})
 
     def sparse(self, left_out: Sequence[str], schema: TableSchema) -> list[str]:
         """Columns of the table whose values some events leave out.

@@ -23,7 +23,7 @@ from spark_jobs.modes import MODES
 from spark_jobs.route import Route
 from spark_jobs.session import suit
 from spark_jobs.shape import WHOLE, Shape
-from spark_jobs.targets.base import Marker, Target
+from spark_jobs.targets.base import Conflict, Marker, Target
 from spark_jobs.write import Write, key_is_another, present_version
 
 log = logging.getLogger("spark_jobs.table")
@@ -48,7 +48,7 @@ def bring_up(
     shape: Shape = WHOLE,
     at: int | None = None,
 ) -> None:
-    """Apply pending batches.
+    """Apply pending batches, and have the table say of itself what the source says of it.
 
     :param route: how rows of a table with a key are written
     :param new: no batch was applied before; rows that are there do not count
@@ -57,8 +57,19 @@ def bring_up(
     :raises TargetError: the table cannot take a change
     :raises Conflict: another writer was faster
     """
+    suit(target.spark, pending.bytes + (0 if new else target.size()))
+    _write(target, pending, marker, route, new=new, shape=shape, at=at)
+    if comments := shape.comments(pending.schema):
+        try:
+            target.describe(comments)
+        except Conflict as e:
+            log.info("The comments of %s are written with its next batch: %s", pending.topic, str(e)[:200])
+
+
+def _write(
+    target: Target, pending: Pending, marker: Marker, route: Route, *, new: bool, shape: Shape, at: int | None
+) -> None:
     spark = target.spark
-    suit(spark, pending.bytes + (0 if new else target.size()))
     joins = bool(shape.shared) and target.exists()
     write = Write(target, pending, marker, shape, fresh=new and not joins, joins=new and joins, at=at)
     if shape.mode != "current":

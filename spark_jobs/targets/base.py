@@ -84,6 +84,23 @@ class TableLayout:
     rule: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Comments:
+    """What the source says of a table and its columns, in words for people.
+
+    :param table: empty if it says nothing
+    :param columns: column of the table → comment; only those that have one
+    """
+
+    table: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.table or self.columns)
+
+
+NO_COMMENTS = Comments()
+"""The source says nothing."""
 PLAIN_LAYOUT = TableLayout()
 """Neither partitions nor clusters, and no rule."""
 
@@ -220,6 +237,11 @@ class Target(abc.ABC):
 
         :return: the fills that are still to be made, by the merge
         """
+
+    @abc.abstractmethod
+    def describe(self, comments: Comments) -> None:
+        """Have the table and its columns the comments of the source. Those that the source has nothing to say about stay as they are, and what is
+        there already is not written again. No marker is written: it may be repeated."""
 
     def check_layout(self, layout: TableLayout) -> None:  # noqa: B027 -- most kinds take every layout that a rule can say
         """:raises ConfigError: tables of this kind cannot be laid out so"""

@@ -18,7 +18,19 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import filled, holds, quoted, structure
 from spark_jobs.rewrite import rewritten
-from spark_jobs.targets.base import NEVER, PLAIN_LAYOUT, Conflict, Evolution, Marker, Merge, Owner, TableLayout, Target
+from spark_jobs.targets.base import (
+    NEVER,
+    NO_COMMENTS,
+    PLAIN_LAYOUT,
+    Comments,
+    Conflict,
+    Evolution,
+    Marker,
+    Merge,
+    Owner,
+    TableLayout,
+    Target,
+)
 from spark_jobs.targets.formats import TableFormat
 
 FORMAT = TableFormat("memory", "spark_jobs.targets.memory:MemoryTarget")
@@ -34,6 +46,7 @@ class Stored:
     markers: Mapping[str, int] = field(default_factory=dict)
     version: tuple[str, int] = ("", 0)
     layout: TableLayout = PLAIN_LAYOUT
+    comments: Comments = NO_COMMENTS
 
 
 STORED: dict[str, Stored | str] = {}
@@ -110,6 +123,14 @@ class MemoryTarget(Target):
             rows = self.rows().select(*columns).toArrow()
             STORED[self.location] = replace(there, rows=rows, types=final, version=(evolution.app, evolution.version))
         return {}
+
+    def describe(self, comments: Comments) -> None:
+        with self._commit() as there:
+            columns = {**there.comments.columns, **comments.columns}
+            known = Comments(
+                comments.table or there.comments.table, {n: c for n, c in columns.items() if n in there.types}
+            )
+            STORED[self.location] = replace(there, comments=known)
 
     @staticmethod
     def _value(name: str, type_: str, there: Stored, came: Mapping[str, str], evolution: Evolution) -> Expression:

@@ -172,6 +172,21 @@ class Database(MemoryDatabase):
             names = {new: old for old, new in renamed.items()}
             self._alter(schema, _altered(schema, renamed=names), f"RENAME {renamed}")
 
+    def comment(self, table: str, text: str, **columns: str) -> None:
+        """One statement about a table: its comment, and those of some columns."""
+        with self.lock:
+            schema = next(s for t, s in self._schemas.items() if str(t) == table)
+            said = tuple(
+                c.model_copy(
+                    update={
+                        "declared": c.declared.model_copy(update={"comment": columns.get(c.name, c.declared.comment)})
+                    }
+                )
+                for c in schema.columns
+            )
+            schema = schema.model_copy(update={"columns": said, "comment": text})
+            self._alter(schema, _altered(schema), f"COMMENT {text}")
+
     def change_key(self, table: str, *key: str) -> None:
         with self.lock:
             schema = next(s for t, s in self._schemas.items() if str(t) == table)

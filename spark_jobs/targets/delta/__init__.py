@@ -29,5 +29,6 @@ FORMAT = TableFormat(
     advised={"spark.databricks.delta.snapshotPartitions": "2"},
     # logs an error whenever it reads a file with deletion vectors and a filter
     silenced=("org.apache.spark.sql.delta.DeltaParquetFileFormat",),
+    named=True,
     stamp="spark_jobs.targets.delta.log:stamp",
 )

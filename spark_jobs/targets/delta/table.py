@@ -1,4 +1,4 @@
-"""Delta tables by path.
+"""Delta tables, by path or by a name of the session's catalog.
 
 The marker is Delta's own transaction identifier (``txn`` action: application id and version), which lands in the commit of the
 data and makes a repeated commit of the same version a no-op. It is read back through the table's log object, for which Delta has
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from functools import reduce
@@ -25,16 +24,18 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, DataFrameWriter
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.changelog.reduction import Reduction
-from airflow_provider_cdc.core.errors import ConfigError, TargetError
-from spark_jobs.datatypes import filled, holds, literal, quoted
+from airflow_provider_cdc.core.errors import ConfigError
+from spark_jobs.datatypes import filled, literal, quoted
 from spark_jobs.last import KEPT, OP
+from spark_jobs.locations import is_path
 from spark_jobs.targets.base import (
     NEVER,
     PLAIN_LAYOUT,
+    Comments,
     Conflict,
     Evolution,
     Marker,
@@ -45,10 +46,12 @@ from spark_jobs.targets.base import (
     Upkeep,
     Upkept,
 )
+from spark_jobs.targets.delta import columns
 from spark_jobs.targets.delta.commit import Commit, Delta, markers, size
 from spark_jobs.targets.delta.copy_on_write import CopyOnWrite
 from spark_jobs.targets.delta.files import DataFiles
 from spark_jobs.targets.delta.layout import Layout, not_for
+from spark_jobs.targets.delta.places import Name
 from spark_jobs.targets.delta.upkeep import DeltaUpkeep
 
 _TXN = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
@@ -69,16 +72,8 @@ _OWNER = "delta.cdc.connector", "delta.cdc.topic"
 _RULE = "delta.cdc.rule"
 _CREATING = "_cdc_creating"
 """File that names the owner of a table while it is being created."""
-_MAPPING = {"delta.columnMapping.mode": "name"}
-"""Renaming and odd names of columns, without rewriting files."""
-_WIDENING = {"delta.enableTypeWidening": "true"}
-"""INT to BIGINT, without rewriting files."""
-_NTZ = {"delta.feature.timestampNtz": "supported"}
-"""Columns of times without a zone. Delta switches this on by itself only when it creates a table."""
 _VECTORS = {"delta.enableDeletionVectors": "true"}
 """Removing rows without rewriting files."""
-_ODD = re.compile(r"[ ,;{}()\n\t=]")
-"""Characters that names of columns have only with column mapping."""
 
 
 class DeltaTarget(Target):
@@ -86,12 +81,20 @@ class DeltaTarget(Target):
 
     takes_arrays = True
 
+    def __init__(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> None:
+        super().__init__(spark, location, profile=profile)
+        self._named = None if is_path(location) else Name(spark, location)
+        self._folder = self._named.folder() if self._named else location
+
     @property
     def _name(self) -> str:
-        return f"delta.{quoted(self.location)}"
+        return f"delta.{quoted(self._folder)}"
 
     def exists(self) -> bool:
-        return bool(self._log(fresh=True).tableExists())
+        found = bool(self._log(fresh=True).tableExists())
+        if found and self._named and self.owner() and not self._named.known():
+            self._named.register(self._folder)  # whoever made it was killed before
+        return found
 
     def strange(self, owner: Owner) -> str:
         folder, files = self._files()
@@ -148,7 +151,7 @@ class DeltaTarget(Target):
         return [json.loads(line) for line in self._plain(log.store().read(path, log.newDeltaHadoopConf()))]
 
     def rows(self) -> DataFrame:
-        return self.spark.read.format("delta").load(self.location)
+        return self.spark.read.format("delta").load(self._folder)
 
     def columns(self) -> dict[str, str]:
         return _columns(self.rows())
@@ -163,60 +166,31 @@ class DeltaTarget(Target):
         return int(version) if owner == app else 0
 
     def can_evolve(self, evolution: Evolution) -> bool:
-        there = {name.lower(): type_ for name, type_ in self.columns().items()}
-        final = {name.lower() for name in evolution.types}
-        if len(final) < len(evolution.types):
-            raise TargetError(
-                "Two columns have the same name but for upper and lower case, which a Delta table cannot hold.",
-                where=f"{self.location}: {', '.join(evolution.types)}",
-                safe="The table was not changed; the change log keeps the batches.",
-                remedy="leave one of them out with column.exclude.list, or rename it at the source",
-            )
-        for old, new in _renames(evolution):
-            # a name that is given away and taken again in one go would not tell what has been done after a kill
-            if old in final or (old in there and new in there):
-                return False
-            if old not in there and new not in there:
-                raise self._lost(old, new)
-        for old, new in _renames(evolution):
-            there.setdefault(new, there.get(old, ""))
-        return all(
-            _fits(there[name.lower()], type_)
-            for name, type_ in evolution.types.items()
-            # what neither type holds is an error of the column's own, unless its values are not wanted any more
-            if name.lower() in there and (name in evolution.fills or holds(type_, there[name.lower()]))
-        )
+        return columns.can_evolve(evolution, self.columns(), self.location)
 
     def evolve(self, evolution: Evolution) -> dict[str, str | None]:
         with _conflicts(*_CONFLICTS, *_COLUMN_CONFLICTS):
             there = self.columns()
-            statements = list(self._statements(evolution, {name.lower(): type_ for name, type_ in there.items()}))
+            statements = list(columns.statements(evolution, there, self.location))
             if statements:
-                self._set({_VERSION: f"{evolution.version} {evolution.app}", **self._lacking(evolution, there)})
+                lacking = self._off(columns.features(evolution, there))
+                self._set({_VERSION: f"{evolution.version} {evolution.app}", **lacking})
             for statement in statements:
                 self._alter(statement)
-        known = {name.lower() for name in there} | {new for _, new in _renames(evolution)}
+        known = {name.lower() for name in there} | {new for _, new in columns.renames(evolution)}
         return {
             name: value
             for name, value in evolution.fills.items()
             if value is not None or (name.lower() in known and self._has_values(name))
         }
 
-    def _statements(self, evolution: Evolution, there: dict[str, str]) -> Iterator[str]:
-        names = {name.lower(): name for name in evolution.types}
-        for old, new in _renames(evolution):
-            if old in there and new in names:
-                yield f"RENAME COLUMN {quoted(old)} TO {quoted(names[new])}"
-                there[new] = there.pop(old)
-        missing = [f"{quoted(name)} {type_}" for name, type_ in evolution.types.items() if name.lower() not in there]
-        if missing:
-            yield f"ADD COLUMNS ({', '.join(missing)})"
-        for name, type_ in evolution.types.items():
-            old = there.get(name.lower(), type_)
-            if not _fits(old, type_):
-                raise self._other_type(name, old, type_)
-            if not holds(old, type_):
-                yield f"ALTER COLUMN {quoted(name)} TYPE {type_}"
+    def describe(self, comments: Comments) -> None:
+        metadata = self._log(fresh=True).unsafeVolatileSnapshot().metadata()
+        fields = json.loads(metadata.schemaString())["fields"]
+        there = {field["name"]: field["metadata"].get("comment", "") for field in fields}
+        with _conflicts():
+            for statement in columns.commenting(comments, metadata.description() or "", there):
+                self._alter(statement)
 
     def _alter(self, what: str) -> None:
         self.spark.sql(f"ALTER TABLE {self._name} {what}")
@@ -224,43 +198,13 @@ class DeltaTarget(Target):
     def _set(self, properties: Mapping[str, str]) -> None:
         self._alter(f"SET TBLPROPERTIES ({_listed(properties)})")
 
-    def _lacking(self, evolution: Evolution, there: Mapping[str, str]) -> dict[str, str]:
-        """Properties that switch on what an evolution needs, and the table does not have."""
-        types = {name.lower(): type_ for name, type_ in there.items()}
-        came = {new: types[old] for old, new in _renames(evolution) if old in types}
-        types.update(came)
-        new = {name: type_ for name, type_ in evolution.types.items() if name.lower() not in types}
-        wider = {
-            name: t for name, t in evolution.types.items() if name not in new and not holds(types[name.lower()], t)
-        }
-        renamed = {name: "" for name in evolution.types if name.lower() in came}
-        wanted = {**_needed({**renamed, **new, **wider}), **(_MAPPING if came else {}), **(_WIDENING if wider else {})}
-        return self._off(wanted)
-
     def _off(self, features: Mapping[str, str]) -> dict[str, str]:
         """Those of some features that the table does not have."""
         snapshot = self._log().unsafeVolatileSnapshot()
         on = self._configuration()
         supported = self._plain(snapshot.protocol().readerAndWriterFeatureNames())
-        on.update({name: "supported" for name in _NTZ if name.removeprefix("delta.feature.") in supported})
+        on.update({name: "supported" for name in columns.NTZ if name.removeprefix("delta.feature.") in supported})
         return {name: value for name, value in features.items() if on.get(name) != value}
-
-    def _other_type(self, name: str, old: str, new: str) -> TargetError:
-        return TargetError(
-            f"Column {name} is {old} in the table and would have to become {new}, which Delta cannot do in place.",
-            where=self.location,
-            safe="The table was not changed; the change log keeps the batches.",
-            remedy="set schema.change.rewrite.mode=snapshot, so that the table is read again after such a change, or drop "
-            "the target table and read it again with snapshot.mode=always for one run",
-        )
-
-    def _lost(self, old: str, new: str) -> TargetError:
-        return TargetError(
-            f"Column {old} was renamed to {new} at the source; the table has neither.",
-            where=self.location,
-            safe="The table was not changed; the change log keeps the batches.",
-            remedy="drop the target table and run the apply again: it is built again from the change log",
-        )
 
     def _has_values(self, name: str) -> bool:
         return bool(self.rows().where(F.col(quoted(name)).isNotNull()).head(1))
@@ -285,12 +229,14 @@ class DeltaTarget(Target):
             writer = writer.clusterBy(*layout.cluster_by)
         if layout.rule:
             writer = writer.option(_RULE, layout.rule)
-        features = {**_needed(_columns(rows)), **(_VECTORS if self.profile == "fast" else {})}
+        features = {**columns.needed(_columns(rows)), **(_VECTORS if self.profile == "fast" else {})}
         folder, files = self._files()
         self._write(_CREATING, marker.app)
         with _conflicts():
-            writer.options(**features, **_owned(marker.owner)).save(self.location)
+            writer.options(**features, **_owned(marker.owner)).save(self._folder)
         files.delete(self._path(folder, _CREATING), False)
+        if self._named:
+            self._named.register(self._folder)
 
     def merge(self, merge: Merge, marker: Marker) -> None:
         with _conflicts(), self._transaction(marker):
@@ -309,7 +255,7 @@ class DeltaTarget(Target):
         same = [there(c).eqNullSafe(new(c)) if c in merge.nullable else there(c) == new(c) for c in merge.key]
         kept = set(merge.types) - set(merge.key) if KEPT in merge.rows.columns else set()
         sets = {c: _kept(c, merge) if c in kept else new(c) for c in merge.types}
-        table = self._class("io.delta.tables.DeltaTable").forPath(self.spark._jsparkSession, self.location)
+        table = self._class("io.delta.tables.DeltaTable").forPath(self.spark._jsparkSession, self._folder)
         builder = table.alias("t").merge(merge.rows.alias("s")._jdf, _java(reduce(and_, same)))
         builder = builder.whenMatched(_java(op == "d")).delete()
         builder = builder.whenMatched().update(self._assignments(sets))
@@ -340,7 +286,7 @@ class DeltaTarget(Target):
             return Commit(self.spark, log, transaction, layout, made, old, self._at).write(changes, keys, marker)
 
     def _at(self, version: int) -> DataFrame:
-        return self.spark.read.format("delta").option("versionAsOf", version).load(self.location)
+        return self.spark.read.format("delta").option("versionAsOf", version).load(self._folder)
 
     def _layout(self, snapshot: Any) -> Layout:
         metadata = snapshot.metadata()
@@ -352,7 +298,7 @@ class DeltaTarget(Target):
         )
 
     def upkeep(self, keep: timedelta) -> Upkeep:
-        steps = DeltaUpkeep(self.spark, self.location, lambda: self._log(fresh=True), self._listing)
+        steps = DeltaUpkeep(self.spark, self._folder, lambda: self._log(fresh=True), self._listing)
         named: dict[str, Callable[[], Upkept]] = {
             "compact": steps.compact,
             "checkpoint": steps.checkpoint,
@@ -371,19 +317,19 @@ class DeltaTarget(Target):
             *[F.col(quoted(c)).cast(there.get(c.lower(), t)).alias(c) for c, t in _columns(rows).items()]
         )
         with _conflicts():
-            self._writer(rows, marker, "append").save(self.location)
+            self._writer(rows, marker, "append").save(self._folder)
 
     def replace(self, rows: DataFrame, marker: Marker) -> None:
         writer = self._writer(rows, marker, "overwrite")
         if self.columns() != _columns(rows):
-            if lacking := self._off(_needed(_columns(rows))):
+            if lacking := self._off(columns.needed(_columns(rows))):
                 with _conflicts():
                     self._set(lacking)
             partitions = self._plain(self._log().unsafeVolatileSnapshot().metadata().partitionColumns())
             kept = [name for name in partitions if name in rows.columns]
             writer = writer.option("overwriteSchema", "true").partitionBy(*kept)
         with _conflicts():
-            writer.save(self.location)
+            writer.save(self._folder)
 
     def rebuild(self, rows: DataFrame, marker: Marker) -> None:
         # a writer of Spark's does nothing for a batch that the table has already
@@ -433,7 +379,7 @@ class DeltaTarget(Target):
 
     def _files(self) -> tuple[Any, Any]:
         """The table's folder and its filesystem, in Hadoop's words."""
-        folder = self._path(self.location)
+        folder = self._path(self._folder)
         return folder, folder.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf())
 
     def _write(self, name: str, text: str) -> None:
@@ -460,17 +406,11 @@ class DeltaTarget(Target):
         # threads of Python have no active session, without which Delta cannot read its own log
         spark = self.spark._jsparkSession
         self._class("org.apache.spark.sql.classic.SparkSession").setActiveSession(spark)
-        log = self._class("org.apache.spark.sql.delta.DeltaLog").forTable(spark, self.location)
+        log = self._class("org.apache.spark.sql.delta.DeltaLog").forTable(spark, self._folder)
         if fresh:
             nothing = self._class("scala.Option").empty()
             log.update(False, nothing, nothing)
         return log
-
-
-def _needed(types: Mapping[str, str]) -> dict[str, str]:
-    """Features without which a Delta table cannot have these columns."""
-    odd = any(_ODD.search(name) for name in types)
-    return {**(_MAPPING if odd else {}), **(_NTZ if "timestamp_ntz" in types.values() else {})}
 
 
 def _owned(owner: Owner) -> dict[str, str]:
@@ -495,23 +435,6 @@ def _java(expression: Expression) -> Any:
 
 def _columns(rows: DataFrame) -> dict[str, str]:
     return {f.name: f.dataType.simpleString() for f in rows.schema.fields}
-
-
-def _fits(there: str, wanted: str) -> bool:
-    """Whether a column of one type can hold values of another, as it is or widened in place.
-
-    Delta makes integers only such decimals as have room for all values of their width in its files, which have 32 bits at least.
-    """
-    if holds(there, wanted):
-        return True
-    in_files = "int" if there in ("tinyint", "smallint") and wanted.startswith("decimal") else there
-    return holds(wanted, there) and holds(wanted, in_files)
-
-
-def _renames(evolution: Evolution) -> list[tuple[str, str]]:
-    """Renames in lower case; Spark ignores case, so a change of case is none."""
-    pairs = [(old.lower(), new.lower()) for old, new in evolution.renamed]
-    return [(old, new) for old, new in pairs if old != new]
 
 
 def _or_conflict(step: Callable[[], Upkept]) -> Callable[[], Upkept]:

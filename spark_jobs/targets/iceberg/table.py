@@ -10,6 +10,7 @@ before it are expired, the property still knows. If it is newer than the rows, :
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
@@ -26,6 +27,7 @@ from spark_jobs.datatypes import holds, quoted
 from spark_jobs.targets.base import (
     NEVER,
     PLAIN_LAYOUT,
+    Comments,
     Conflict,
     Evolution,
     Marker,
@@ -58,6 +60,8 @@ log = logging.getLogger("spark_jobs.targets.iceberg")
 
 _OWNER = "cdc.connector", "cdc.topic"
 _RULE = "cdc.rule"
+_COMMENT = "comment"
+"""The property that Spark and others show as the table's comment."""
 _VERSION = "cdc.columns"
 _PROPERTIES = {
     # files are not written anew for a few changed rows
@@ -210,6 +214,27 @@ class IcebergTarget(Target):
             for name, value in evolution.fills.items()
             if value is not None or (name.lower() in known and self._has_values(name))
         }
+
+    def describe(self, comments: Comments) -> None:
+        fields = json.loads(named(self.spark, f"{ICEBERG}.SchemaParser").toJson(self._table().schema()))["fields"]
+        there = {field["name"].lower(): (field["name"], field.get("doc", "")) for field in fields}
+        lacking = {
+            there[name.lower()][0]: text
+            for name, text in comments.columns.items()
+            if name.lower() in there and there[name.lower()][1] != text
+        }
+        own = {_COMMENT: comments.table} if comments.table else {}
+        if not lacking and own.items() <= self._properties().items():
+            return
+
+        def change(table: Any) -> None:
+            _set(table, own)
+            update = table.updateSchema()
+            for name, text in lacking.items():
+                update.updateColumnDoc(name, text)
+            update.commit()
+
+        self._alter(change)
 
     def _changes(self, evolution: Evolution) -> Iterator[tuple[Any, ...]]:
         """Methods of Iceberg's ``UpdateSchema`` with what they are given. It knows columns by the names that they had before."""
