@@ -106,6 +106,25 @@ class Replay:
         self.partial = True
         return self
 
+    def plant(self, topic: str, *rows: Row) -> None:
+        """Rows are wrong from here on, as in a target that somebody has changed; the next event of each says what there is."""
+        table = self.advance().tables[topic]
+        for row in rows:
+            key = tuple(row[k] for k in table.schema.key)
+            table.rows[key] = row
+            table.stale.add(key)
+            table.seen.discard(key)
+        self.partial = True
+
+    def lose(self, topic: str, *keys: tuple[Any, ...]) -> None:
+        """Rows are missing from here on, as in a target that somebody has changed."""
+        table = self.advance().tables[topic]
+        for key in keys:
+            table.rows.pop(key, None)
+            table.stale.discard(key)
+            table.seen.discard(key)
+        self.partial = True
+
     def rows(self, topic: str) -> list[Row]:
         return self.tables[topic].all() if topic in self.tables else []
 
@@ -141,6 +160,9 @@ class Replay:
         if key in table.stale:
             table.stale.remove(key)
             there = None
+        if op == "d" and event["source"]["snapshot"] == "incremental":
+            self._looked_up(table, event, key, there)
+            return
         if op == "r" and event["source"]["snapshot"] == "incremental":
             self._chunk_row(table, event, key, there, after)
         elif op in ("u", "d") and there is None and (self.partial or table.rewritten) and key not in table.seen:
@@ -177,6 +199,18 @@ class Replay:
             raise Illegal(f"stale r of {key} in {event['topic']} at {event['seq']}: it says {after}, there is {there}")
         if there is None and key in table.seen:
             raise Illegal(f"r of {key} in {event['topic']} at {event['seq']} brings back a row that is gone: {after}")
+
+    def _looked_up(self, table: Table, event: Row, key: tuple[Any, ...], there: Row | None) -> None:
+        """A key that was looked up and had no row never had one since the last event of it."""
+        if there is not None:
+            raise Illegal(
+                f"d of {key} in {event['topic']} at {event['seq']}, which was looked up and is there: {there}"
+            )
+        known, lacking = dict(zip(table.schema.key, key, strict=True)), {*table.schema.names} - {*table.schema.key}
+        if event["before"] != dict.fromkeys(table.schema.names) | known or {*(event["unavailable"] or [])} != lacking:
+            raise Illegal(f"d of {key} in {event['topic']} at {event['seq']} tells more than its key: {event}")
+        table.rows.pop(key, None)
+        table.seen.add(key)
 
     def _before(self, event: Row, table: Table, there: Row | None) -> Row:
         """The row as it was before an event, with NULL for what begins with it."""

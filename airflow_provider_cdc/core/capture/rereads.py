@@ -39,10 +39,15 @@ class Rereads:
         """Restart the incremental snapshots of some tables, because the rows that they have read are outdated.
 
         :param why: the statement that has rewritten their rows
-        :return: the tables that have incremental snapshots
+        :return: the tables that have incremental snapshots of all rows
         """
         incremental = self._state.incremental
-        found = {scan.table for scan in incremental.scans} & set(tables)
+        found = {scan.table for scan in incremental.scans if not scan.key} & set(tables)
+        for scan in incremental.scans:
+            if scan.key and scan.table in tables:  # ranges that were read may be outdated, as the rest of the table is
+                text = f"{scan.table}: rows may be outdated, whether they were read or not, after: {why}"
+                incremental = incremental.request_failed(scan.request, text)
+        self._state.incremental = incremental
         if found:
             log.warning(
                 "The incremental snapshot of %s begins anew with the first row, after: %s. Rows that are not in the table any more stay "

@@ -8,12 +8,19 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator, check_form
 from airflow_provider_cdc.core.model.metrics import ChunkMetrics
 from airflow_provider_cdc.core.model.notifications import Type
-from airflow_provider_cdc.core.model.offset import Scan
+from airflow_provider_cdc.core.model.offset import Scan, ScanRange
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import Signal, SignalState
+from airflow_provider_cdc.core.signals.key_ranges import BadRange, check_number, ranges_of
 from airflow_provider_cdc.core.signals.requests import ExecuteSnapshot, Refused, StopSnapshot
-from airflow_provider_cdc.core.signals.table_patterns import check_work, conditions_by_table, matching, not_found
+from airflow_provider_cdc.core.signals.table_patterns import (
+    check_work,
+    conditions_by_table,
+    matching,
+    not_found,
+    ranges_by_table,
+)
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
 from airflow_provider_cdc.core.writing.output import Output
 from airflow_provider_cdc.core.writing.snapshot_notifications import incremental_ended, incremental_started
@@ -35,7 +42,7 @@ class SnapshotActions:
         rereads: Rereads,
         metrics: ChunkMetrics,
     ) -> None:
-        self._source, self._config = inputs.source, inputs.config
+        self._source, self._config, self._filters = inputs.source, inputs.config, inputs.filters
         self._state, self._batcher = output.state, output.batcher
         self._history, self._tables = history, tables
         self._incremental, self._rereads, self._metrics = incremental, rereads, metrics
@@ -49,7 +56,7 @@ class SnapshotActions:
         if not request.collections:
             return "it names no table: nothing to do"
         captured = self._captured()
-        check_work([*request.collections, *request.conditions], captured)
+        check_work([*request.collections, *request.conditions, *{entry.table for entry in request.ranges}], captured)
         tables, missing = matching(request.collections, captured)
         if not tables:
             raise Refused(not_found(missing, captured))
@@ -131,16 +138,40 @@ class SnapshotActions:
         except CdcError as e:
             raise Refused(f"{e.what} {e.remedy or ''}".strip()) from e
         names = [str(table) for table in tables]
+        keys, ranges = self._ranges(request, tables, conditions)
         scans = [
             Scan(
                 table=name, request=signal.number, signal=signal.id, tables=len(names), condition=conditions.get(name),
                 surrogate=request.surrogate, replace=request.replace, chunk_rows=request.chunk_rows,
+                key=keys.get(name, []), ranges=ranges.get(name, []),
             )
             for name in names
         ]  # fmt: skip
         state = self._state.incremental.asked(scans)
         self._state.incremental = state.request_failed(signal.number, trouble) if trouble else state
         incremental_started(self._batcher, signal, names)
+
+    def _ranges(
+        self, request: ExecuteSnapshot, tables: list[TableId], conditions: dict[str, str]
+    ) -> tuple[dict[str, list[str]], dict[str, list[ScanRange]]]:
+        """Table → columns of its key, and ranges; only tables of which not all rows are read."""
+        absent = sum(len(entry.absent) for entry in request.ranges)
+        if absent and "d" in self._config.skipped_operations:
+            raise Refused('"absent" asks for deletes, which skipped.operations leaves out')
+        keys: dict[str, list[str]] = {}
+        ranges: dict[str, list[ScanRange]] = {}
+        try:
+            check_number(len(request.ranges), absent, self._state.incremental.scans)
+            for table, entries in ranges_by_table(request.ranges, tables).items():
+                name = str(table)
+                if name in conditions:
+                    raise BadRange(f'"key-ranges" and "additional-conditions" both say which rows of {name} are read')
+                schema = self._history.get(table) or self._source.discover()[table]
+                keys[name] = [*self._filters.key(schema)]
+                ranges[name] = ranges_of(schema, keys[name], entries)
+        except BadRange as e:
+            raise Refused(str(e)) from None
+        return keys, ranges
 
     def _captured(self) -> list[TableId]:
         found = {*self._history.tables, *self._source.discover()}

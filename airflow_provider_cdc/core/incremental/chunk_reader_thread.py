@@ -9,20 +9,22 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.values import WatermarkStrategy
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceBusy, TransientError
+from airflow_provider_cdc.core.incremental.ranges import begun_range, following, waiting_keys, whole_range
 from airflow_provider_cdc.core.incremental.window_size import WindowSize
-from airflow_provider_cdc.core.incremental.windows import Window
+from airflow_provider_cdc.core.incremental.windows import Window, deletes_of
+from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.notifications import ScanProblem, ScanStatus
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.signals.requests import WINDOW_CLOSE, WINDOW_OPEN
-from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
+from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange, StructureChanged
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,8 @@ AHEAD: Final = 32
 """Windows that are open at a time."""
 AHEAD_ROWS: Final = 65_536
 """Rows that may wait in windows; while there are more, only two are open."""
+KEYS: Final = 500
+"""Keys that are looked up at a time."""
 AHEAD_CHUNKS: Final = 4
 """All windows together may hold this many times the bytes of a chunk; while they hold more, none is added."""
 _LARGEST: Final = 200_000
@@ -45,18 +49,22 @@ _LONGEST_S: Final = 5.0
 class _TableProgress:
     """How far a table is read; ahead of what is committed.
 
+    :param scan: what is left to read
     :param probe: before anything is read, test that the table can be read: its rows in the targets will be replaced
+    :param before: ``scan``, before the chunk that was read last
     """
 
     table: TableId
     scan: Scan
     schema: TableSchema | None = None
-    order: tuple[str, ...] = ()
-    after: Key | None = None
-    upto: Key | None = None
     probe: bool = False
-    before: Key | None = None
-    """``after``, before the chunk that was read last."""
+    before: Scan | None = None
+
+    def rows(self) -> KeyRange:
+        """The rows that come next."""
+        assert self.schema is not None
+        scan = self.scan
+        return KeyRange(self.schema, tuple(scan.order), scan.after, scan.upto, scan.condition)
 
 
 class _Cancelled(Exception):
@@ -102,9 +110,7 @@ class ChunkThread:
     def read(self, table: TableId, scan: Scan) -> None:
         """Read a table, after those that were requested before, from the last key of its scan."""
         with self._changed:
-            self._queue.append(
-                _TableProgress(table, scan, None, tuple(scan.order), scan.after, scan.upto, scan.replace)
-            )
+            self._queue.append(_TableProgress(table, scan, probe=scan.replace))
             self._changed.notify_all()
 
     def cancel(self) -> None:
@@ -203,12 +209,18 @@ class ChunkThread:
                 problem = self._begin(reader, progress) if progress.schema is None else None
                 if problem is not None:
                     return self._settle(window, progress, generation, problem=problem)
+                if absent := waiting_keys(progress.scan, KEYS):
+                    return self._look_up(reader, window, progress, generation, absent)
+                if progress.scan.upto is None:
+                    progress.scan = progress.scan.bounded(
+                        reader.last(whole_range(reader, progress.scan, progress.rows()))
+                    )
                 if progress.probe:
                     self._try(reader, progress)
-                    progress.probe = False
+                    progress.probe, progress.scan = False, progress.scan.emptied()
                     return self._settle(window, progress, generation)
-                if progress.upto is None:
-                    return self._settle(window, progress, generation, chunk=ChunkRows([], None), final=True)
+                if progress.scan.upto is None:
+                    return self._settle(window, progress, generation, chunk=ChunkRows([], None), last=True)
                 return self._read(reader, window, progress, generation)
             except StructureChanged:
                 progress.schema = None
@@ -218,56 +230,103 @@ class ChunkThread:
         return None
 
     def _begin(self, reader: ChunkReader, progress: _TableProgress) -> ScanProblem | None:
-        """Look up the table: its schema, its order, its last key."""
+        """Look up the table: its schema and its order."""
         schema = reader.table(progress.table)
         if schema is None:
             return ScanProblem(ScanStatus.UNKNOWN_SCHEMA, f"there is no table {progress.table} any more")
         order = self._order_of(schema, progress.scan)
         if isinstance(order, ScanProblem):
             return order
-        if order != progress.order:
-            if progress.order:
+        if [*order] != progress.scan.order:
+            if progress.scan.order:
                 log.warning("The key of %s was changed; it is read again from its first row.", progress.table)
-            progress.order, progress.after, progress.upto = order, None, None
-        if progress.upto is None:
-            progress.upto = reader.last(KeyRange(schema, order, condition=progress.scan.condition))
+            progress.scan = progress.scan.ordered(order)
         progress.schema = schema
         return None
 
     def _read(self, reader: ChunkReader, window: Window, progress: _TableProgress, generation: int) -> None:
-        assert progress.schema is not None
-        rows = KeyRange(progress.schema, progress.order, progress.after, progress.upto, progress.scan.condition)
+        """Read the next rows of the table, or of its first range."""
+        rows = begun_range(reader, progress.scan, progress.rows())
         given = progress.scan.chunk_rows
         limit = given or self.chunk_rows
         grows = bool(self._target_s) and given is None
         queries = 1 if grows else self._size.chunks(limit)
         started = time.monotonic()
+        self._open_window(reader, window)
+        began = time.monotonic()
+        chunk = self._visible(reader, window, progress, generation, rows, limit, queries)
+        if chunk is None:
+            return
+        if grows and len(chunk) >= limit:
+            self._adapt(time.monotonic() - began)
+        last = chunk.complete or chunk.last is None or chunk.last == progress.scan.upto
+        self._settle(window, progress, generation, chunk=chunk, last=last)
+        self._close_window(reader, window)
+        self._size.saw(time.monotonic() - started - chunk.reading_s, chunk.reading_s, len(chunk), limit)
+
+    def _look_up(
+        self, reader: ChunkReader, window: Window, progress: _TableProgress, generation: int, absent: list[Key]
+    ) -> None:
+        """Look up keys that may have no row."""
+        assert progress.schema is not None
+        schema, scan = progress.schema, progress.scan
+        keys = reader.keys(schema, scan.key, absent)
+        self._open_window(reader, window)
+        while True:
+            rows = KeyRange(schema, tuple(scan.order), keys=tuple(keys))
+            chunk = self._visible(reader, window, progress, generation, rows, len(keys) + 1, 1)
+            if chunk is None:
+                return
+            if chunk.complete or len(keys) == 1:
+                break
+            keys = keys[: len(keys) // 2]  # wide rows: the others are looked up next
+        looked_up = absent[: len(keys)]
+        if chunk.complete:  # otherwise the one key has so large rows that not all of them came, and so it is not absent
+            window.gone, window.key = (
+                deletes_of(schema, scan.key, looked_up, chunk.ts_us or time.time_ns() // 1000),
+                scan.key,
+            )
+        self._settle(window, progress, generation, chunk=chunk, looked_up=len(looked_up))
+        self._close_window(reader, window)
+
+    def _open_window(self, reader: ChunkReader, window: Window) -> None:
         if self._written:
             window.marker = str(uuid.uuid4())
             reader.write(f"{window.marker}-open", WINDOW_OPEN)
-        began = time.monotonic()
-        chunk, pause = reader.read(rows, limit, queries, self._max_bytes), 0.002
+
+    def _visible(
+        self,
+        reader: ChunkReader,
+        window: Window,
+        progress: _TableProgress,
+        generation: int,
+        rows: KeyRange,
+        limit: int,
+        queries: int,
+    ) -> ChunkRows | None:
+        """Rows in which everything is visible that the stream delivered before; ``None``: the database does not show it."""
+        began, pause = time.monotonic(), 0.002
+        chunk = reader.read(rows, limit, queries, self._max_bytes)
         while chunk.low is not None and window.floor is not None and not chunk.low.reached(window.floor):
             # the stream is ahead of what is visible: for a moment, as a log is written before it is committed; for longer, or for
             # ever, where the connector has come to another server that lacks what the one before had
             if time.monotonic() - began > _CATCH_UP_S:
                 problem = _behind(progress.table, reader.missing(chunk.low, window.floor))
-                return self._settle(window, progress, generation, problem=problem)
+                self._settle(window, progress, generation, problem=problem)
+                return None
             if not self._wait(pause, generation):
                 raise _Cancelled
             pause = min(2 * pause, 1.0)
             chunk = reader.read(rows, limit, queries, self._max_bytes)
-        if grows and len(chunk) >= limit:
-            self._adapt(time.monotonic() - began)
-        final = chunk.complete or chunk.last is None or chunk.last == progress.upto
-        self._settle(window, progress, generation, chunk=chunk, final=final)
+        return chunk
+
+    def _close_window(self, reader: ChunkReader, window: Window) -> None:
         if window.marker is not None:
             # the rows are there before the marker that closes the window can come back
-            self._close_window(reader, window.marker)
+            self._close_marker(reader, window.marker)
             window.bound = reader.end_of_log()
-        self._size.saw(time.monotonic() - started - chunk.reading_s, chunk.reading_s, len(chunk), limit)
 
-    def _close_window(self, reader: ChunkReader, marker: str) -> None:
+    def _close_marker(self, reader: ChunkReader, marker: str) -> None:
         if self._by_deletion:
             reader.remove(f"{marker}-open")
         else:
@@ -280,23 +339,32 @@ class ChunkThread:
         generation: int,
         *,
         chunk: ChunkRows | None = None,
-        final: bool = False,
+        last: bool = False,
+        looked_up: int = 0,
         problem: ScanProblem | None = None,
     ) -> None:
-        """Hand a window over, and move on."""
+        """Hand a window over, and move on.
+
+        :param last: the table, or its first range, has no more rows
+        :param looked_up: how many keys were looked up
+        """
         with self._changed:
             if generation != self._generation:
                 raise _Cancelled
-            window.schema, window.order, window.upto = progress.schema, progress.order, progress.upto
-            window.problem, window.final = problem, final or problem is not None
+            scan = progress.scan
+            window.schema, window.order, window.upto = progress.schema, tuple(scan.order), scan.upto
+            if chunk is not None:
+                window.next = following(scan, chunk.last, last=last, looked_up=looked_up)
+            window.problem = problem
+            window.final = problem is not None or (last and len(scan.ranges) <= 1)
             # otherwise the chunk is there, and what closes its window cannot be written
             if chunk is not None or window.chunk is None:
                 window.chunk = chunk if chunk is not None else ChunkRows([], None)
-                progress.before = progress.after
+                progress.before = scan
             if window.final and self._queue and self._queue[0] is progress:
                 self._queue.popleft()
-            elif chunk is not None:
-                progress.after = chunk.last
+            elif window.next is not None and chunk is not None:
+                progress.scan = window.next
 
     def _try(self, reader: ChunkReader, progress: _TableProgress) -> None:
         """Do everything that reading the table takes, for one row, which is not captured."""
@@ -304,9 +372,9 @@ class ChunkThread:
         if self._written:
             marker = str(uuid.uuid4())
             reader.write(f"{marker}-open", WINDOW_OPEN)
-            self._close_window(reader, marker)
-        if progress.upto is not None:
-            reader.read(KeyRange(progress.schema, progress.order, None, progress.upto, progress.scan.condition), 1)
+            self._close_marker(reader, marker)
+        if progress.scan.upto is not None:
+            reader.read(replace(progress.rows(), after=None), 1)
 
     def _adapt(self, seconds: float) -> None:
         """Adapt the size of chunks to the time that a chunk may take, in small steps."""
@@ -327,8 +395,8 @@ class ChunkThread:
         with self._changed:
             if generation == self._generation and self.windows and self.windows[-1] is window:
                 self.windows.pop()
-                if window.chunk is not None:
-                    progress.after = progress.before
+                if window.chunk is not None and progress.before is not None:
+                    progress.scan = progress.before
                 if window.final:  # its closing marker is what could not be written
                     self._queue.appendleft(progress)
         self._wait(min(0.1 * 2 ** min(self._tries - 1, 10), _LONGEST_S), generation)

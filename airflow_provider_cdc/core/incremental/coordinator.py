@@ -17,11 +17,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkThread
+from airflow_provider_cdc.core.incremental.ranges import order_of_ranges
 from airflow_provider_cdc.core.incremental.windows import Touched, Window
 from airflow_provider_cdc.core.model.events import LogBlock, RowBlock
 from airflow_provider_cdc.core.model.notifications import ScanProblem, ScanStatus
@@ -235,7 +237,7 @@ class IncrementalCoordinator:
         """Whether a window may be written before the stream has passed it: it has no row, and no position at which that is true."""
         chunk = window.chunk
         return window.problem is not None or (
-            window.marker is None and (chunk is None or (not len(chunk) and chunk.high is None))
+            window.marker is None and (chunk is None or (window.empty and chunk.high is None))
         )
 
     def _unlogged(self, window: Window) -> str:
@@ -246,9 +248,10 @@ class IncrementalCoordinator:
         )
 
     def _blocks(self, window: Window) -> list[RowBlock] | None:
-        """The rows of a window that no event has superseded; ``None`` if rows or events have another schema than the one in force."""
+        """The rows of a window that no event has superseded, and deletes of keys that have neither row nor event; ``None`` if rows or
+        events have another schema than the one in force."""
         schema = self._history.get(window.table)
-        if not len(window.chunk or ()) or window.problem is not None:
+        if window.empty or window.problem is not None:
             return []
         if schema is None or window.schema is None or _shape(schema) != _shape(window.schema):
             return None
@@ -260,6 +263,11 @@ class IncrementalCoordinator:
             kept = _renumbered(rows, schema)
             kept.ts_us = np.where(kept.ts_us > 0, kept.ts_us, 0)
             blocks.append(kept)
+        if (gone := window.deletes()) is not None and window.chunk is not None:
+            kept, given = _renumbered(gone, schema), window.chunk.source
+            fields = [own for own in self._source.source_fields if own.name in given]
+            kept.source = {own.name: pa.array([given[own.name]] * len(kept), own.type) for own in fields}
+            blocks.append(kept)
         return blocks
 
     def _moved(self, window: Window, blocks: list[RowBlock], scan: Scan, state: IncrementalState) -> ReadyWindow:
@@ -268,13 +276,13 @@ class IncrementalCoordinator:
         if window.probe and window.problem is None:
             return ReadyWindow(window, [], scan, state.advanced(scan.emptied()))
         rows = scan.rows + len(chunk)
-        if not window.final:
-            advanced = scan.advanced(window.order, chunk.last, window.upto, rows)
-            return ReadyWindow(window, blocks, scan, state.advanced(advanced))
+        deleted = scan.deleted + sum(len(block) for block in blocks if block.after is None)
+        if not window.final and window.next is not None:
+            return ReadyWindow(window, blocks, scan, state.advanced(window.next.counted(rows, deleted)))
         ended = window.problem
         if ended is None:
-            ended = ScanProblem(ScanStatus.SUCCEEDED if rows else ScanStatus.EMPTY, "")
-        return ReadyWindow(window, blocks, scan.counted(rows), state.ended(), ended)
+            ended = ScanProblem(ScanStatus.SUCCEEDED if rows or deleted else ScanStatus.EMPTY, "")
+        return ReadyWindow(window, blocks, scan.counted(rows, deleted), state.ended(), ended)
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
@@ -311,6 +319,11 @@ class IncrementalCoordinator:
         order = tuple(dict.fromkeys((*first, *key)))
         if first and first[0] in self._source.PSEUDO_COLUMNS:
             return first
+        if scan.key:
+            found = order_of_ranges(schema, scan, self._filters.key(schema))
+            if isinstance(found, ScanProblem):
+                return found
+            order = found
         nullable = {c.name: c.nullable for c in schema.columns}
         for name in order:
             if name not in nullable:

@@ -7,6 +7,9 @@ left when the stream has passed the high watermark equal what the database held 
 An event may lack values that the log does not have (:class:`~.events.RowBlock`). It does not supersede the row's values in these columns:
 the row is written with them, and with all other columns marked as unavailable, which leaves those as they are.
 
+Keys that were looked up and have no row become deletes, unless an event of their rows came meanwhile: such an event is newer than
+what was looked up, or says the same.
+
 The key says which row an event is about. When the key of a table gets other columns or types, rows with the one cannot
 be found by the other: such a chunk is read again (:meth:`Window.keyed_by`).
 """
@@ -21,10 +24,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.model.events import CREATE, DELETE, READ, UPDATE, RowBlock
+from airflow_provider_cdc.core.model.keys import Key, arrays, key_to_json
 from airflow_provider_cdc.core.model.notifications import ScanProblem
+from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.spi.chunks import ChunkRows, Key, key_to_json
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema, row_struct
+from airflow_provider_cdc.core.spi.chunks import ChunkRows
 from airflow_provider_cdc.core.writing.row_operations import Mask, take
 
 Columns = list[pa.Array]
@@ -110,6 +115,8 @@ class Window:
     :param marker: id of the row of the signal table whose insertion, or deletion, closes it; ``None`` with read watermarks
     :param floor: the stream's position when it was registered
     :param probe: it has no row, and shows that the table can be read
+    :ivar next: the table's scan when this window is written, without its counts
+    :ivar gone: deletes of the keys that were looked up, whether they have rows or not; ``key`` names their columns
     :ivar bound: with written watermarks, the end of the log once the closing one was written: a high watermark as well
     :ivar final: the table has no more rows
     :ivar marked: the stream has met one of its written watermarks
@@ -126,6 +133,9 @@ class Window:
     order: tuple[str, ...] = ()
     upto: Key | None = None
     chunk: ChunkRows | None = None
+    next: Scan | None = None
+    gone: RowBlock | None = None
+    key: Sequence[str] = ()
     final: bool = False
     problem: ScanProblem | None = None
     bound: Position | None = None
@@ -133,6 +143,7 @@ class Window:
     closed: bool = False
     waiting: list[Touched] = field(default_factory=list)
     alive: list[Mask] = field(default_factory=list)
+    absent: Mask | None = None
     streamed: list[dict[str, Mask]] = field(default_factory=list)
     keys: set[KeyColumns] = field(default_factory=set)
 
@@ -149,10 +160,15 @@ class Window:
         return [v if isinstance(v, int | float | str) else str(v) for v in values]
 
     @property
+    def empty(self) -> bool:
+        """Whether it says nothing about any row."""
+        return not len(self.chunk or ()) and self.gone is None
+
+    @property
     def unmarked(self) -> bool:
         """Whether it is closed and has rows, but its watermarks have not come back: then it is not known whether the rows have
         everything that the stream delivered before."""
-        return self.closed and self.marker is not None and not self.marked and bool(len(self.chunk or ()))
+        return self.closed and self.marker is not None and not self.marked and not self.empty
 
     def touch(self, touched: Touched) -> None:
         """Events of the table."""
@@ -173,7 +189,13 @@ class Window:
         if not self.alive:
             self.alive = [np.ones(len(block), np.bool_) for block in self.chunk.rows]
             self.streamed = [{} for _ in self.chunk.rows]
+        if self.gone is not None and self.absent is None:
+            self.absent = np.ones(len(self.gone), np.bool_)
+            for block in self.chunk.rows:
+                _found(self.gone, self.absent, block, self.key)
         for touched in self.waiting:
+            if self.gone is not None and self.absent is not None:
+                _touch(self.gone, self.absent, touched)
             for block, alive, streamed in zip(self.chunk.rows, self.alive, self.streamed, strict=True):
                 _supersede(block, alive, streamed, touched)
         self.waiting.clear()
@@ -199,6 +221,65 @@ class Window:
                 kept = take(block, np.flatnonzero(alive))
                 kept.order = np.arange(len(kept))
                 yield kept
+
+    def deletes(self) -> RowBlock | None:
+        """Deletes of the keys that have neither a row nor an event; ``None`` if there are none."""
+        self.settle()
+        if self.gone is None or self.absent is None or not self.absent.any():
+            return None
+        kept = take(self.gone, np.flatnonzero(self.absent))
+        kept.order = np.arange(len(kept))
+        return kept
+
+
+def deletes_of(schema: TableSchema, key: Sequence[str], keys: Sequence[Key], ts_us: int) -> RowBlock:
+    """Deletes of rows of which only the keys are known.
+
+    :param key: names of the key columns
+    :param keys: their values, in JSON
+    :raises BadKey: the columns cannot hold a value
+    """
+    n, type_ = len(keys), row_struct(schema)
+    given = dict(zip(key, arrays(keys, [schema.column(name) for name in key]), strict=True))
+    children = [given[f.name] if f.name in given else pa.nulls(n, f.type) for f in type_]
+    lacking = np.array(
+        [name not in given and not pa.types.is_null(f.type) for name, f in zip(schema.names, type_, strict=True)]
+    )
+    return RowBlock(
+        table=schema,
+        op=np.full(n, DELETE, np.int8),
+        before=pa.StructArray.from_arrays(children, fields=list(type_)),
+        after=None,
+        order=np.arange(n),
+        transaction=None,
+        ts_us=np.full(n, ts_us, np.int64),
+        source={},
+        unavailable_before=np.repeat(lacking[:, None], n, axis=1),
+    )
+
+
+def _found(gone: RowBlock, absent: Mask, block: RowBlock, key: Sequence[str]) -> None:
+    """Keys that have a row are not absent."""
+    assert gone.before is not None
+    assert block.after is not None
+    mine, theirs = gone.table.names, block.table.names
+    keys = [gone.before.field(mine.index(name)) for name in key]
+    if (found := among(keys, [block.after.field(theirs.index(name)) for name in key])) is not None:
+        absent &= ~found
+
+
+def _touch(gone: RowBlock, absent: Mask, touched: Touched) -> None:
+    """Keys that an event is about: whether they have a row is up to the event."""
+    if touched.everything:
+        absent[:] = False
+        return
+    columns = {column.name: (i, column.type) for i, column in enumerate(gone.table.columns)}
+    if gone.before is None or not touched.key or any(columns.get(n, (0, None))[1] != t for n, t in touched.key):
+        return  # see _supersede
+    mine = [gone.before.field(columns[name][0]) for name, _ in touched.key]
+    for theirs in (*touched.whole, *(key for key, _ in touched.partly)):
+        if (found := among(mine, theirs)) is not None:
+            absent &= ~found
 
 
 def _supersede(block: RowBlock, alive: Mask, streamed: dict[str, Mask], touched: Touched) -> None:

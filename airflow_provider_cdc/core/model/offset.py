@@ -165,6 +165,21 @@ class SnapshotState(BaseModel):
         return self.model_copy(update={"pending": pending})
 
 
+class ScanRange(BaseModel):
+    """A range of keys that an incremental snapshot has still to read. Keys are those of events, in JSON (:mod:`.keys`).
+
+    :param first: key of its first row, inclusive; ``None`` = from the first row of the table
+    :param last: key of its last row, inclusive; ``None`` = to the last row of the table
+    :param absent: keys that may not be at the source any more, of which that is not known yet
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    first: list[Any] | None = None
+    last: list[Any] | None = None
+    absent: list[list[Any]] = Field(default_factory=list)
+
+
 class Scan(BaseModel):
     """A table that an incremental snapshot reads, and how far it has come.
 
@@ -180,6 +195,10 @@ class Scan(BaseModel):
     :param rows: rows read so far
     :param replace: the table is emptied in the target before its first row is read, so that deleted rows disappear
     :param chunk_rows: rows that are read at a time; ``None`` = the connector's own setting
+    :param key: names of the key columns, where only ranges of keys are read; otherwise empty
+    :param ranges: those that are left; the first one is being read: first the keys that may be absent are looked up, then its rows are
+        read, ``after`` and ``upto`` being about them
+    :param deleted: absent keys of which a delete was written so far
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -196,24 +215,41 @@ class Scan(BaseModel):
     rows: int = 0
     replace: bool = False
     chunk_rows: int | None = None
+    key: list[str] = Field(default_factory=list)
+    ranges: list[ScanRange] = Field(default_factory=list)
+    deleted: int = 0
 
-    def advanced(self, order: Sequence[str], after: list[Any] | None, upto: list[Any] | None, rows: int) -> Self:
-        """A chunk was read.
+    def ordered(self, order: Sequence[str]) -> Self:
+        """The rows are read in another order than before, from the first one."""
+        return self.model_copy(update={"order": list(order), "after": None, "upto": None})
 
-        :param rows: rows of the table read so far
-        """
-        return self.model_copy(update={"order": list(order), "after": after, "upto": upto, "rows": rows})
+    def bounded(self, upto: list[Any] | None) -> Self:
+        """The last row that there is now is known."""
+        return self.model_copy(update={"upto": upto})
+
+    def advanced(self, after: list[Any] | None) -> Self:
+        """Rows up to this key were read."""
+        return self.model_copy(update={"after": after})
+
+    def looked_up(self, keys: int) -> Self:
+        """So many of the keys that may be absent were looked up."""
+        first = self.ranges[0].model_copy(update={"absent": self.ranges[0].absent[keys:]})
+        return self.model_copy(update={"ranges": [first, *self.ranges[1:]]})
+
+    def range_read(self) -> Self:
+        """The last row of the first range was read."""
+        return self.model_copy(update={"ranges": self.ranges[1:], "after": None, "upto": None})
 
     def emptied(self) -> Self:
         """The target's table was emptied; the rows follow."""
         return self.model_copy(update={"replace": False})
 
-    def counted(self, rows: int) -> Self:
-        """So many rows were read in the end."""
-        return self.model_copy(update={"rows": rows})
+    def counted(self, rows: int, deleted: int = 0) -> Self:
+        """So many rows were read, and so many absent keys deleted, so far."""
+        return self.model_copy(update={"rows": rows, "deleted": deleted})
 
     def anew(self) -> Self:
-        """The table is read from its first row again."""
+        """The table, or what is left of its ranges, is read from its first row again."""
         return self.model_copy(update={"order": [], "after": None, "upto": None, "rows": 0})
 
 

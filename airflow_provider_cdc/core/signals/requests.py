@@ -3,7 +3,7 @@
 Types and data are those of the Debezium connector documents ("Sending signals to a connector").
 
     >>> parse(Signal(1, "ad-hoc-1", "execute-snapshot", '{"data-collections": ["shop.orders"], "type": "INCREMENTAL"}'))
-    ExecuteSnapshot(collections=('shop.orders',), blocking=False, conditions={}, surrogate=None, replace=False, chunk_rows=None)
+    ExecuteSnapshot(collections=('shop.orders',), blocking=False, conditions={}, surrogate=None, replace=False, chunk_rows=None, ranges=())
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from airflow_provider_cdc.core.model.signal import Signal
+from airflow_provider_cdc.core.signals.key_ranges import AskedRange, BadRange, asked
 
 WINDOW_OPEN: Final = "snapshot-window-open"
 WINDOW_CLOSE: Final = "snapshot-window-close"
@@ -41,6 +42,7 @@ class ExecuteSnapshot:
     :param surrogate: column that chunks are cut by instead of the key
     :param replace: ours (``"replace": true``): tables are emptied in the target first, so that deleted rows disappear
     :param chunk_rows: ours (``"chunk-size"``), incremental: rows that are read at a time; ``None`` = the connector's own setting
+    :param ranges: ours (``"key-ranges"``), incremental: of tables that are named here only these ranges are read
     """
 
     collections: tuple[str, ...]
@@ -49,6 +51,7 @@ class ExecuteSnapshot:
     surrogate: str | None = None
     replace: bool = False
     chunk_rows: int | None = None
+    ranges: tuple[AskedRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +222,28 @@ def _execute(data: dict[str, Any]) -> ExecuteSnapshot:
     if replace and kept:
         raise Refused('"replace" empties the tables, and a condition would bring only some of their rows back')
     blocking = kind == "blocking"
-    return ExecuteSnapshot(collections, blocking, kept, surrogate, replace, _chunk_rows(data, blocking))
+    ranges = _ranges(data)
+    if ranges and (blocking or surrogate is not None or replace):
+        other = "a blocking snapshot" if blocking else '"replace"' if replace else '"surrogate-key"'
+        raise Refused(
+            f'"key-ranges" and {other} exclude each other: ranges are rows of the table\'s own key, read in chunks'
+        )
+    return ExecuteSnapshot(collections, blocking, kept, surrogate, replace, _chunk_rows(data, blocking), ranges)
+
+
+def _ranges(data: dict[str, Any]) -> tuple[AskedRange, ...]:
+    found = data.get("key-ranges")
+    if found is None:
+        return ()
+    if not isinstance(found, list):
+        raise Refused('"key-ranges" is not a list')
+    try:
+        ranges = tuple(map(asked, found))
+    except BadRange as e:
+        raise Refused(str(e)) from None
+    for entry in ranges:
+        _check_pattern("key-ranges", entry.table)
+    return ranges
 
 
 def _chunk_rows(data: dict[str, Any], blocking: bool) -> int | None:

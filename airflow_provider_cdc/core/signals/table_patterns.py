@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.signals.key_ranges import AskedRange
 from airflow_provider_cdc.core.signals.regex_limits import MOST, TooManyWays, ways
 from airflow_provider_cdc.core.signals.requests import Refused, unquoted
 
@@ -72,4 +73,24 @@ def conditions_by_table(conditions: Mapping[str, str], tables: list[TableId]) ->
             if not mine:
                 raise Refused(f'"additional-conditions" has one for {pattern}, which is not among the tables asked for')
             found.update({str(t): condition for t in mine})
+    return found
+
+
+def ranges_by_table(ranges: Iterable[AskedRange], tables: list[TableId]) -> dict[TableId, list[AskedRange]]:
+    """Table → its ranges.
+
+    :raises Refused: one is for a table that is not asked for, or for several
+    """
+    found: dict[TableId, list[AskedRange]] = {}
+    by_name: dict[str, list[TableId]] = {}
+    for entry in ranges:
+        if entry.table not in by_name:
+            by_name[entry.table] = matching([entry.table], tables)[0]
+        mine = by_name[entry.table]
+        if not mine:
+            raise Refused(f'"key-ranges" has one for {entry.table}, which is not among the tables asked for')
+        if len(mine) > 1:
+            shown = ", ".join(map(str, mine[:_SHOWN]))
+            raise Refused(f'"key-ranges" has one for {entry.table}, which is several tables: {shown}. Name one')
+        found.setdefault(mine[0], []).append(entry)
     return found

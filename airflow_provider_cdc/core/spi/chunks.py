@@ -14,23 +14,19 @@ are positions that the database reports, and need no right to write (``read.only
 from __future__ import annotations
 
 import abc
-import base64
-import datetime as dt
-from collections.abc import Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
 
 from airflow_provider_cdc.core.config.values import CHUNK_BYTES
+from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema, arrow_type
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-Key = list[Any]
-"""Values of the ordering columns of one row, fit for JSON; see :func:`key_to_json`. Only the source interprets them."""
 
 
 class StructureChanged(Exception):
@@ -47,6 +43,12 @@ class KeyRange:
     :param after: the rows lie behind this key; ``None`` = from the first row
     :param upto: the last row has at most this key; ``None`` = to the last row
     :param condition: rows fulfil this condition too, in the database's SQL
+    :param first: the rows begin with this key, of all columns of the order or only of the first ones; only without ``after``
+    :param end: the rows end with this key, of all columns of the order or only of the first ones; only without ``upto``
+    :param keys: only rows with one of these keys, of all columns of the order or only of the first ones
+
+    The bounds and keys are a source's own, which only the source interprets: they come from :attr:`ChunkRows.last`,
+    :meth:`ChunkReader.last` and :meth:`ChunkReader.keys`.
     """
 
     table: TableSchema
@@ -54,6 +56,9 @@ class KeyRange:
     after: Key | None = None
     upto: Key | None = None
     condition: str | None = None
+    first: Key | None = None
+    end: Key | None = None
+    keys: tuple[Key, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -66,6 +71,8 @@ class ChunkRows:
     :param high: a position in the log before which all that is in the rows was committed; with written watermarks ``None``
     :param complete: the range has no more rows
     :param reading_s: seconds that reading the rows took, without watermarks and catalog queries
+    :param ts_us: when the rows were read, microseconds since the epoch, by the database's clock; 0 = not known
+    :param source: the source's own fields of the ``source`` block, for events about keys that have no row
     """
 
     rows: list[RowBlock]
@@ -74,6 +81,8 @@ class ChunkRows:
     high: Position | None = None
     complete: bool = False
     reading_s: float = 0.0
+    ts_us: int = 0
+    source: Mapping[str, object] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return sum(len(block) for block in self.rows)
@@ -116,6 +125,21 @@ class ChunkReader(abc.ABC):
             another one opened
         """
 
+    def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
+        """Keys of events as keys of this source, for :attr:`KeyRange.first`, ``end`` and ``keys``.
+
+        :param table: schema from :meth:`table`
+        :param columns: names of the key columns
+        :param keys: values of these columns as the change log has them, in JSON (:func:`.core.model.keys.parse`)
+        :raises QueryRefused: the change log does not have all of a column's values, so that the source's key is not known
+        """
+        raise QueryRefused(
+            "This source cannot read ranges of keys.",
+            where=str(table.id),
+            safe="Nothing was read; capture goes on.",
+            remedy="send the signal without key-ranges",
+        )
+
     def missing(self, low: Position, floor: Position) -> str:
         """What the log has before ``floor`` and not before ``low``, as text."""
         return f"what comes after {low}, up to {floor}"
@@ -149,49 +173,3 @@ class ChunkReader(abc.ABC):
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
-
-
-def key_to_json(values: Sequence[Any]) -> Key:
-    """Values of a key, as Python has them, as JSON; :func:`key_from_json` is the way back.
-
-    >>> key_to_json([7, "a", Decimal("1.50"), b"\\x01"])
-    [7, 'a', '1.50', 'AQ==']
-    """
-    return [_to_json(value) for value in values]
-
-
-def key_from_json(key: Key, types: Sequence[str]) -> list[Any]:
-    """The values again.
-
-    :param types: change log types of the columns (``Column.type``)
-
-    >>> key_from_json([7, "1.50", "AQ=="], ["int64", "decimal128(5, 2)", "binary"])
-    [7, Decimal('1.50'), b'\\x01']
-    """
-    return [_from_json(value, type_) for value, type_ in zip(key, types, strict=True)]
-
-
-def _to_json(value: Any) -> Any:
-    match value:
-        case bytes():
-            return base64.b64encode(value).decode()
-        case Decimal():
-            return str(value)
-        case dt.datetime() | dt.date() | dt.time():
-            return value.isoformat()
-        case _:
-            return value
-
-
-def _from_json(value: Any, type_: str) -> Any:
-    if value is None or not isinstance(value, str) or type_ == "string":
-        return value
-    if type_ == "binary":
-        return base64.b64decode(value)
-    if type_.startswith("decimal"):
-        return Decimal(value)
-    if type_.startswith("date"):
-        return dt.date.fromisoformat(value)
-    if type_.startswith("timestamp"):
-        return dt.datetime.fromisoformat(value)
-    raise ValueError(f"a key of type {arrow_type(type_)} is not kept as text")

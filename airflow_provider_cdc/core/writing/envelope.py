@@ -224,7 +224,7 @@ class Envelope:
             fields["schema"] = _constant(table.namespace, n)
         fields["table"] = _constant(table.name, n)
         for own in self._extra:
-            fields[own.name] = _repeated(rows.source[own.name] if own.name in rows.source else pa.nulls(n, own.type))
+            fields[own.name] = _repeated(rows.source[own.name] if own.name in rows.source else _nothings(own, n))
         required = _REQUIRED | {own.name for own in self._extra if not own.nullable}
         described = {own.name: own.metadata for own in self._extra}
         typed = [
@@ -318,6 +318,10 @@ def _nothing(field: pa.Field) -> object:
     if field.nullable:
         return None
     return "" if pa.types.is_string(field.type) else 0
+
+
+def _nothings(field: pa.Field, n: int) -> pa.Array:
+    return pa.nulls(n, field.type) if field.nullable else pa.array([_nothing(field)] * n, field.type)
 
 
 def _constant(value: str, n: int) -> pa.DictionaryArray:

@@ -56,4 +56,6 @@ class RequestProgress:
         left = sum(other.request == scan.request for other in self._state.incremental.scans)
         chunk_rows = scan.chunk_rows or chunk_rows
         shown = {"table": scan.table, "tables": scan.tables, "left": left, "rows": scan.rows, "chunk_rows": chunk_rows}
+        if scan.key:
+            shown |= {"ranges": len(scan.ranges), "deleted": scan.deleted}
         self._store.set_signal_state(self._connector, scan.request, SignalState.RUNNING, progress=shown | more)

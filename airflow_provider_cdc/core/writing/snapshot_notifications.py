@@ -109,6 +109,8 @@ def incremental_progress(batcher: Batcher, state: IncrementalState) -> None:
 def scan_ended(batcher: Batcher, scan: Scan, ended: ScanProblem) -> None:
     """Notify that a table was read to its end, or not."""
     more = {"message": ended.text} if ended.text else {}
+    if scan.key:
+        more["total_rows_deleted"] = str(scan.deleted)
     notify(
         batcher, INCREMENTAL, Type.TABLE_SCAN_COMPLETED, id_=_id(scan), scanned_collection=scan.table,
         total_rows_scanned=str(scan.rows), status=str(ended.status), **more,

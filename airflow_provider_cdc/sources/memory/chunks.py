@@ -6,7 +6,7 @@ import ast
 import operator
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,13 @@ import pyarrow as pa
 from airflow_provider_cdc.core.config.values import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.core.model.events import READ, RowBlock
+from airflow_provider_cdc.core.model.keys import Key, key_from_json, key_to_json
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.spi.chunks import (
     ChunkReader,
     ChunkRows,
-    Key,
     KeyRange,
     StructureChanged,
-    key_from_json,
-    key_to_json,
 )
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase, Row
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
@@ -58,8 +56,10 @@ class MemoryChunks(ChunkReader):
         entry, there = self._rows(rows)
         found, after = _first(there[: limit * queries], row_struct(rows.table), max_bytes)
         complete = len(found) == len(there) and len(found) < limit * queries
+        now, source = self._db.clock(), {"entry": entry, "row": 0}
+        position = None if self._signals is not None else MemoryPosition(entry)
         if not found:
-            return ChunkRows([], None, MemoryPosition(entry), MemoryPosition(entry), complete=True)
+            return ChunkRows([], None, position, position, complete=True, ts_us=now, source=source)
         n = len(found)
         block = RowBlock(
             table=rows.table,
@@ -68,13 +68,15 @@ class MemoryChunks(ChunkReader):
             after=after,
             order=np.arange(n),
             transaction=None,
-            ts_us=np.full(n, self._db.clock(), np.int64),
+            ts_us=np.full(n, now, np.int64),
             source={"entry": pa.array([entry] * n, pa.int64()), "row": pa.array(range(n), pa.int32())},
         )
-        position = None if self._signals is not None else MemoryPosition(entry)
         return ChunkRows(
-            [block], _key(found[-1], rows.order), position, position, complete, reading_s=time.monotonic() - began
+            [block], _key(found[-1], rows.order), position, position, complete, time.monotonic() - began, now, source
         )
+
+    def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
+        return [*keys]
 
     def write(self, id_: str, type_: str, data: str | None = None) -> None:
         assert self._signals is not None
@@ -102,13 +104,25 @@ class MemoryChunks(ChunkReader):
         if (there := schemas.get(wanted.table.id)) is None or there.columns != wanted.table.columns:
             raise StructureChanged
         types = [there.column(name).type for name in wanted.order]
-        low = None if wanted.after is None else tuple(key_from_json(wanted.after, types))
-        high = None if wanted.upto is None else tuple(key_from_json(wanted.upto, types))
+
+        def parsed(key: Key | None) -> tuple[Any, ...] | None:
+            return None if key is None else tuple(key_from_json(key, types[: len(key)]))
+
+        low, high, first, end = map(parsed, (wanted.after, wanted.upto, wanted.first, wanted.end))
+        keys = None if wanted.keys is None else {parsed(key) for key in wanted.keys}
+        width = len(wanted.keys[0]) if wanted.keys else 0
         fits = condition(wanted.condition, there) if wanted.condition else lambda row: True
         found = []
         for row in tables[there.id]:
             key = tuple(row[name] for name in wanted.order)
-            if (low is None or key > low) and (high is None or key <= high) and fits(row):
+            if (
+                (low is None or key > low)
+                and (high is None or key <= high)
+                and (first is None or key[: len(first)] >= first)
+                and (end is None or key[: len(end)] <= end)
+                and (keys is None or key[:width] in keys)
+                and fits(row)
+            ):
                 found.append(row)
         return entry, sorted(found, key=lambda row: tuple(row[name] for name in wanted.order))
 

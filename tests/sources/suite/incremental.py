@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import PositionLost
-from tests.sources.suite import INT, TEXT, Adapter, equal
+from tests.sources.suite import INT, TEXT, Adapter, Row, equal
 from tests.support.chunk_hook import AtRead, chunk_hook
 from tests.support.connectors import Connector
 from tests.support.patience import until
@@ -259,6 +259,50 @@ class IncrementalSuite:
             t.insert("c", {"id": 5000, "n": 1, "note": "x"})
         assert connector.capture().events == 1
 
+    def test_ranges_of_keys_are_repaired_beside_a_writer(
+        self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
+    ) -> None:
+        """Rows that are wrong, missing or too many in the target; with a key that the writer may insert at any time."""
+        connector = captured(three, tmp_path, **form)
+        topic, wrong = f"{connector.name}.{three.namespace}.a", {"n": -7, "note": "planted"}
+        connector.replay.plant(topic, *({"id": i} | wrong for i in (*range(10, 100, 7), *range(300, 330))))
+        connector.replay.lose(topic, *((i,) for i in range(50, 60)))
+        writer = Writer(three, "a")
+        for n in range(1, 20):
+            at_read(n, lambda: writer.more(4))
+        ranges = [
+            key_range(three, "a", None, {"id": 40}, *({"id": i} for i in range(0, 41, 5))),
+            key_range(three, "a", {"id": 45}, {"id": 99}, *({"id": i} for i in range(45, 100))),
+            key_range(three, "a", {"id": 250}, None, *({"id": i} for i in range(290, 340))),
+        ]
+        number = ask(connector, three, "a", "b", key_ranges=ranges)
+        with writer:
+            connector.capture()
+        connector.capture()
+        equal(connector, three, "a", "b")
+        assert connector.replay.operations["d"] >= 30
+        assert signal_state(connector, number) == ("done", "")
+
+    def test_ranges_of_composite_keys(self, db: Adapter, tmp_path: Path, form: dict[str, Any]) -> None:
+        db.create("a", {"x": TEXT, "y": INT, "n": INT}, key=("x", "y"))
+        with db.transaction() as t:
+            for x in ("a", "B", "b b", "é", "z'z", 'q"${x}'):
+                t.insert("a", *({"x": x, "y": y, "n": y} for y in range(-5, 20)))
+        connector = captured(db, tmp_path, **form)
+        topic = f"{connector.name}.{db.namespace}.a"
+        gone = [{"x": x, "y": 99} for x in ("B", "b b", "ü", "z'z", "z''z")]
+        connector.replay.plant(topic, *(key | {"n": -7} for key in gone), {"x": "é", "y": 3, "n": -7})
+        before = connector.replay.operations["d"]
+        number = ask(connector, db, "a", key_ranges=[
+            key_range(db, "a", {"x": "é", "y": 0}, {"x": "é", "y": 7}, *gone, {"x": 'q"${x}', "y": 4}),
+            key_range(db, "a", {"x": "B", "y": 18}, {"x": "B", "y": 19}),
+        ])  # fmt: skip
+        connector.capture()
+        equal(connector, db, "a")
+        assert connector.replay.operations["d"] - before == len(gone)
+        assert connector.replay.operations["r"] == 6 * 25 + 8 + 2 + 1
+        assert signal_state(connector, number) == ("done", "")
+
     def test_a_filter_and_a_composite_key(self, db: Adapter, tmp_path: Path, form: dict[str, Any]) -> None:
         db.create("a", {"x": TEXT, "y": INT, "n": INT}, key=("x", "y"))
         with db.transaction() as t:
@@ -350,6 +394,19 @@ def streaming(db: Adapter, folder: Path, **properties: Any) -> Connector:
     connector.replay.partial = True
     connector.capture()
     return connector
+
+
+def captured(db: Adapter, folder: Path, **properties: Any) -> Connector:
+    """A connector that has read all tables and streams."""
+    connector = db.connector(folder, incremental_snapshot_chunk_size=CHUNK, signal_poll_interval_ms=50, **properties)
+    connector.capture()
+    connector.replay.advance()
+    return connector
+
+
+def key_range(db: Adapter, table: str, first: Row | None, last: Row | None, *absent: Row) -> Row:
+    found = {"data-collection": name(db, table), "from": first, "to": last, "absent": [*absent]}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def name(db: Adapter, table: str) -> str:

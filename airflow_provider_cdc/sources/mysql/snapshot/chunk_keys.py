@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.core.spi.chunks import Key
 from airflow_provider_cdc.sources.mysql.schema.catalog import quoted_name
 from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, SPATIAL, TEXTS, ColumnType
 
@@ -112,8 +112,12 @@ class KeyColumn:
         if self.kind == INT:
             return int(text)
         if self.kind == MEMBER:
-            return {"member": int(text), "of": self._members(int(text))}
+            return self.member(int(text))
         return text
+
+    def member(self, number: int) -> dict[str, Any]:
+        """A member of an ENUM, or members of a SET, in JSON form."""
+        return {"member": number, "of": self._members(number)}
 
     def _bytes(self, raw: bytes) -> Any:
         if self.kind == BYTES:
@@ -175,6 +179,14 @@ class KeyColumn:
             return f"{quoted_name(self.name)} IS NOT NULL"
         return f"{self._compared} > {self.literal(value)}"
 
+    def at_least(self, value: Any) -> str:
+        """Condition for rows after a value, or equal to it; the value is not NULL."""
+        return f"{self._compared} >= {self.literal(value)}"
+
+    def among(self, values: Sequence[Any]) -> str:
+        """Condition for rows with one of some values; none of them is NULL."""
+        return f"{self._compared} IN ({', '.join(map(self.literal, values))})"
+
     def upto(self, value: Any, *, inclusive: bool) -> str | None:
         """Condition for rows before a value, or equal to it; ``None`` = no row can meet it."""
         name = quoted_name(self.name)
@@ -192,6 +204,31 @@ def behind(columns: Sequence[KeyColumn], key: Key) -> str:
         ranges.append(" AND ".join([*same, column.after(value)]))
         same.append(column.equal(value))
     return " OR ".join(f"({part})" for part in ranges)
+
+
+def starting(columns: Sequence[KeyColumn], key: Key) -> str:
+    """Condition for rows after a key and the rows with this key, as a union of index ranges.
+
+    :param key: of all columns, or only of the first ones
+    """
+    same: list[str] = []
+    ranges = []
+    for i, (column, value) in enumerate(zip(columns, key, strict=False)):
+        ranges.append(" AND ".join([*same, column.at_least(value) if i == len(key) - 1 else column.after(value)]))
+        same.append(column.equal(value))
+    return " OR ".join(f"({part})" for part in ranges)
+
+
+def among(columns: Sequence[KeyColumn], keys: Sequence[Key]) -> str:
+    """Condition for rows with one of some keys.
+
+    :param keys: of all columns, or only of the first ones
+    """
+    if len(keys[0]) == 1:
+        return columns[0].among([key[0] for key in keys])
+    return " OR ".join(
+        f"({' AND '.join(c.equal(value) for c, value in zip(columns, key, strict=False))})" for key in keys
+    )
 
 
 def upto(columns: Sequence[KeyColumn], key: Key) -> str:

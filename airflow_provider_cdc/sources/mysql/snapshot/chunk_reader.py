@@ -10,7 +10,7 @@ import contextlib
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -21,16 +21,26 @@ from pymysql.connections import Connection
 from airflow_provider_cdc.core.config.values import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
+from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import SEVERAL, Server, batch, connect, refusing, scalar, translated
 from airflow_provider_cdc.sources.mysql.gtid import missing_gtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog, quoted, quoted_name
-from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import KeyColumn, KeyExtractor, OrderChanged, behind, upto
-from airflow_provider_cdc.sources.mysql.snapshot.read_blocks import read_block
+from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import (
+    KeyColumn,
+    KeyExtractor,
+    OrderChanged,
+    among,
+    behind,
+    starting,
+    upto,
+)
+from airflow_provider_cdc.sources.mysql.snapshot.event_keys import Irreversible, event_key
+from airflow_provider_cdc.sources.mysql.snapshot.read_blocks import read_block, source_of
 from airflow_provider_cdc.sources.mysql.snapshot.result_reader import BLOCK_ROWS, ResultReader
 from airflow_provider_cdc.sources.mysql.snapshot.signal_table import SignalTable
 from airflow_provider_cdc.sources.mysql.snapshot.sql_fragments import checked_fragment
@@ -229,7 +239,26 @@ class MySqlChunkReader(ChunkReader):
                 after = batch(self._connection, ["COMMIT", *self._watermarks.after])
             marks = self._watermarks.marks(found, after[1:], transactional=known.transactional)
         blocks = self._blocks(rows.table, images, marks)
-        return ChunkRows(blocks, how.extractor.last(images), marks.low, marks.high, complete, reading_s)
+        last = how.extractor.last(images)
+        source = source_of(marks.position)
+        return ChunkRows(blocks, last, marks.low, marks.high, complete, reading_s, marks.ts_us, source)
+
+    def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
+        with self._working(str(table.id)):
+            how = self._ordered(self._known(KeyRange(table, tuple(columns))), tuple(columns))
+        pairs = [(key, table.column(key.name)) for key in how.columns]
+        try:
+            return [
+                [event_key(*pair, value, self._config) for pair, value in zip(pairs, given, strict=True)]
+                for given in keys
+            ]
+        except Irreversible as e:
+            raise QueryRefused(
+                f"A key of events of {table.id} does not tell the key of its row: {e}.",
+                where=str(table.id),
+                safe="Nothing of the range was read; capture goes on.",
+                remedy="read the whole table again: send the signal without key-ranges",
+            ) from None
 
     def _several(
         self, how: _OrderedRead, rows: KeyRange, limit: int, left: int, max_bytes: int
@@ -285,6 +314,12 @@ class MySqlChunkReader(ChunkReader):
                 parts.append(f"({behind(how.columns, rows.after)})")
             if rows.upto is not None:
                 parts.append(f"({upto(how.columns, rows.upto)})")
+            if rows.first is not None:
+                parts.append(f"({starting(how.columns, rows.first)})")
+            if rows.end is not None:
+                parts.append(f"({upto(how.columns[: len(rows.end)], rows.end)})")
+            if rows.keys is not None:
+                parts.append(f"({among(how.columns, rows.keys)})")
         except (OrderChanged, ValueError) as e:  # zip: the key has another number of columns
             raise QueryRefused(
                 f"The order of the rows of {rows.table.id} was changed while they were read ({e}): it is not known which are left to read.",

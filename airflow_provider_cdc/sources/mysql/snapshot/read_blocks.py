@@ -20,10 +20,14 @@ def read_block(
 
     :param first: ``order`` of the first row
     """
-    source: dict[str, str | np.integer[Any]] = {
+    return shared.read_block(table, images, ts_us=ts_us, source=source_of(position), first=first)
+
+
+def source_of(position: MySqlPosition) -> dict[str, str | np.integer[Any]]:
+    """The ``source`` block of what was read at a position."""
+    return {
         "server_id": np.int64(0),
         "file": position.file,
         "pos": np.int64(position.pos),
         "row": np.int32(0),
     }
-    return shared.read_block(table, images, ts_us=ts_us, source=source, first=first)

@@ -16,8 +16,8 @@ from typing import Any, Final
 import oracledb
 
 from airflow_provider_cdc.core.errors import QueryRefused
+from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.core.spi.chunks import Key
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
 
@@ -172,3 +172,20 @@ def compared(prefix: str, columns: Sequence[KeyColumn], operator: str) -> str:
     if len(columns) > 1:  # logically redundant, but gives the index a bound
         text = f"{first.sql} {strict}= {first.bound(_name(prefix, 0))} AND {text}"
     return text
+
+
+def among(prefix: str, columns: Sequence[KeyColumn], keys: Sequence[Key]) -> str:
+    """Condition for the rows with one of some keys, of all columns or only of the first ones."""
+    if len(keys[0]) == 1:
+        values = ", ".join(columns[0].bound(_name(key_prefix(prefix, n), 0)) for n in range(len(keys)))
+        return f"{columns[0].sql} IN ({values})"
+    found = []
+    for n, key in enumerate(keys):
+        names = [_name(key_prefix(prefix, n), i) for i in range(len(key))]
+        found.append(" AND ".join(f"{c.sql} = {c.bound(name)}" for c, name in zip(columns, names, strict=False)))
+    return f"({' OR '.join(f'({same})' for same in found)})"
+
+
+def key_prefix(prefix: str, n: int) -> str:
+    """Prefix of the bind variables of one of several keys."""
+    return f"{prefix}{n:04}_"

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -33,8 +33,9 @@ from airflow_provider_cdc.core.errors import (
     UnreadableValue,
 )
 from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, Key, KeyRange, StructureChanged
+from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect, current_scn, database_of, rows, translated
 from airflow_provider_cdc.sources.oracle.errors import translate
@@ -43,8 +44,9 @@ from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
 from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted, quoted_name
 from airflow_provider_cdc.sources.oracle.signal_checks import DDL, hidden
 from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import KeyColumn, is_rowid
+from airflow_provider_cdc.sources.oracle.snapshot.event_keys import Irreversible, event_key
 from airflow_provider_cdc.sources.oracle.snapshot.range_query import RangeQuery
-from airflow_provider_cdc.sources.oracle.snapshot.read_blocks import FetchSize, now_us, read_block, refused
+from airflow_provider_cdc.sources.oracle.snapshot.read_blocks import FetchSize, now_us, read_block, refused, source_of
 from airflow_provider_cdc.sources.oracle.snapshot.rowid_keys import RowidKeys, plain
 
 log = logging.getLogger(__name__)
@@ -174,8 +176,21 @@ class OracleChunkReader(ChunkReader):
         if last is not None:
             last = self._marked(rows, last)
         if self._signals is not None:
-            return ChunkRows(blocks, last, complete=complete, reading_s=reading_s)
-        return ChunkRows(blocks, last, self._position(low), self._position(high), complete, reading_s)
+            return ChunkRows(blocks, last, None, None, complete, reading_s, ts_us, source_of(low))
+        bounds = self._position(low), self._position(high)
+        return ChunkRows(blocks, last, *bounds, complete, reading_s, ts_us, source_of(low))
+
+    def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
+        given = [table.column(name) for name in columns]
+        try:
+            return [[event_key(c, value, self._config) for c, value in zip(given, key, strict=True)] for key in keys]
+        except Irreversible as e:
+            raise QueryRefused(
+                f"A key of events of {table.id} does not tell the key of its row: {e}.",
+                where=str(table.id),
+                safe="Nothing of the range was read; capture goes on.",
+                remedy="read the whole table again: send the signal without key-ranges",
+            ) from None
 
     def _first(self, query: RangeQuery, limit: int, fetched: int) -> Iterator[pa.Table]:
         """The first rows of a range.

@@ -8,10 +8,19 @@ from typing import Any, Final
 import oracledb
 import pyarrow as pa
 
-from airflow_provider_cdc.core.spi.chunks import Key, KeyRange
+from airflow_provider_cdc.core.model.keys import Key
+from airflow_provider_cdc.core.spi.chunks import KeyRange
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted, quoted_name
-from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import KeyColumn, behind, binds, compared, key_columns
+from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import (
+    KeyColumn,
+    among,
+    behind,
+    binds,
+    compared,
+    key_columns,
+    key_prefix,
+)
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
 from airflow_provider_cdc.sources.oracle.snapshot.read_blocks import LOB_ROWS, parts
 from airflow_provider_cdc.sources.oracle.snapshot.rowid_keys import plain
@@ -87,6 +96,12 @@ class RangeQuery:
         where = [condition] if condition else []
         if self.rows.upto is not None:
             where.append(compared("cdc_u", self.key, "<="))
+        if self.rows.first is not None:
+            where.append(compared("cdc_f", self.key[: len(self.rows.first)], ">="))
+        if self.rows.end is not None:
+            where.append(compared("cdc_e", self.key[: len(self.rows.end)], "<="))
+        if self.rows.keys is not None:
+            where.append(among("cdc_k", self.key, self.rows.keys))
         if self.rows.condition is not None:
             where.append(f"(\n{self.rows.condition}\n)")
         return f"FROM {quoted(self.rows.table.id)}" + (f" WHERE {' AND '.join(where)}" if where else "")
@@ -94,8 +109,13 @@ class RangeQuery:
     def _binds(self, cursor: oracledb.Cursor, sql: str) -> dict[str, Any]:
         """The bind variables that a statement names."""
         values: dict[str, Any] = {}
-        for prefix, key in (("cdc_a", self.rows.after), ("cdc_u", self.rows.upto)):
+        rows = self.rows
+        for prefix, key in (("cdc_a", rows.after), ("cdc_u", rows.upto), ("cdc_f", rows.first), ("cdc_e", rows.end)):
             if key is not None:
-                bare = [plain(v) if c.rowid else v for c, v in zip(self.key, key, strict=True)]
-                values |= binds(prefix, self.key, bare, cursor)
-        return {name: value for name, value in values.items() if f":{name}" in sql}
+                columns = self.key[: len(key)]
+                bare = [plain(v) if c.rowid else v for c, v in zip(columns, key, strict=True)]
+                values |= binds(prefix, columns, bare, cursor)
+        named = {name: value for name, value in values.items() if f":{name}" in sql}
+        for n, key in enumerate(rows.keys or ()):
+            named |= binds(key_prefix("cdc_k", n), self.key[: len(key)], key, cursor)
+        return named

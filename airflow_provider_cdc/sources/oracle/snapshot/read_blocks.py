@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -97,10 +97,15 @@ def read_block(columns: QueryColumns, part: pa.Table, scn: int, ts_us: int, firs
         columns.schema,
         columns.read(part),
         ts_us=ts_us,
-        source={"scn": str(scn), "ssn": np.int64(0)},
+        source=source_of(scn),
         first=first,
         unavailable=columns.unavailable(len(part)),
     )
+
+
+def source_of(scn: int) -> dict[str, str | np.integer[Any]]:
+    """The ``source`` block of what was read at an SCN."""
+    return {"scn": str(scn), "ssn": np.int64(0)}
 
 
 def now_us(connection: Connection) -> int:

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.errors import QueryRefused
+from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.spi.chunks import ChunkReader, Key, KeyRange
+from airflow_provider_cdc.core.spi.chunks import ChunkReader, KeyRange
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import connect, server_of
 from airflow_provider_cdc.sources.mysql.snapshot.chunk_reader import open_chunk_reader

@@ -15,8 +15,9 @@ import pytest
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.model.events import READ
+from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.spi.chunks import ChunkRows, Key, KeyRange, StructureChanged
+from airflow_provider_cdc.core.spi.chunks import ChunkRows, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect
 from airflow_provider_cdc.sources.oracle.position import OraclePosition

@@ -1,0 +1,121 @@
+"""Keys of events as keys of chunks: the way back from the values that the change log has to those of the database.
+
+A handling mode may have left out a part of a value, or a value that no type holds may stand for several: such a key is refused, as it could be
+that of another row.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+from airflow_provider_cdc.core.config.values import BinaryHandling
+from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.sources.mysql.columns.charsets import CODECS
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.schema.types import ColumnType
+from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import BYTES, FLOAT, INT, MEMBER, NUMBER, TEXT, KeyColumn
+
+_EXACT_DIGITS: Final = 15
+"""Digits of a decimal that a double keeps."""
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_PLAIN = re.compile(r"[0-9A-Fa-f:.]+")
+_HOUR_US, _MINUTE_US, _SECOND_US = 3_600_000_000, 60_000_000, 1_000_000
+_Reader = Callable[[KeyColumn, Column, Any, MySqlConfig], Any]
+
+
+class Irreversible(ValueError):
+    """The key of a row is not known from the key of its events; the text says why."""
+
+
+def event_key(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> Any:
+    """A value of a key column, as :class:`.chunk_keys.KeyColumn` has it.
+
+    :param value: as the change log has it, in JSON
+    :raises Irreversible: it may stand for several values
+    """
+    readers: dict[str, _Reader] = {
+        INT: _integer, NUMBER: _number, FLOAT: _float, TEXT: _text, BYTES: _bytes, MEMBER: _member,
+    }  # fmt: skip
+    reader: _Reader = readers.get(key.kind, _plain)
+    return reader(key, column, value, config)
+
+
+def _integer(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> int:
+    if column.type == "bool" and ColumnType.of(column).base != "bit":
+        raise Irreversible(f"a converter makes true of every number but 0 in {key.name}")
+    if column.type == "binary":  # BIT(n)
+        return int.from_bytes(base64.b64decode(value), "little")
+    return int(value)
+
+
+def _number(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> str:
+    precision, scale = ColumnType.of(column).digits
+    if column.type == "double":
+        if precision > _EXACT_DIGITS:
+            raise Irreversible(f"decimal.handling.mode=double does not keep all digits of {key.name}")
+        return f"{round(Decimal(repr(value)), scale):f}"
+    if not _NUMBER.fullmatch(value):
+        raise Irreversible(f"{value!r} of {key.name} is no decimal number")
+    return str(value)
+
+
+def _float(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> float:
+    return float(value)
+
+
+def _text(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> dict[str, str]:
+    codec = CODECS.get(key.charset)
+    if codec is None:
+        raise Irreversible(f"the character set {key.charset} of {key.name} is not known here")
+    if codec == "utf-8" and key.charset == "utf8mb4":
+        return {"text": value, "collation": key.collation}
+    try:
+        return {"hex": value.encode(codec).hex(), "collation": key.collation}
+    except UnicodeEncodeError as e:
+        raise Irreversible(
+            f"{value!r} of {key.name} is no text of the character set {key.charset}: {e.reason}"
+        ) from None
+
+
+def _bytes(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> dict[str, str]:
+    mode = BinaryHandling.BASE64 if column.type == "binary" else config.binary_handling_mode
+    try:
+        if mode is BinaryHandling.HEX:
+            return {"hex": bytes.fromhex(value).hex()}
+        altchars = b"-_" if mode is BinaryHandling.BASE64_URL_SAFE else None
+        return {"hex": base64.b64decode(value, altchars, validate=True).hex()}
+    except (binascii.Error, ValueError):
+        raise Irreversible(f"{value!r} of {key.name} is not of the form binary.handling.mode={mode.value}") from None
+
+
+def _member(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> dict[str, Any]:
+    number, members = 0, list(key.members)
+    for member in (value.split(",") if key.bits else [value]) if value else ():
+        if member not in members:
+            raise Irreversible(f"{member!r} is none of the members of {key.name}")
+        at = members.index(member)
+        number = number | 1 << at if key.bits else at + 1
+    return key.member(number)
+
+
+def _plain(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> str:
+    base = ColumnType.of(column).base
+    if base == "time":
+        rest, sign = abs(value), "-" if value < 0 else ""
+        seconds = f"{rest % _MINUTE_US // _SECOND_US:02}.{rest % _SECOND_US:06}"
+        return f"{sign}{rest // _HOUR_US:02}:{rest % _HOUR_US // _MINUTE_US:02}:{seconds}"
+    if base in ("date", "datetime", "timestamp"):
+        text = str(value).removesuffix("+00:00").replace("T", " ")
+        if text in ("1970-01-01", "1970-01-01 00:00:00"):
+            raise Irreversible(
+                f"{text} of {key.name} stands for dates that the calendar does not have, as 0000-00-00, too"
+            )
+        return text
+    if not _PLAIN.fullmatch(value.replace("-", "")):
+        raise Irreversible(f"{value!r} of {key.name} is not of the type {base.upper()}")
+    return str(value)

@@ -1,0 +1,94 @@
+"""Keys of events as keys of chunks: the way back from the values that the change log has to those of the database.
+
+A handling mode may have left out a part of a value: such a key is refused, as it could be that of another row.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+from airflow_provider_cdc.core.config.values import BinaryHandling
+from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
+
+_EXACT_DIGITS: Final = 15
+"""Digits of a decimal that a double keeps."""
+_MICROS: Final = 6
+"""Decimals of a second of most types of the change log."""
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_ZONED = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d(?:\.\d{1,9})?)(Z|[+-]\d\d:\d\d)")
+
+
+class Irreversible(ValueError):
+    """The key of a row is not known from the key of its events; the text says why."""
+
+
+def event_key(column: Column, value: Any, config: OracleConfig) -> Any:
+    """A value of a key column, as :class:`.chunk_keys.KeyColumn` has it.
+
+    :param value: as the change log has it, in JSON
+    :raises Irreversible: it may stand for several values
+    """
+    t = ColumnType.of(column)
+    if t.base in ("NUMBER", "FLOAT"):
+        return _number(t, column, value)
+    if t.base in ("BINARY_FLOAT", "BINARY_DOUBLE"):
+        return repr(float(value))
+    if t.base == "RAW":
+        return _bytes(column, value, config)
+    if t.base == "DATE" or t.base.startswith("TIMESTAMP"):
+        return _moment(t, column, value)
+    if t.base.startswith("INTERVAL"):
+        raise Irreversible(f"intervals, as in {column.name}, are captured in another form than that of the database")
+    return value
+
+
+def _number(t: ColumnType, column: Column, value: Any) -> Any:
+    if column.type == "bool":
+        raise Irreversible(f"a converter makes true of every number above 0 in {column.name}")
+    if column.type == "double":
+        if t.base == "FLOAT" or t.length is None or t.scale is None or t.length > _EXACT_DIGITS:
+            raise Irreversible(f"decimal.handling.mode=double does not keep all digits of {column.name}")
+        return f"{round(Decimal(repr(value)), t.scale):f}"
+    if not _NUMBER.fullmatch(str(value)):
+        raise Irreversible(f"{value!r} of {column.name} is no decimal number")
+    return value
+
+
+def _bytes(column: Column, value: str, config: OracleConfig) -> str:
+    mode = BinaryHandling.BASE64 if column.type == "binary" else config.binary_handling_mode
+    try:
+        if mode is BinaryHandling.HEX:
+            return base64.b64encode(bytes.fromhex(value)).decode()
+        altchars = b"-_" if mode is BinaryHandling.BASE64_URL_SAFE else None
+        return base64.b64encode(base64.b64decode(value, altchars, validate=True)).decode()
+    except (binascii.Error, ValueError):
+        raise Irreversible(f"{value!r} of {column.name} is not of the form binary.handling.mode={mode.value}") from None
+
+
+def _moment(t: ColumnType, column: Column, value: str) -> str:
+    if t.base == "DATE":
+        if column.type.startswith("date"):
+            raise Irreversible(f"time.precision.mode=connect cuts off the time of day of {column.name}")
+        if "." in value:
+            raise Irreversible(f"{value} of {column.name} has parts of a second, which a DATE does not have")
+        return value.replace("T", " ")
+    if t.base == "TIMESTAMP WITH TIME ZONE":
+        found = _ZONED.fullmatch(value)
+        if found is None:
+            raise Irreversible(f"{value!r} of {column.name} is no moment with a difference to UTC")
+        return f"{found[1]} {_nanos(found[2])} {'+00:00' if found[3] == 'Z' else found[3]}"
+    if t.fraction > _MICROS and not column.type.startswith("timestamp[ns"):
+        raise Irreversible(f"time.precision.mode=connect cuts off the nanoseconds of {column.name}")
+    text = _nanos(value.removesuffix("+00:00").replace("T", " "))
+    return f"{text} +00:00" if t.base != "TIMESTAMP" else text
+
+
+def _nanos(text: str) -> str:
+    seconds, _, fraction = text.partition(".")
+    return f"{seconds}.{fraction.ljust(9, '0')}"
