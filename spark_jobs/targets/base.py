@@ -71,6 +71,24 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
+class Pinned:
+    """One state of a table. What it says belongs together, and stays so whatever others commit meanwhile.
+
+    :param version: its name, in the words of the kind of table
+    :param markers: as :meth:`Target.markers`
+    :param rows: of this state, however often they are read
+    """
+
+    version: str
+    markers: Mapping[str, int]
+    rows: DataFrame
+
+    def marker(self, app: str) -> int:
+        """The last batch applied, :data:`NEVER` if none."""
+        return self.markers.get(app, NEVER)
+
+
+@dataclass(frozen=True, slots=True)
 class TableLayout:
     """How a new table is laid out, besides its columns.
 
@@ -211,6 +229,11 @@ class Target(abc.ABC):
     @abc.abstractmethod
     def rows(self) -> DataFrame:
         """The table's rows."""
+
+    @abc.abstractmethod
+    def pinned(self) -> Pinned:
+        """The state that :meth:`exists` found, or a newer one: its rows with its markers. :meth:`rows` are those of the newest state at each
+        time that they are read, in some kinds of tables."""
 
     @abc.abstractmethod
     def columns(self) -> dict[str, str]:

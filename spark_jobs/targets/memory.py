@@ -28,6 +28,7 @@ from spark_jobs.targets.base import (
     Marker,
     Merge,
     Owner,
+    Pinned,
     TableLayout,
     Target,
 )
@@ -87,6 +88,11 @@ class MemoryTarget(Target):
     def rows(self) -> DataFrame:
         there = self._there()
         return self.spark.createDataFrame(there.rows, schema=structure(there.types))
+
+    def pinned(self) -> Pinned:
+        there = self._there()
+        rows = self.spark.createDataFrame(there.rows, schema=structure(there.types))
+        return Pinned(str(id(there)), dict(there.markers), rows)
 
     def columns(self) -> dict[str, str]:
         return dict(self._there().types)

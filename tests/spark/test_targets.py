@@ -98,6 +98,23 @@ def test_each_write_moves_the_marker_and_an_older_one_is_nothing(target: Target)
     assert (_rows(target), target.marker(OURS.app), target.owner()) == ([(8, 8, "h")], 6, OURS)
 
 
+def test_a_pinned_state_stays_what_it_is_whatever_others_commit(target: Target) -> None:
+    _made(target)
+    other = _another(target)
+    other.merge(_merge(other, ("u", 1, 11, "x")), Marker(OURS, 4))
+    pinned = _another(target).pinned()
+    other = _another(target)
+    other.append(_frame(other, [(7, 7, "g")]), Marker(OURS, 5))
+    read = [sorted(tuple(row) for row in pinned.rows.collect())]
+    other.replace(_frame(other, [(8,)], {"id": "bigint"}), Marker(OURS, 6))
+    read.append(sorted(tuple(row) for row in pinned.rows.select("id", "n", "note").collect()))
+    assert read == [[(1, 11, "x"), (2, 20, "b")]] * 2
+    assert (pinned.marker(OURS.app), pinned.marker(OTHERS.app)) == (4, NEVER)
+    now = _another(target).pinned()
+    assert ([tuple(row) for row in now.rows.collect()], now.markers) == ([(8,)], {OURS.app: 6})
+    assert now.version != pinned.version
+
+
 def _another(target: Target) -> Target:
     """The same table in another session, looked at now."""
     made = load_format(_kind(target)).open(own_session(target.spark, load_format(_kind(target))), target.location)

@@ -41,6 +41,7 @@ from spark_jobs.targets.base import (
     Marker,
     Merge,
     Owner,
+    Pinned,
     TableLayout,
     Target,
     Upkeep,
@@ -152,6 +153,12 @@ class DeltaTarget(Target):
 
     def rows(self) -> DataFrame:
         return self.spark.read.format("delta").load(self._folder)
+
+    def pinned(self) -> Pinned:
+        snapshot = self._log().unsafeVolatileSnapshot()
+        version = int(snapshot.version())
+        # a frame without a version reads the newest one each time
+        return Pinned(str(version), markers(self.spark, snapshot), self._at(version))
 
     def columns(self) -> dict[str, str]:
         return _columns(self.rows())

@@ -33,6 +33,7 @@ from spark_jobs.targets.base import (
     Marker,
     Merge,
     Owner,
+    Pinned,
     TableLayout,
     Target,
     Upkeep,
@@ -152,6 +153,13 @@ class IcebergTarget(Target):
 
     def rows(self) -> DataFrame:
         return plans.read(self.spark, self._table())
+
+    def pinned(self) -> Pinned:
+        table = self._table()
+        snapshot = _snapshot_id(table)
+        return Pinned(
+            "no snapshot" if snapshot is None else str(snapshot), self.markers(), plans.read(self.spark, table)
+        )
 
     def columns(self) -> dict[str, str]:
         return types(self.spark, self._table().schema())
