@@ -1,118 +1,71 @@
 """Compare lakehouse tables with the source, row by row and value by value:
 ``spark-submit verify_tables.py --changelog … --connector … --location …``.
 
-The rows of the source come from a change log too: a second connector with the same properties, another name, a scratch change log
-and ``snapshot.mode=initial_only`` writes them, as they are at one position, into Parquet. The comparison itself runs in Spark,
-so that neither side has to fit into memory. Any complete change log can be the reference: the rows that result from its events are compared.
+The rows of the source come from a change log too, the *reference*: a second connector with the same properties, another name, a scratch change log
+and ``snapshot.mode=initial_only`` writes them, as they are at one position. ``airflow cdc verify`` and ``VerifyTablesOperator`` do that, and
+start this job with ``--plan``: then nothing has to stand still. Each table is compared at its own last batch, with the reference and what the
+connector has captured since.
 
-Tables and source must be at the same position: stop the writers, or apply up to the position that the reference was read at.
+Without ``--plan``, tables and source must be at the same position: stop the writers, or apply up to the position that the reference was read at. Any complete
+change log can be the reference then: the rows that result from its events are compared.
+
 Columns that only the table has (dropped at the source) are named and not compared. Where the types differ, values are compared
-in the wider one.
+in the wider one. Neither side has to fit into memory.
 
-Exit status: 0 everything is equal, 1 something is not, 2 it could not be compared.
+Exit status: 0 everything is equal, 1 something is not, 2 something could not be compared, and the rest is equal.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import logging
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
-from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
+from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Pending, collect
+from airflow_provider_cdc.changelog.verify_plan import VerifyPlan, write_report
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from spark_jobs import reduce
-from spark_jobs.datatypes import common, quoted
-from spark_jobs.last import OURS, UNKNOWN
+from spark_jobs.comparison import Comparison
+from spark_jobs.datatypes import common
+from spark_jobs.expected import Expected, NotComparable, Since, expected, of_reference
 from spark_jobs.locations import table_location
 from spark_jobs.rules import changes_rows
-from spark_jobs.session import open_changelog, own_session, session
+from spark_jobs.session import open_changelog, own_session, session, suit
 from spark_jobs.targets import load_format
+from spark_jobs.targets.base import Owner, Pinned, Target
+from spark_jobs.verified import Compared, Verified
 
 log = logging.getLogger("spark_jobs.verify_tables")
 
-EXAMPLES = 5
-_SOURCE, _TARGET = f"{OURS}source", f"{OURS}target"
-"""Number of rows that each side has of a key."""
-_A, _B, _COLUMNS = f"{OURS}a", f"{OURS}b", f"{OURS}columns"
+_LOOK_S = 2.0
+"""Seconds between two looks at a table that is behind."""
 
 
-@dataclasses.dataclass(slots=True)
-class Compared:
-    """One table.
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table to compare.
 
-    :param missing: rows of the source that the table lacks
-    :param surplus: rows of the table that the source lacks, or that it has twice
-    :param different: rows of both whose values are not all equal
-    :param differing: column → rows in which it differs
-    :param examples: the first different, missing and surplus rows: their key and the columns concerned
-    :param only_in_table: columns that the source does not have (any more)
-    :param unknown: column → rows in which the reference does not have its value (``unavailable``); they are not compared in it
-    :param problem: why the rows cannot be compared at all
+    :param reference: its rows at the source
+    :param connector: the reference's name
+    :param since: what the connector has captured since then; ``None``: the reference is all there is
     """
 
-    topic: str
-    location: str
-    source: int = 0
-    target: int = 0
-    missing: int = 0
-    surplus: int = 0
-    different: int = 0
-    differing: dict[str, int] = dataclasses.field(default_factory=dict)
-    examples: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    only_in_table: list[str] = dataclasses.field(default_factory=list)
-    unknown: dict[str, int] = dataclasses.field(default_factory=dict)
-    problem: str = ""
-    seconds: float = 0.0
-
-    @property
-    def equal(self) -> bool:
-        return not (self.problem or self.missing or self.surplus or self.different)
-
-
-@dataclasses.dataclass(slots=True)
-class Verified:
-    """All tables.
-
-    :param position: where the reference ends in the source's log
-    """
-
+    reference: Pending
     connector: str
     position: dict[str, Any]
-    tables: list[Compared]
-    seconds: float
-
-    @property
-    def equal(self) -> bool:
-        return all(table.equal for table in self.tables)
-
-    def document(self) -> dict[str, Any]:
-        """The JSON form."""
-        tables = [dataclasses.asdict(table) | {"equal": table.equal} for table in self.tables]
-        return dataclasses.asdict(self) | {"equal": self.equal, "tables": tables}
-
-    def text(self) -> str:
-        """For people."""
-        head = ("table", "source", "target", "missing", "surplus", "different", "equal")
-        lines = [
-            (t.topic, *(f"{n:,}" for n in (t.source, t.target, t.missing, t.surplus, t.different)), _yes(t.equal))
-            for t in self.tables
-        ]
-        widths = [max(len(line[i]) for line in (head, *lines)) for i in range(len(head))]
-        text = [_line(line, widths) for line in (head, *lines)]
-        for table in self.tables:
-            text += [f"{table.topic}: {note}" for note in _notes(table)]
-        return "\n".join(text)
+    since: Since | None = None
+    at: str = ""
 
 
 class VerifyTables:
@@ -122,10 +75,13 @@ class VerifyTables:
         True
 
     :param changelog: of the reference
-    :param connector: the reference's name
+    :param connector: the reference's name; with a plan, the connector that the tables belong to
     :param location: where the tables are, as it was given to the apply
     :param tables_of: the connector that the tables belong to, where the location has ``{connector}`` in it
     :param values: whether examples show values; they may be personal data
+    :param keys: folder for the keys of the rows that differ, as Parquet: one folder for each topic
+    :param plan: how tables are compared while capture and apply go on
+    :param source: the change log that the plan names
     """
 
     def __init__(
@@ -138,53 +94,181 @@ class VerifyTables:
         target: str = "delta",
         tables_of: str | None = None,
         values: bool = False,
+        keys: str = "",
         threads: int = 4,
+        plan: VerifyPlan | None = None,
+        source: ChangeLog | None = None,
     ) -> None:
         self._spark, self._changelog, self._connector = spark, changelog, connector
         self._location, self._tables_of, self._values = location, tables_of or connector, values
-        self._format, self._threads = load_format(target), threads
+        self._kind, self._format, self._threads = target, load_format(target), threads
+        self._keys, self._plan = keys.rstrip("/"), plan
+        self._source = source or changelog
+        self._deadline = 0.0
 
     def run(self) -> Verified:
-        """:raises ConfigError: the reference is empty
-        :raises ChangeLogDamaged: a file of it is not what its manifest says
+        """:raises ConfigError: the reference is empty, or the folder of keys is not
+        :raises ChangeLogDamaged: a file of a change log is not what its manifest says
         """
         began = time.monotonic()
+        self._deadline = began + (self._plan.wait_s if self._plan else 0.0)
+        self._refuse_keys()
+        tables = self._following(self._plan) if self._plan else self._at_rest()
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-verify") as pool:
+            results = list(pool.map(self._table, (tables[name] for name in sorted(tables))))
+        position = max((t for t in tables.values()), key=lambda t: t.connector).position
+        return Verified(self._tables_of, position, results, round(time.monotonic() - began, 3))
+
+    def _refuse_keys(self) -> None:
+        if not self._keys:
+            return
+        path = getattr(self._spark._jvm, "org.apache.hadoop.fs.Path")(self._keys)
+        files = path.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf())
+        if files.exists(path) and len(files.listStatus(path)):
+            raise ConfigError(
+                f"There is something in {self._keys} already.",
+                safe="Nothing was read or changed.",
+                remedy="give --keys a folder that is empty, or not there",
+            )
+
+    def _at_rest(self) -> dict[str, _Table]:
+        """Topic → its table, where the reference is all there is."""
         manifests = list(self._changelog.manifests(self._connector))
         topics = collect(self._changelog, manifests)
         if not topics:
-            raise ConfigError(
-                f"There is nothing to compare with: the change log has no table of connector {self._connector}.",
-                where=self._changelog.storage.url,
-                remedy="capture the reference first: the same connector under another name with snapshot.mode=initial_only",
-            )
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-verify") as pool:
-            tables = list(pool.map(self._table, (topics[name] for name in sorted(topics))))
+            raise self._nothing(self._connector)
         position = manifests[-1].offset_after.position or {}
-        return Verified(self._connector, position, tables, round(time.monotonic() - began, 3))
+        return {topic: _Table(found, self._connector, position) for topic, found in topics.items()}
 
-    def _table(self, pending: Pending) -> Compared:
+    def _following(self, plan: VerifyPlan) -> dict[str, _Table]:
+        """The same by a plan."""
+        tables: dict[str, _Table] = {}
+        for one in plan.references:
+            found = collect(self._changelog, list(self._changelog.manifests(one.name)))
+            since = Since(self._source, plan.connector, one.first, straddles=one.straddles)
+            tables |= {
+                topic: _Table(found[topic], one.name, one.position, since, one.at)
+                for topic in one.topics
+                if topic in found
+            }
+        if not tables:
+            raise self._nothing(plan.connector)
+        return tables
+
+    def _nothing(self, connector: str) -> ConfigError:
+        return ConfigError(
+            f"There is nothing to compare with: the change log has no table of connector {connector}.",
+            where=self._changelog.storage.url,
+            remedy="capture the reference first: the same connector under another name with snapshot.mode=initial_only",
+        )
+
+    def _table(self, table: _Table) -> Compared:
         began, spark = time.monotonic(), own_session(self._spark, self._format)
-        location = table_location(self._location, self._tables_of, pending.topic, pending.schema.id)
-        result = Compared(pending.topic, location)
-        for _, file in pending.files:
-            self._changelog.check(self._connector, file)
-        expected = reduce.contents(spark, pending, reduce.last_truncate(spark, pending))
+        topic = table.reference.topic
+        location = table_location(self._location, self._tables_of, topic, table.reference.schema.id)
+        result = Compared(topic, location, table.position, source=table.reference.events)
+        for _, file in table.reference.files:
+            self._changelog.check(table.connector, file)
         target = self._format.open(spark, location)
-        if not target.exists():
-            result.problem, result.source = "there is no such table", expected.count()
-        elif changes_rows(target.rule()):
-            result.problem = "it is kept by a rule, so that its rows are not those of the source"
-            result.source = expected.count()
-        else:
-            self._compare(result, pending, expected, target.rows())
+        try:
+            pinned = self._pinned(target, table, result)
+            if pinned is not None:
+                self._compare(spark, result, table, target, pinned)
+        except NotComparable as e:
+            result.not_compared = str(e)
+        except PySparkException as e:
+            if reduce.ABSENT not in str(e):
+                raise
+            result.not_compared = (
+                "the change log removes a row that the source did not have at the position at which it was read"
+            )
         result.seconds = round(time.monotonic() - began, 3)
-        log.info("%s: %s.", pending.topic, "equal" if result.equal else "NOT equal")
+        log.info("%s: %s.", topic, "equal" if result.equal else "NOT equal")
         return result
 
-    def _compare(self, result: Compared, pending: Pending, expected: DataFrame, found: DataFrame) -> None:
-        there = {f.name.lower(): (f.name, f.dataType.simpleString()) for f in found.schema.fields}
-        wanted, types, problems = reduce.final_types(pending.schema), {}, []
-        for name, type_ in wanted.items():
+    # -- the table --------------------------------------------------------------------------------------------------------
+
+    def _pinned(self, target: Target, table: _Table, result: Compared) -> Pinned | None:
+        """The state of the table that is compared: the present one, as soon as it has everything up to the reference's position.
+
+        :raises NotComparable: it does not come there in time, or is kept by a rule
+        """
+        topic = table.reference.topic
+        if self._plan is not None and (why := self._plan.not_compared.get(topic)):
+            raise NotComparable(why)
+        owner = Owner(self._tables_of, topic)
+        while True:
+            there = target.exists()
+            if there and changes_rows(target.rule()):
+                raise NotComparable("it is kept by a rule, so that its rows are not those of the source")
+            if there and table.since is None:
+                return target.pinned()
+            if there and target.owner() != owner:
+                result.problem = f"the table there belongs to {target.owner() or 'nobody'}"
+                return None
+            if there:
+                pinned = target.pinned()
+                marker = pinned.marker(owner.app)
+                if not self._behind(table, marker):
+                    result.batch, result.version = marker, pinned.version
+                    return pinned
+            if table.since is None or (not there and self._applied(topic) >= table.since.reached):
+                result.problem = "there is no such table"
+                return None
+            if time.monotonic() >= self._deadline:
+                raise NotComparable(self._late(table, marker if there else None))
+            time.sleep(_LOOK_S)
+
+    def _behind(self, table: _Table, marker: int) -> bool:
+        """Whether a table with this last batch lacks something from before the position."""
+        since, topic = table.since, table.reference.topic
+        assert since is not None
+        if marker >= since.reached or self._applied(topic, marker) >= since.reached:
+            return False
+        return since.lacks(topic, marker)
+
+    def _applied(self, topic: str, marker: int | None = None) -> int:
+        """The batch up to which an apply has found nothing more to do for a table; -1 if that is not known.
+
+        :param marker: the table's last batch now
+        """
+        if self._plan is None:
+            return -1
+        report = AppliedReports(self._source.storage, self._tables_of).read(self._kind, self._location)
+        if report is None or topic in report["failed"] or topic in report["lagging"]:
+            return -1
+        stand = report["stands"].get(topic)
+        if marker is not None and (stand is None or stand.get("batch") != marker):
+            return -1
+        return int(report["last_batch"])
+
+    def _late(self, table: _Table, marker: int | None) -> str:
+        assert table.since is not None
+        assert self._plan is not None
+        stands = "is not there" if marker is None else f"stands at batch {marker}"
+        return (
+            f"the apply has not brought it to batch {table.since.reached} within {self._plan.wait_s:.0f} s, which has the position at which "
+            f"the source was read ({table.at}); it {stands}: run the apply, then verify it again"
+        )
+
+    # -- its rows ---------------------------------------------------------------------------------------------------------
+
+    def _expected(self, spark: SparkSession, table: _Table, last: int) -> Expected:
+        """The rows that the table ought to have at some batch."""
+        if table.since is None:
+            return of_reference(spark, table.reference)
+        for part in table.since.parts(table.reference.topic, last):
+            for _, file in part.files:
+                table.since.changelog.check(table.since.connector, file)
+        return expected(spark, table.reference, table.since, last)
+
+    def _compare(self, spark: SparkSession, result: Compared, table: _Table, target: Target, pinned: Pinned) -> None:
+        suit(spark, table.reference.bytes + target.size())
+        last = 0 if table.since is None else max(result.batch or 0, table.since.reached)
+        wanted = self._expected(spark, table, last)
+        there = {f.name.lower(): (f.name, f.dataType.simpleString()) for f in pinned.rows.schema.fields}
+        types, problems = dict[str, str](), list[str]()
+        for name, type_ in reduce.final_types(wanted.schema).items():
             other = there.pop(name.lower(), None)
             compared = common(type_, other[1]) if other else None
             if other is None:
@@ -196,154 +280,81 @@ class VerifyTables:
         result.only_in_table = sorted(name for name, _ in there.values())
         result.problem = "; ".join(problems)
         if result.problem:
-            result.source, result.target = expected.count(), found.count()
-            return
-        if UNKNOWN in expected.columns:
-            per_column = expected.select(F.explode(UNKNOWN).alias("c")).groupBy("c").count().collect()
-            result.unknown = {row["c"]: row["count"] for row in sorted(per_column)}
-        both = _side(expected, types, _SOURCE).unionAll(_side(found, types, _TARGET))
-        key = pending.schema.key or tuple(types)
-        # without a key, what tells a row is its values
-        shown = key if pending.schema.key or self._values else ()
-        _count(result, _by_key(both, key, types), list(types), shown, values=self._values)
+            result.source, result.target = wanted.rows.count(), pinned.rows.count()
+        else:
+            comparison = Comparison(wanted.rows, pinned.rows, types, wanted.schema.key, wanted.rows_about)
+            keys = f"{self._keys}/{result.topic}" if self._keys else ""
+            comparison.compare(result, values=self._values, keys=keys)
+        if table.since is not None and (result.problem or result.rows_differ):
+            self._settled(result, table, last)
+
+    def _settled(self, result: Compared, table: _Table, last: int) -> None:
+        """
+        :raises NotComparable: the table may differ, as the connector has not finished to read it
+        """
+        assert table.since is not None
+        if why := table.since.unsettled(str(table.reference.schema.id), last):
+            text = f"{why}, so that rows may be behind those of the source: verify it again when that is over ({result.problem or _differs(result)})"
+            result.problem, result.missing, result.surplus, result.different = "", 0, 0, 0
+            result.differing, result.examples = {}, []
+            raise NotComparable(text)
 
 
-def _side(rows: DataFrame, types: dict[str, str], side: str) -> DataFrame:
-    """Rows of one side, as ``_SOURCE`` and ``_TARGET`` count them."""
-    flags = [F.lit(1 if name == side else 0).alias(name) for name in (_SOURCE, _TARGET)]
-    unknown = F.col(UNKNOWN) if UNKNOWN in rows.columns else F.array().cast("array<string>").alias(UNKNOWN)
-    return rows.select(*[F.col(quoted(c)).cast(t).alias(c) for c, t in types.items()], *flags, unknown)
-
-
-def _by_key(both: DataFrame, key: tuple[str, ...], types: dict[str, str]) -> DataFrame:
-    """For each key how many rows each side has, and which columns differ.
-
-    Without a key all columns are the key: then none can differ.
-    """
-    others = [c for c in types if c not in key]
-    image = F.struct(*map(quoted, others)) if others else F.struct(F.lit(1))
-
-    def of(side: str, value: Expression) -> Expression:
-        return F.any_value(F.when(F.col(side) == 1, value), ignoreNulls=True)
-
-    grouped = both.groupBy(*map(quoted, key)).agg(
-        F.sum(_SOURCE).alias(_SOURCE),
-        F.sum(_TARGET).alias(_TARGET),
-        of(_SOURCE, image).alias(_A),
-        of(_TARGET, image).alias(_B),
-        of(_SOURCE, F.col(UNKNOWN)).alias(UNKNOWN),
-    )
-    different = [
-        F.when(
-            ~F.col(f"{_A}.{quoted(c)}").eqNullSafe(F.col(f"{_B}.{quoted(c)}")) & ~F.array_contains(UNKNOWN, F.lit(c)),
-            F.lit(c),
-        )
-        for c in others
-    ]
-    shared = (F.col(_SOURCE) > 0) & (F.col(_TARGET) > 0)
-    names = F.array_compact(F.array(*different)) if different else F.array().cast("array<string>")
-    return grouped.withColumn(_COLUMNS, F.when(shared, names).otherwise(F.array().cast("array<string>")))
-
-
-def _count(result: Compared, grouped: DataFrame, columns: list[str], key: tuple[str, ...], *, values: bool) -> None:
-    source, target = F.col(_SOURCE), F.col(_TARGET)
-    zero = F.lit(0)
-    totals = grouped.agg(
-        F.sum(source).alias("source"),
-        F.sum(target).alias("target"),
-        F.sum(F.greatest(source - target, zero)).alias("missing"),
-        F.sum(F.greatest(target - source, zero)).alias("surplus"),
-        F.count_if(F.size(_COLUMNS) > 0).alias("different"),
-        *[F.count_if(F.array_contains(_COLUMNS, F.lit(c))) for c in columns],
-    ).first()
-    assert totals is not None
-    counts = ("source", "target", "missing", "surplus", "different")
-    for at, name in enumerate(counts):
-        setattr(result, name, totals[at] or 0)
-    result.differing = {c: n for c, n in zip(columns, totals[len(counts) :], strict=True) if n}
-    if not result.equal:
-        wrong = grouped.where((source != target) | (F.size(_COLUMNS) > 0))
-        result.examples = [_example(row, key, values=values) for row in wrong.take(EXAMPLES)]
-
-
-def _example(row: Row, key: tuple[str, ...], *, values: bool) -> dict[str, Any]:
-    example: dict[str, Any] = {"key": {name: str(row[name]) for name in key}}
-    if row[_SOURCE] > row[_TARGET]:
-        example["what"] = "missing"
-    elif row[_SOURCE] < row[_TARGET]:
-        example["what"] = "surplus"
-    else:
-        example["what"] = "different"
-    if row[_COLUMNS]:
-        example["columns"] = list(row[_COLUMNS])
-        if values:
-            example["source"] = {c: str(row[_A][c]) for c in row[_COLUMNS]}
-            example["target"] = {c: str(row[_B][c]) for c in row[_COLUMNS]}
-    return example
-
-
-def _notes(table: Compared) -> list[str]:
-    notes = [f"{table.problem} ({table.location})"] if table.problem else []
-    if table.only_in_table:
-        notes.append(f"not compared, only in the table: {', '.join(table.only_in_table)}")
-    if table.unknown:
-        lacking = ", ".join(f"{c} ({n:,} rows)" for c, n in table.unknown.items())
-        notes.append(f"not compared, the reference does not have the value: {lacking}")
-    if table.differing:
-        notes.append("differs in " + ", ".join(f"{c} ({n:,} rows)" for c, n in table.differing.items()))
-    for example in table.examples:
-        key = ", ".join(f"{k}={v}" for k, v in example["key"].items()) or "a row without a key"
-        note = f"{example['what']}: {key}"
-        for column in example.get("columns", ()):
-            note += f"; {column}"
-            if "source" in example:
-                note += f" is {example['source'][column]!r} at the source, {example['target'][column]!r} in the table"
-        notes.append(note)
-    return notes
-
-
-def _line(parts: tuple[str, ...], widths: list[int]) -> str:
-    first, *rest = parts
-    return "  ".join([first.ljust(widths[0]), *(p.rjust(w) for p, w in zip(rest, widths[1:], strict=True))])
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "NO"
+def _differs(result: Compared) -> str:
+    return f"{result.missing:,} rows are missing, {result.surplus:,} surplus, {result.different:,} different"
 
 
 def main(arguments: list[str] | None = None) -> int:
+    given = _arguments(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for every call into the JVM
+    try:
+        changelog, kind = open_changelog(given.changelog), load_format(given.target)
+        plan = VerifyPlan.read(changelog.storage) if given.plan else None
+        spark = session(f"cdc verify {given.connector}", kind)
+        try:
+            job = VerifyTables(
+                spark, changelog, given.connector, location=given.location, target=given.target,
+                tables_of=given.tables_of, values=given.values, keys=given.keys, threads=given.threads, plan=plan,
+                source=open_changelog(plan.changelog) if plan else None,
+            )  # fmt: skip
+            verified = job.run()
+        finally:
+            spark.stop()
+    except CdcError as e:
+        print(e, file=sys.stderr)
+        return 2
+    print(verified.text())
+    if given.json:
+        given.json.write_bytes(orjson.dumps(verified.document(), option=orjson.OPT_INDENT_2))
+    if plan is not None:
+        write_report(changelog.storage, verified.document())
+    return verified.status
+
+
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--changelog", required=True, help="folder or object store prefix of the reference's change log"
     )
-    parser.add_argument("--connector", required=True, help="name of the reference's connector")
+    parser.add_argument(
+        "--connector", required=True, help="name of the reference's connector; with --plan, whose tables they are"
+    )
     parser.add_argument("--location", required=True, help="where tables are, for example /lake/{database}/{table}")
     parser.add_argument("--tables-of", metavar="CONNECTOR", help="fills {connector} in the location")
     parser.add_argument("--target", default="delta", help="kind of the tables: delta (default) or iceberg")
     parser.add_argument("--threads", type=int, default=4, help="tables compared at the same time")
     parser.add_argument(
+        "--plan", action="store_true", help="the change log has a plan, as airflow cdc verify makes one: nothing has to stand still"
+    )  # fmt: skip
+    parser.add_argument(
         "--values", action="store_true", help="show values of rows that differ; they may be personal data"
     )
+    parser.add_argument(
+        "--keys", default="", metavar="FOLDER", help="write the keys of rows that differ there, as Parquet; a folder for each topic"
+    )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to a file")
-    given = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for every call into the JVM
-    spark = session(f"cdc verify {given.connector}", load_format(given.target))
-    try:
-        job = VerifyTables(
-            spark, open_changelog(given.changelog), given.connector, location=given.location, target=given.target,
-            tables_of=given.tables_of, values=given.values, threads=given.threads,
-        )  # fmt: skip
-        verified = job.run()
-    except CdcError as e:
-        print(e, file=sys.stderr)
-        return 2
-    finally:
-        spark.stop()
-    print(verified.text())
-    if given.json:
-        given.json.write_bytes(orjson.dumps(verified.document(), option=orjson.OPT_INDENT_2))
-    return 0 if verified.equal else 1
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

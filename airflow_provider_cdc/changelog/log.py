@@ -72,7 +72,7 @@ class ChangeLog:
         return path
 
     def path(self, manifest: Manifest) -> str:
-        return self._manifest_path(manifest.connector, manifest.batch)
+        return self.path_of(manifest.connector, manifest.batch)
 
     def sweep(self, manifest: Manifest) -> int:
         folder = (manifest.connector, "data", batch_name(manifest.batch))
@@ -97,7 +97,7 @@ class ChangeLog:
         return self.storage.list(self.storage.root)
 
     def manifest(self, connector: str, batch: int) -> Manifest | None:
-        path = self._manifest_path(connector, batch)
+        path = self.path_of(connector, batch)
         data = self.storage.read(path)
         return None if data is None else _parse(data, path)
 
@@ -117,7 +117,7 @@ class ChangeLog:
             if manifest is None:
                 raise ChangeLogDamaged(
                     f"The manifest of batch {expected} of connector {connector} is missing, though batch {numbers[-1]} exists.",
-                    where=self._manifest_path(connector, expected),
+                    where=self.path_of(connector, expected),
                     safe="Batches before it are complete.",
                     remedy="restore the file from a backup, or snapshot the connector's tables again under a new connector name",
                 )
@@ -170,7 +170,8 @@ class ChangeLog:
                     raise _damaged(path, f"has the checksum {found:08x} instead of {file.crc32:08x}")
         return _committed_ms(footer)
 
-    def _manifest_path(self, connector: str, batch: int) -> str:
+    def path_of(self, connector: str, batch: int) -> str:
+        """Where the manifest of a batch is, if there is one."""
         return self.storage.path(connector, "manifests", f"{batch_name(batch)}.json")
 
 

@@ -1,0 +1,149 @@
+"""What comparing tables with the source has found."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Self
+
+
+@dataclasses.dataclass(slots=True)
+class Compared:
+    """One table.
+
+    :param position: where the source's log was when its rows were read
+    :param batch: the last batch that the table had when it was compared
+    :param version: of the table, in the words of its kind
+    :param missing: rows of the source that the table lacks
+    :param surplus: rows of the table that the source lacks, or that it has twice
+    :param different: rows of both whose values are not all equal
+    :param differing: column → rows in which it differs
+    :param examples: the first different, missing and surplus rows: their key and the columns concerned
+    :param only_in_table: columns that the source does not have (any more)
+    :param unknown: column → rows in which the reference does not have its value (``unavailable``); they are not compared in it
+    :param problem: why the table cannot be equal, whatever its rows are
+    :param not_compared: why nobody can say whether it is equal
+    :param keys: where the keys of the rows that differ are written
+    """
+
+    topic: str
+    location: str
+    position: dict[str, Any] = dataclasses.field(default_factory=dict)
+    batch: int | None = None
+    version: str = ""
+    source: int = 0
+    target: int = 0
+    missing: int = 0
+    surplus: int = 0
+    different: int = 0
+    differing: dict[str, int] = dataclasses.field(default_factory=dict)
+    examples: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    only_in_table: list[str] = dataclasses.field(default_factory=list)
+    unknown: dict[str, int] = dataclasses.field(default_factory=dict)
+    problem: str = ""
+    not_compared: str = ""
+    keys: str = ""
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """The way back from :meth:`document`."""
+        return cls(**{field.name: document[field.name] for field in dataclasses.fields(cls)})
+
+    @property
+    def rows_differ(self) -> bool:
+        return bool(self.missing or self.surplus or self.different)
+
+    @property
+    def equal(self) -> bool:
+        return not (self.not_compared or self.problem or self.rows_differ)
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        return dataclasses.asdict(self) | {"equal": self.equal}
+
+
+@dataclasses.dataclass(slots=True)
+class Verified:
+    """All tables.
+
+    :param position: where the reference ends in the source's log; of several, the last one
+    """
+
+    connector: str
+    position: dict[str, Any]
+    tables: list[Compared]
+    seconds: float
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """The way back from :meth:`document`."""
+        tables = [Compared.of(table) for table in document["tables"]]
+        return cls(document["connector"], document["position"], tables, document["seconds"])
+
+    @property
+    def equal(self) -> bool:
+        return all(table.equal for table in self.tables)
+
+    @property
+    def status(self) -> int:
+        """The exit status of the job: 0 all equal, 1 something is not, 2 something could not be compared, and nothing is known to differ."""
+        if any(not (table.equal or table.not_compared) for table in self.tables):
+            return 1
+        return 0 if self.equal else 2
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        tables = [table.document() for table in self.tables]
+        return dataclasses.asdict(self) | {"equal": self.equal, "status": self.status, "tables": tables}
+
+    def text(self) -> str:
+        """For people."""
+        head = ("table", "source", "target", "missing", "surplus", "different", "equal")
+        lines = [
+            (t.topic, *(f"{n:,}" for n in (t.source, t.target, t.missing, t.surplus, t.different)), _verdict(t))
+            for t in self.tables
+        ]
+        widths = [max(len(line[i]) for line in (head, *lines)) for i in range(len(head))]
+        text = [_line(line, widths) for line in (head, *lines)]
+        for table in self.tables:
+            text += [f"{table.topic}: {note}" for note in _notes(table)]
+        return "\n".join(text)
+
+
+def _notes(table: Compared) -> list[str]:
+    notes = [f"{table.problem} ({table.location})"] if table.problem else []
+    if table.not_compared:
+        notes.append(f"not compared: {table.not_compared} ({table.location})")
+    if table.only_in_table:
+        notes.append(f"not compared, only in the table: {', '.join(table.only_in_table)}")
+    if table.unknown:
+        lacking = ", ".join(f"{c} ({n:,} rows)" for c, n in table.unknown.items())
+        notes.append(f"not compared, the reference does not have the value: {lacking}")
+    if table.rows_differ and table.version:
+        notes.append(f"compared as of batch {table.batch}, version {table.version} of the table")
+    if table.differing:
+        notes.append("differs in " + ", ".join(f"{c} ({n:,} rows)" for c, n in table.differing.items()))
+    notes += map(_shown, table.examples)
+    if table.keys:
+        notes.append(f"the keys of all rows that differ are in {table.keys}")
+    return notes
+
+
+def _shown(example: dict[str, Any]) -> str:
+    key = ", ".join(f"{k}={v}" for k, v in example["key"].items()) or "a row without a key"
+    note = f"{example['what']}: {key}"
+    for column in example.get("columns", ()):
+        note += f"; {column}"
+        if "source" in example:
+            note += f" is {example['source'][column]!r} at the source, {example['target'][column]!r} in the table"
+    return note
+
+
+def _line(parts: tuple[str, ...], widths: list[int]) -> str:
+    first, *rest = parts
+    return "  ".join([first.ljust(widths[0]), *(p.rjust(w) for p, w in zip(rest, widths[1:], strict=True))])
+
+
+def _verdict(table: Compared) -> str:
+    return "?" if table.not_compared else "yes" if table.equal else "NO"
