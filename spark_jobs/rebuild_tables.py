@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending
+from airflow_provider_cdc.changelog.rebuilt import RebuildReports
 from airflow_provider_cdc.core.errors import CdcError, ChangeLogDamaged, ConfigError, TargetError
 from spark_jobs import reduce
 from spark_jobs.datatypes import common, quoted
@@ -64,6 +65,7 @@ class RebuildTables:
     :param to: where to build them; in their places if it is empty
     :param batch: the last batch to build from; only with ``to``, the newest if not given
     :raises ConfigError: a batch is given without ``to``, or both locations are one
+    :ivar done: the tables that are built
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class RebuildTables:
                 safe=_UNTOUCHED,
                 remedy="give another location, or leave --to out to build the tables in their places",
             )
+        self.done: list[Rebuilt] = []
         self._changelog, self._connector = changelog, connector
         self._location, self._to, self._batch = location, to, batch
         self._format = load_format(target)
@@ -97,19 +100,24 @@ class RebuildTables:
     def run(self, topics: Collection[str]) -> list[Rebuilt]:
         """Build the tables of some topics, one after the other.
 
+        :param topics: topics, or names of tables at the source
         :raises ConfigError: there is no such topic or batch; nothing is built
         :raises ChangeLogDamaged: the change log does not begin with batch 1, or lacks something; tables before this one are built
         :raises TargetError: a table cannot be built; tables before it are
         """
         newest = self._newest()
         whole = Batches(self._changelog, list(self._changelog.manifests(self._connector, until=newest)))
+        by_table = {str(whole.table(topic)): topic for topic in sorted(whole.topics)}
+        topics = [name if name in whole.topics else by_table.get(name, name) for name in topics]
         if unknown := sorted(set(topics) - whole.topics):
             raise ConfigError(
                 f"Up to batch {newest}, the change log of {self._connector} has no topic {', '.join(unknown)}.",
                 safe="No table was changed.",
                 remedy=f"topics are: {', '.join(sorted(whole.topics)[:20])}",
             )
-        return [self._table(topic, whole) for topic in topics]
+        for topic in topics:
+            self.done.append(self._table(topic, whole))
+        return self.done
 
     def _newest(self) -> int:
         """The last batch to build from."""
@@ -246,19 +254,11 @@ def _like(rows: DataFrame, target: Target, owner: Owner) -> DataFrame:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--changelog", required=True, help="folder or object store prefix of the change log")
-    parser.add_argument("--connector", required=True)
-    parser.add_argument("--location", required=True, help="where tables are, for example /lake/{database}/{table}")
-    parser.add_argument("--topic", required=True, action="append", help="whose table is built; may be given repeatedly")
-    parser.add_argument(
-        "--to", default="", metavar="LOCATION", help="build the tables there, beside those at --location"
-    )
-    parser.add_argument("--batch", type=int, help="with --to: the last batch to build from; the newest if not given")
-    parser.add_argument("--target", default="delta", help="kind of the tables: delta (default) or iceberg")
-    given = parser.parse_args(arguments)
+    given, began = _arguments(arguments), time.monotonic()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for every call into the JVM
+    done: list[Rebuilt] = []
+    problem: CdcError | None = None
     try:
         changelog, kind = open_changelog(given.changelog), load_format(given.target)
         spark = session(f"cdc rebuild {given.connector}", kind)
@@ -266,15 +266,44 @@ def main(arguments: list[str] | None = None) -> int:
             job = RebuildTables(
                 spark, changelog, given.connector, location=given.location, to=given.to, batch=given.batch, target=given.target,
             )  # fmt: skip
-            done = job.run(given.topic)
+            done = job.done
+            job.run(given.topic)
+        except CdcError as e:
+            problem = e
         finally:
             spark.stop()
+        report = {
+            "connector": given.connector, "target": given.target, "location": given.location, "run": given.run_id,
+            "tables": [dataclasses.asdict(table) for table in done], "problem": str(problem or ""),
+            "seconds": round(time.monotonic() - began, 3),
+        }  # fmt: skip
+        RebuildReports(changelog.storage, given.connector).write(report)
     except CdcError as e:
-        print(e, file=sys.stderr)
-        return 2 if isinstance(e, ConfigError) else 1
+        problem = problem or e
     for table in done:
         print(f"{table.topic}: built as of batch {table.batch} at {table.location}, {table.seconds} s")
-    return 0
+    if problem is None:
+        return 0
+    print(problem, file=sys.stderr)
+    return 2 if isinstance(problem, ConfigError) else 1
+
+
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--changelog", required=True, help="folder or object store prefix of the change log")
+    parser.add_argument("--connector", required=True)
+    parser.add_argument("--location", required=True, help="where tables are, for example /lake/{database}/{table}")
+    parser.add_argument(
+        "--topic", required=True, action="append",
+        help="whose table is built: a topic, or <database>.<table>; may be given repeatedly",
+    )  # fmt: skip
+    parser.add_argument(
+        "--to", default="", metavar="LOCATION", help="build the tables there, beside those at --location"
+    )
+    parser.add_argument("--batch", type=int, help="with --to: the last batch to build from; the newest if not given")
+    parser.add_argument("--target", default="delta", help="kind of the tables: delta (default) or iceberg")
+    parser.add_argument("--run-id", default="", help="goes into the report")
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

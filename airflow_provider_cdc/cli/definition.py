@@ -25,6 +25,11 @@ _DRY = _arg(
     help="change nothing, and print what would be done; without --confirm this is the default",
 )
 _CONFIRM = _arg("--confirm", metavar="NAME", help="carry it out; NAME is the connector's name")
+_SPARK = (
+    _arg("--spark-conn-id", default="spark_default", help="connection to Spark (default: %(default)s)"),
+    _arg("--jars", help="jars of the kind of table, where Spark cannot fetch them by itself; with commas between them"),
+)
+_TARGET = _arg("--target", help="only this kind of tables: delta or iceberg")
 _CHANGELOG = _arg(
     "--changelog",
     metavar="URL",
@@ -40,6 +45,8 @@ def commands() -> list[GroupCommand]:
         *_lists(),
         _events(),
         _maintain(),
+        _verify(),
+        _rebuild(),
         *_steering(),
         _delete(),
         _offset(),
@@ -133,18 +140,59 @@ def _maintain() -> ActionCommand:
         "Maintain the tables that a connector's changes are applied to: small files, deletes, old snapshots and files",
         _CONNECTOR,
         _arg("--location", help="only this target, as its apply has it; without it, all that were applied to"),
-        _arg("--target", help="only this kind of tables: delta or iceberg"),
+        _TARGET,
         _arg(
             "--keep-hours", type=float, default=168.0, metavar="HOURS",
             help="how long files and snapshots stay after they were replaced (default: a week; at least 1)",
         ),
-        _arg("--spark-conn-id", default="spark_default", help="connection to Spark (default: %(default)s)"),
-        _arg("--jars", help="jars of the kind of table, where Spark cannot fetch them by itself; with commas between them"),
+        *_SPARK,
         _OUTPUT,
         _STATE,
         where="maintain.maintain",
         description="Exit status: 0 done, or nothing to do; 1 some tables could not be maintained. Rows and last batches stay as they are.",
     )  # fmt: skip
+
+
+def _verify() -> ActionCommand:
+    return _command(
+        "verify",
+        "Compare the tables of a target with the source, value by value, while capture and apply go on",
+        _CONNECTOR,
+        _arg("--tables", action="append", metavar="PATTERN", help="only tables like this, as in table.include.list; may be repeated"),
+        _arg("--location", help="the target, as its apply has it, where there are several"),
+        _TARGET,
+        _arg("--values", action="store_true", help="show values of rows that differ; they may be personal data"),
+        _arg("--keys", metavar="FOLDER", help="write the keys of all rows that differ there, as Parquet; a folder for each topic"),
+        _arg(
+            "--timeout", type=float, default=600.0, metavar="SECONDS",
+            help="how long to wait for the capture, and then for the apply, to come to the position of the rows (default: %(default)s)",
+        ),
+        _arg("--scratch", metavar="URL", help="where the source's rows are written meanwhile; by default below the change log"),
+        _arg("--keep", action="store_true", help="leave them there"),
+        *_SPARK,
+        _OUTPUT,
+        _STATE,
+        where="verify.verify",
+        description="Exit status: 0 all tables are equal to the source, 1 some are not, 2 some could not be compared. Nothing is changed.",
+    )  # fmt: skip
+
+
+def _rebuild() -> ActionCommand:
+    return _command(
+        "rebuild",
+        "Build tables again from the change log, in their places or beside them",
+        _CONNECTOR,
+        _arg("table", nargs="+", help="<database>.<table>, or a topic"),
+        _arg("--to", metavar="LOCATION", help="build them there, beside those that there are"),
+        _arg("--batch", type=int, help="with --to: the last batch to build from; the newest if not given"),
+        _arg("--location", help="the target, as its apply has it, where there are several"),
+        _TARGET,
+        *_SPARK,
+        _OUTPUT,
+        _STATE,
+        where="verify.rebuild",
+        description="A table is built as of its own last batch, and replaced by one commit; capture and apply go on.",
+    )
 
 
 def _steering() -> list[ActionCommand]:

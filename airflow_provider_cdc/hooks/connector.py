@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
     from airflow_provider_cdc.core.spi.records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
+    from airflow_provider_cdc.verification import Verification
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,27 @@ class ConnectorAccess:
             storage_secrets=storage_options(self.storage_conn_id),
         ) as lifecycle:
             yield lifecycle
+
+    @contextlib.contextmanager
+    def verification(self, *, scratch: str | None = None, keep: bool = False) -> Iterator[Verification]:
+        """A comparison of the connector's tables with the source, to be prepared.
+
+        :param scratch: where its scratch change log is, by default below the connector's
+        :param keep: leave it there
+        """
+        from airflow_provider_cdc.verification import open_verification
+
+        state = CdcStateHook(self.state_conn_id).address()
+        with open_verification(
+            self.definition,
+            state.url,
+            state_schema=state.schema,
+            secrets=self.properties(),
+            storage_secrets=storage_options(self.storage_conn_id),
+            scratch=scratch,
+            keep=keep,
+        ) as verification:
+            yield verification
 
     def current(self) -> ConnectorAccess:
         """The same connector, without the recorded properties that its Airflow connection sets now."""

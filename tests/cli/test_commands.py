@@ -64,6 +64,28 @@ def test_only_targets_that_were_applied_to_are_maintained(shop: Shop) -> None:
         run("maintain", "shop", "--keep-hours", "0.1")
 
 
+def test_one_target_is_compared_or_built_again_and_several_are_named(
+    shop: Shop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capture(shop)
+    reports = AppliedReports(Storage(shop.definition.changelog), "shop")
+    for table in ("a", "b"):
+        reports.write(
+            {"target": "delta", "location": f"/{table}/{{table}}", "last_batch": 1, "tables": [], "failed": {}}
+        )
+    clean(capsys)
+    with pytest.raises(SystemExit) as ended:
+        run("verify", "shop")
+    assert ended.value.code == 2
+    assert "delta at /a/{table}; delta at /b/{table}" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="say which one with --location and --target"):
+        run("rebuild", "shop", "inventory.orders")
+    with pytest.raises(SystemExit) as ended:
+        run("verify", "shop", "--location", "/a/{table}", "--tables", r"inventory\.none")
+    assert ended.value.code == 2
+    assert "captured tables: inventory.orders" in capsys.readouterr().err
+
+
 def test_batches_are_listed_newest_first(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     capture(shop)
     for key in (1, 2):

@@ -1,0 +1,67 @@
+"""``airflow cdc verify`` and ``airflow cdc rebuild``: compare the tables of a target with the source, and build tables again."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import timedelta
+
+from airflow_provider_cdc.cli.common import command, print_json
+from airflow_provider_cdc.cli.targets import one_target
+from airflow_provider_cdc.core.errors import CdcError
+
+
+@command
+def verify(args: argparse.Namespace) -> None:
+    """Compare tables with the source; exit status 0 equal, 1 not equal, 2 not compared."""
+    from airflow.sdk.exceptions import AirflowException
+
+    from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
+
+    try:
+        access, target, location = one_target(args)
+        task = VerifyTablesOperator(
+            task_id="verify", definition=access.definition, source_conn_id=access.conn_id, target=target, location=location,
+            tables=args.tables or (), values=args.values, keys=args.keys or "", wait=timedelta(seconds=args.timeout),
+            scratch=args.scratch, keep_scratch=args.keep, conn_id=args.spark_conn_id, state_conn_id=access.state_conn_id,
+            storage_conn_id=access.storage_conn_id, jars=args.jars,
+        )  # fmt: skip
+        verified = task.verify({})
+    except (CdcError, AirflowException) as e:
+        raise _not_done(e) from None
+    if args.output == "json":
+        print_json(verified.document())
+    else:
+        print(verified.text())
+    if verified.status:
+        raise SystemExit(verified.status)
+
+
+@command
+def rebuild(args: argparse.Namespace) -> None:
+    """Build tables again from the change log."""
+    from airflow.sdk.exceptions import AirflowException
+
+    from airflow_provider_cdc.operators.rebuild_tables import RebuildTablesOperator
+
+    access, target, location = one_target(args)
+    task = RebuildTablesOperator(
+        task_id="rebuild", definition=access.definition, target=target, location=location, tables=args.table,
+        to=args.to or "", batch=args.batch, conn_id=args.spark_conn_id, storage_conn_id=access.storage_conn_id,
+        jars=args.jars,
+    )  # fmt: skip
+    try:
+        report = task.rebuild({})
+    except AirflowException as e:
+        raise SystemExit(str(e)) from None
+    if args.output == "json":
+        print_json(report)
+        return
+    for table in report["tables"]:
+        print(f"{table['topic']}: built as of batch {table['batch']} at {table['location']}, {table['seconds']} s")
+
+
+def _not_done(e: Exception) -> SystemExit:
+    import sys
+
+    print(e, file=sys.stderr)
+    return SystemExit(2)

@@ -1,0 +1,121 @@
+"""The task that builds lakehouse tables again from the change log, by a Spark job."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.hooks.task_base import failure
+from airflow_provider_cdc.operators.spark_job import SparkJobOperator, job_path
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_cdc.runtime import ConnectorDefinition
+
+
+class RebuildTablesOperator(SparkJobOperator):
+    """Builds tables again from the change log: in their places, as of their own last batch, by one commit each; or beside, as of any batch.
+
+    Capture and apply may go on.
+
+        >>> RebuildTablesOperator(
+        ...     task_id="rebuild", definition=shop, location="/lake/{database}/{table}", tables=["inventory.orders"])
+
+    Returns ``{"connector", "target", "tables", "seconds"}``: topic → the batch as of which it is built.
+
+    :param definition: the connector; paths are templated
+    :param location: where tables are, as the apply has it (templated)
+    :param tables: ``<database>.<table>`` or topics of the tables to build (templated)
+    :param to: build them there, beside those at ``location`` (templated)
+    :param batch: with ``to``: the last batch to build from, by default the newest one
+    :param target: kind of the tables, ``delta`` or ``iceberg``
+    :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
+    :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
+    :raises ConfigError: the target is not known
+    """
+
+    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "tables", "to")
+    ui_color = "#fdebd3"
+
+    def __init__(
+        self,
+        *,
+        definition: ConnectorDefinition,
+        location: str,
+        tables: Sequence[str] | str,
+        to: str = "",
+        batch: int | None = None,
+        target: str = "delta",
+        conn_id: str = "spark_default",
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        from spark_jobs.targets import load_format
+
+        kwargs.setdefault("name", f"cdc-rebuild-{definition.name}")
+        super().__init__(
+            definition=definition, location=location, conn_id=conn_id, storage_conn_id=storage_conn_id, **kwargs
+        )
+        self._format = load_format(target)
+        self.target, self.tables, self.to, self.batch = target, tables, to, batch
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        try:
+            report = self.rebuild(context)
+        except CdcError as e:
+            raise failure(e) from e
+        built = {table["topic"]: table["batch"] for table in report["tables"]}
+        return {"connector": self.connector, "target": self.target, "tables": built, "seconds": report["seconds"]}
+
+    def rebuild(self, context: Context) -> dict[str, Any]:
+        """Submit the job.
+
+        :return: the report, see :class:`airflow_provider_cdc.changelog.rebuilt.RebuildReports`
+        :raises ConfigError: no table is named
+        :raises AirflowException: some tables could not be built, or the job has failed as a whole
+        """
+        from airflow.sdk.exceptions import AirflowException
+
+        names = [self.tables] if isinstance(self.tables, str) else list(self.tables)
+        if not names:
+            raise ConfigError(
+                "No table is named that is to be built again.",
+                safe="No table was changed.",
+                remedy="name them as <database>.<table>",
+            )
+        self._refuse_secrets()
+        run = str(uuid.uuid4())
+        self.application = job_path("rebuild_tables.py")
+        self.application_args = [
+            "--changelog", self.changelog, "--connector", self.connector, "--location", self.location, "--target", self.target,
+            *[part for name in names for part in ("--topic", name)], *(["--to", self.to] if self.to else []),
+            *(["--batch", str(self.batch)] if self.batch is not None else []), "--run-id", run,
+        ]  # fmt: skip
+        self._find_spark(self._format.packages)
+        error: AirflowException | None = None
+        try:
+            with self._storage_environment():
+                super().execute(context)
+        except AirflowException as e:
+            error = e
+        report = self._report(run)
+        if report is not None and report["problem"]:
+            built = ", ".join(table["topic"] for table in report["tables"])
+            raise AirflowException(report["problem"] + (f"\n  Built before: {built}" if built else "")) from error
+        if error is not None or report is None:
+            raise error or AirflowException(
+                f"The Spark job ended well, but wrote no report to {self.changelog}: is this the change log that it read?"
+            )
+        for table in report["tables"]:
+            self.log.info("%s is built as of batch %d at %s.", table["topic"], table["batch"], table["location"])
+        return report
+
+    def _report(self, run: str) -> dict[str, Any] | None:
+        """What this run's job has written beside the change log."""
+        from airflow_provider_cdc.changelog.rebuilt import RebuildReports
+
+        found = RebuildReports(self.access.changelog().storage, self.connector).read(self.target, self.location)
+        return found if found is not None and found["run"] == run else None

@@ -1,0 +1,164 @@
+"""The task that compares lakehouse tables with their source, while capture and apply go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.hooks.connector import ConnectorAccess
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.hooks.task_base import failure
+from airflow_provider_cdc.operators.spark_job import SparkJobOperator, job_path
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_cdc.runtime import ConnectorDefinition
+    from spark_jobs.verified import Compared, Verified
+
+
+class VerifyTablesOperator(SparkJobOperator):
+    """Compares the tables that a connector's changes are applied to with the source, row by row and value by value. Nothing has to stand still.
+
+    The source is read once more, at one position of its log, into a scratch change log. Each table is compared at its own last batch, with these
+    rows and what was captured since. The task fails if a table is not equal, and is tried again if one could not be compared.
+
+        >>> VerifyTablesOperator(
+        ...     task_id="verify", definition=shop, source_conn_id="shop_mariadb", location="/lake/{database}/{table}")
+
+    Returns ``{"connector", "target", "position", "tables", "seconds"}``: topic → the number of its rows.
+
+    :param definition: the connector; paths are templated
+    :param source_conn_id: Airflow connection to the database (templated)
+    :param location: where tables are, as the apply has it (templated)
+    :param target: kind of the tables, ``delta`` or ``iceberg``
+    :param tables: patterns of the tables to compare, as in ``table.include.list``; by default all (templated)
+    :param values: whether the log shows values of rows that differ; they may be personal data
+    :param keys: folder for the keys of the rows that differ, as Parquet; it has to be empty (templated)
+    :param wait: how long to wait for the capture, and then for the apply, to come to the position
+    :param scratch: folder or prefix for the scratch change log, by default one below the change log (templated)
+    :param keep_scratch: leave the scratch change log there
+    :param threads: tables compared at the same time
+    :param state_conn_id: Airflow connection to the state tables (templated)
+    :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
+    :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
+    :raises ConfigError: the target is not known
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkJobOperator.template_fields, "source_conn_id", "state_conn_id", "tables", "keys", "scratch",
+    )  # fmt: skip
+    ui_color = "#fdebd3"
+
+    def __init__(
+        self,
+        *,
+        definition: ConnectorDefinition,
+        source_conn_id: str,
+        location: str,
+        target: str = "delta",
+        tables: Sequence[str] | str = (),
+        values: bool = False,
+        keys: str = "",
+        wait: timedelta = timedelta(minutes=10),
+        scratch: str | None = None,
+        keep_scratch: bool = False,
+        threads: int = 4,
+        conn_id: str = "spark_default",
+        state_conn_id: str = DEFAULT_CONN_ID,
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        from spark_jobs.targets import load_format
+
+        kwargs.setdefault("name", f"cdc-verify-{definition.name}")
+        super().__init__(
+            definition=definition, location=location, conn_id=conn_id, storage_conn_id=storage_conn_id, **kwargs
+        )
+        self.source_conn_id, self.state_conn_id = source_conn_id, state_conn_id
+        self._format = load_format(target)
+        self.target, self.tables, self.values, self.keys = target, tables, values, keys
+        self.wait, self.scratch, self.keep_scratch, self.threads = wait, scratch, keep_scratch, threads
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+        try:
+            verified = self.verify(context)
+        except CdcError as e:
+            raise failure(e) from e
+        self.log.info("%s", verified.text())
+        if verified.status == 1:  # it would differ again
+            raise AirflowFailException(self._differ(verified))
+        if verified.status:
+            raise AirflowException(_unsure(verified))
+        return {
+            "connector": self.connector,
+            "target": self.target,
+            "position": verified.position,
+            "tables": {table.topic: table.source for table in verified.tables},
+            "seconds": verified.seconds,
+        }
+
+    def verify(self, context: Context) -> Verified:
+        """Read the source, submit the job, and give back what it has found.
+
+        :raises CdcError: the source cannot be read, or the capture does not come to its position
+        :raises AirflowException: the job has failed as a whole
+        """
+        from airflow.sdk.exceptions import AirflowException
+
+        from airflow_provider_cdc.changelog.verify_plan import read_report
+        from spark_jobs.verified import Verified
+
+        self._refuse_secrets()
+        connector = ConnectorAccess(
+            self.access.definition, self.source_conn_id, self.state_conn_id, self.storage_conn_id or None
+        )
+        with connector.verification(scratch=self.scratch or None, keep=self.keep_scratch) as verification:
+            verification.prepare(self.tables, wait_s=self.wait.total_seconds())
+            scratch = verification.scratch.storage
+            self.application = job_path("verify_tables.py")
+            self.application_args = [
+                "--changelog", scratch.url, "--connector", self.connector, "--location", self.location, "--target", self.target,
+                "--threads", str(self.threads), "--plan", *(["--values"] if self.values else []),
+                *(["--keys", self.keys] if self.keys else []),
+            ]  # fmt: skip
+            self._find_spark(self._format.packages)
+            error: AirflowException | None = None
+            try:
+                with self._storage_environment():
+                    super().execute(context)
+            except AirflowException as e:  # the job ends with an error if something differs, too
+                error = e
+            report = read_report(scratch)
+        if report is None:
+            raise error or AirflowException(
+                f"The Spark job ended well, but wrote no report to {scratch.url}: is this the change log that it read?"
+            )
+        return Verified.of(report)
+
+    def _differ(self, verified: Verified) -> str:
+        wrong = [table for table in verified.tables if not (table.equal or table.not_compared)]
+        lines = [f"  {table.topic}: {_said(table)}" for table in wrong]
+        repairs = [
+            "  Safe:   the tables are what they were; capture and apply go on.",
+            f"  Repair: airflow cdc rebuild {self.connector} <table> builds a table again from the change log; if the change log itself lacks",
+            f"          something, airflow cdc snapshot {self.connector} <database>.<table> --replace reads the table again.",
+        ]
+        return "\n".join([f"{len(wrong)} tables of {self.connector} are not equal to the source:", *lines, *repairs])
+
+
+def _said(table: Compared) -> str:
+    counts = f"{table.missing:,} rows missing, {table.surplus:,} surplus, {table.different:,} different"
+    return f"{table.problem or counts} ({table.location})"
+
+
+def _unsure(verified: Verified) -> str:
+    unsure = [table for table in verified.tables if table.not_compared]
+    lines = [f"  {table.topic}: {table.not_compared}" for table in unsure]
+    return "\n".join(
+        [f"{len(unsure)} tables of {verified.connector} could not be compared; the others are equal:", *lines]
+    )

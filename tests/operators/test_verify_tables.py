@@ -1,0 +1,141 @@
+"""The task that compares tables: what it reads, what it submits, and what it makes of the job's report.
+
+A stand-in for ``spark-submit`` records how it was called and writes the report that it is told to; the real one is at work in ``tests/spark``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.spi.interfaces import DesiredState
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.operators.spark_job import job_path
+from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
+from spark_jobs.verified import Compared, Verified
+from tests.support.face import Shop, connect, context, make_shop
+
+LOCATION = "/lake/{database}/{table}"
+SUBMIT = """#!{python}
+import json, pathlib, shutil, sys
+folder = pathlib.Path({folder!r})
+(folder / "call.json").write_text(json.dumps(sys.argv[1:]))
+scratch = pathlib.Path(sys.argv[sys.argv.index("--changelog") + 1])
+shutil.copytree(scratch, folder / "seen")
+if (folder / "report.json").exists():
+    shutil.copy(folder / "report.json", scratch / "report.json")
+sys.exit(int((folder / "status").read_text()))
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    program = tmp_path / "bin" / "spark-submit"
+    program.parent.mkdir()
+    program.write_text(SUBMIT.format(python=sys.executable, folder=str(tmp_path)))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    connect(monkeypatch, "spark_default", conn_type="spark", host="local[1]")
+    shop = make_shop(monkeypatch, tmp_path, str(tmp_path))
+    shop.order(1)
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+    yield shop
+    shop.store.close()
+
+
+def _will(folder: Path, status: int, *tables: Compared) -> None:
+    if tables:
+        verified = Verified("shop", {"entry": 3}, list(tables), 2.5)
+        assert verified.status == status
+        (folder / "report.json").write_text(json.dumps(verified.document()))
+    (folder / "status").write_text(str(status))
+
+
+def _task(shop: Shop, **more: Any) -> VerifyTablesOperator:
+    return VerifyTablesOperator(
+        task_id="verify", definition=shop.definition, source_conn_id="shop", location=LOCATION, **more
+    )
+
+
+def test_it_reads_the_source_submits_the_job_and_leaves_nothing(shop: Shop, tmp_path: Path) -> None:
+    _will(tmp_path, 0, Compared("shop.inventory.orders", "/lake/inventory/orders", source=1, target=1))
+    done = _task(shop, values=True, keys="/keys", threads=3).execute(context())
+    assert done == {
+        "connector": "shop", "target": "delta", "position": {"entry": 3}, "tables": {"shop.inventory.orders": 1},
+        "seconds": 2.5,
+    }  # fmt: skip
+    called = json.loads((tmp_path / "call.json").read_text())
+    given = called[called.index(job_path("verify_tables.py")) + 1 :]
+    assert given[2:] == [
+        "--connector", "shop", "--location", LOCATION, "--target", "delta", "--threads", "3", "--plan", "--values", "--keys", "/keys",
+    ]  # fmt: skip
+    assert called[called.index("--packages") + 1].startswith("io.delta:")
+    plan = json.loads((tmp_path / "seen" / "plan.json").read_text())
+    assert (plan["connector"], plan["changelog"]) == ("shop", shop.definition.changelog)
+    assert [(p["first"], p["straddles"], p["topics"]) for p in plan["references"]] == [
+        (2, False, ["shop.inventory.orders"])
+    ]
+    assert not list((tmp_path / "changelog" / ".verify").iterdir())
+
+
+def test_tables_that_differ_fail_the_task_for_good_and_those_not_compared_have_it_tried_again(
+    shop: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = Compared("shop.a", "/lake/a", missing=2, different=1, source=10, target=8)
+    unsure = Compared("shop.b", "/lake/b", not_compared="an incremental snapshot of it was under way")
+    _will(tmp_path, 1, wrong, unsure)
+    with pytest.raises(
+        AirflowFailException, match=r"1 tables of shop are not equal.*\n  shop.a: 2 rows missing, 0"
+    ) as e:
+        _task(shop).execute(context())
+    assert "airflow cdc rebuild shop" in str(e.value)
+    assert "shop.b: not compared" in capsys.readouterr().out
+    _will_again(tmp_path, 2, unsure, Compared("shop.c", "/lake/c"))
+    with pytest.raises(AirflowException, match="1 tables of shop could not be compared; the others are equal") as e:
+        _task(shop).execute(context())
+    assert not isinstance(e.value, AirflowFailException)
+
+
+def _will_again(folder: Path, status: int, *tables: Compared) -> None:
+    import shutil
+
+    shutil.rmtree(folder / "seen")
+    _will(folder, status, *tables)
+
+
+def test_a_job_without_a_report_is_a_failure(shop: Shop, tmp_path: Path) -> None:
+    _will(tmp_path, 0)
+    with pytest.raises(AirflowException, match="wrote no report"):
+        _task(shop).execute(context())
+    _will_again(tmp_path, 2)
+    with pytest.raises(AirflowException, match="Cannot execute"):
+        _task(shop).execute(context())
+
+
+def test_nothing_is_submitted_if_the_capture_does_not_come_there(shop: Shop, tmp_path: Path) -> None:
+    _will(tmp_path, 0)
+    shop.order(2)
+    with pytest.raises(AirflowException, match="has not come to entry"):
+        _task(shop, wait=timedelta(0)).execute(context())
+    shop.store.set_control("shop", DesiredState.PAUSED, "me")
+    with pytest.raises(AirflowSkipException, match="is paused, and has not come to"):
+        _task(shop).execute(context())
+    assert not (tmp_path / "call.json").exists()
+
+
+def test_what_cannot_be_meant_is_refused(shop: Shop, tmp_path: Path) -> None:
+    _will(tmp_path, 0)
+    with pytest.raises(ConfigError, match="Valid values are"):
+        _task(shop, target="hudi")
+    with pytest.raises(AirflowFailException, match="No table that connector shop captures is meant by other"):
+        _task(shop, tables="other").execute(context())
+    with pytest.raises(AirflowFailException, match="A secret would be on the command line"):
+        _task(shop, conf={"spark.hadoop.fs.s3a.secret.key": "hunter2"}).execute(context())
+    assert not (tmp_path / "call.json").exists()
