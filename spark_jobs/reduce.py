@@ -103,7 +103,7 @@ def events(
 
     :param truncates: with ``t`` events, whose rows are empty
     """
-    left_out = sparse(pending, after)
+    left_out = sparse(pending, after, deletes=shape.needs_deleted)
     moved = bool(left_out) and _moves(spark, pending, after)
     told = _Told(shape.meta, truncates=truncates)
     parts = []
@@ -125,12 +125,15 @@ def keys(spark: SparkSession, pending: Pending) -> DataFrame:
     return found.where("key IS NOT NULL").select(*values)
 
 
-def sparse(pending: Pending, after: int) -> list[str]:
-    """Final names of the columns whose values some events leave out (``unavailable``)."""
+def sparse(pending: Pending, after: int, *, deletes: bool = False) -> list[str]:
+    """Final names of the columns whose values some events leave out (``unavailable``).
+
+    :param deletes: also those that only deletes leave out
+    """
     names: set[str] = set()
     for version in _versions(pending, after):
         files = [f for _, f in pending.files if f.schema_version == version and f.last_seq > after]
-        if lacking := {name for f in files for name in f.unavailable}:
+        if lacking := {name for f in files for name in (f.unavailable if deletes else f.sparse)}:
             names |= {name for name, origin in lineage(pending, version).items() if origin.column in lacking}
     return [name for name in pending.schema.names if name in names and name not in pending.schema.key]
 
@@ -139,7 +142,7 @@ def _moves(spark: SparkSession, pending: Pending, after: int) -> bool:
     """Whether any event that changes a key leaves values out."""
     for version in _versions(pending, after):
         lacking = {
-            p for p, f in pending.files if f.schema_version == version and {"c", "d"} <= set(f.counts) and f.unavailable
+            p for p, f in pending.files if f.schema_version == version and {"c", "d"} <= set(f.counts) and f.sparse
         }
         files = [path for path in _files(pending, version, after) if path in lacking]
         key = _struct([pending.schemas[version].column(name) for name in pending.schemas[version].key])

@@ -163,6 +163,12 @@ class Shape:
         kept = [names[c] for c in left_out if c in names]
         if kept and self.filter and self.mode != "log":
             raise self._lacks(schema, f"a row that comes to pass the filter would lack its value of {kept[0]}")
+        return self.left_out(left_out, schema)
+
+    def left_out(self, columns: Sequence[str], schema: TableSchema) -> list[str]:
+        """Columns of the table whose values follow from some columns of the source, which events leave out."""
+        names, missing = self.names(schema), set(columns)
+        kept = [names[c] for c in columns if c in names]
         return kept + [name for name, found in self.computed.items() if found.needs & missing]
 
     def _lacks(self, schema: TableSchema, why: str) -> TargetError:
@@ -177,9 +183,17 @@ class Shape:
     # -- events -------------------------------------------------------------------------------------------------------
 
     @property
+    def needs_deleted(self) -> bool:
+        """Whether rows that are deleted stay, with the values that a delete has of them. With a filter they keep those with which they
+        passed it."""
+        return self.mode == "log" or (self.mode == "soft_delete" and self.filter is None)
+
+    @property
     def meta(self) -> set[str]:
         """What has to be read of events besides their rows."""
         wanted = set(self.rule.metadata.values())
+        if self.mode == "log" and self.filter:
+            wanted.add("unavailable")
         return wanted | ({"commit_ts"} if self.mode in ("soft_delete", "history") else set())
 
     def events(self, found: DataFrame, schema: TableSchema, left_out: Sequence[str]) -> DataFrame:
@@ -194,7 +208,10 @@ class Shape:
         if self.filter and self.mode in ("current", "history"):
             op = F.when(passes, op).otherwise(F.lit("d"))
         if self.filter and self.mode == "log":
-            found = found.where(passes | (F.col(OP) == "t"))
+            # of a delete that does not tell whether its row passed
+            lacks = [F.array_contains(f"{META}unavailable", F.lit(c)) for c in sorted(self.filter.needs & {*left_out})]
+            unknown = (F.col(OP) == "d") & reduce(or_, lacks, F.lit(col=False))
+            found = found.where(passes | unknown | (F.col(OP) == "t"))
         columns = [F.col(SEQ), op.alias(OP)]
         columns += [value.alias(name) for name, value in self._row(schema, self._telling(schema, left_out)).items()]
         if self.mode in ("soft_delete", "history"):

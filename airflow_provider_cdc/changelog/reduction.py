@@ -34,7 +34,7 @@ def not_on_arrays(pending: Pending) -> str:
     """
     schema = pending.schema
     odd = [name for name in schema.key if schema.column(name).type.startswith(_NOT_KEYS)]
-    sparse = sorted({name for _, file in pending.files for name in file.unavailable})
+    sparse = sorted({name for _, file in pending.files for name in file.sparse})
     if not schema.key:
         return "the table has no key"
     if odd:

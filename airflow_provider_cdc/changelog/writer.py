@@ -49,6 +49,7 @@ class _Part:
     last_seq: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     unavailable: set[str] = field(default_factory=set)
+    unavailable_after: set[str] = field(default_factory=set)
 
 
 class ParquetBatchWriter:
@@ -153,6 +154,7 @@ class ParquetBatchWriter:
         for letter, n in batch.counts.items():
             part.counts[letter] = part.counts.get(letter, 0) + n
         part.unavailable |= batch.unavailable
+        part.unavailable_after |= batch.unavailable_after
         if part.waiting_rows >= ROW_GROUP_ROWS or part.waiting_bytes >= ROW_GROUP_BYTES:
             self._flush(part)
             if part.bytes >= FILE_BYTES:
@@ -224,6 +226,7 @@ class ParquetBatchWriter:
             last_seq=part.last_seq,
             counts=part.counts,
             unavailable=sorted(part.unavailable),
+            unavailable_after=None if part.unavailable_after == part.unavailable else sorted(part.unavailable_after),
         )
 
 

@@ -155,6 +155,7 @@ class AdHocSnapshotOperator(SendSignalOperator):
     :param surrogate_key: column to cut chunks by instead of the primary key (templated)
     :param chunk_size: rows that are read at a time, not with ``blocking`` (templated); by default the connector's
     :param replace: empty the tables in the targets first, so that rows that were deleted at the source disappear there, too
+    :param key_ranges: only rows of these ranges of keys are read, and keys that are gone become deletes; as the signal has them (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -163,6 +164,7 @@ class AdHocSnapshotOperator(SendSignalOperator):
         "filters",
         "surrogate_key",
         "chunk_size",
+        "key_ranges",
     )
 
     def __init__(
@@ -175,11 +177,13 @@ class AdHocSnapshotOperator(SendSignalOperator):
         surrogate_key: str | None = None,
         chunk_size: int | str | None = None,
         replace: bool = False,
+        key_ranges: Sequence[Mapping[str, Any]] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(connector=connector, type="execute-snapshot", **kwargs)
         self.tables, self.blocking, self.filters = tables, blocking, filters
         self.surrogate_key, self.chunk_size, self.replace = surrogate_key, chunk_size, replace
+        self.key_ranges = key_ranges
 
     def content(self) -> dict[str, Any]:
         return execute_snapshot(
@@ -189,6 +193,7 @@ class AdHocSnapshotOperator(SendSignalOperator):
             surrogate_key=self.surrogate_key,
             chunk_size=self.chunk_size,
             replace=self.replace,
+            key_ranges=self.key_ranges,
         )
 
 
@@ -200,6 +205,7 @@ def execute_snapshot(
     surrogate_key: str | None = None,
     chunk_size: int | str | None = None,
     replace: bool = False,
+    key_ranges: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The data of an ``execute-snapshot`` signal.
 
@@ -216,6 +222,8 @@ def execute_snapshot(
         data["chunk-size"] = rows
     if replace:
         data["replace"] = True
+    if key_ranges:
+        data["key-ranges"] = [*key_ranges]
     return data
 
 

@@ -28,6 +28,8 @@ def followed(write: Write) -> tuple[DataFrame | None, list[tuple[int, int]], lis
         if not (write.fresh and after) or reduce.key_changed(pending, after):
             raise key_is_another(write, f"a table of mode {shape.mode}")
     sparse = shape.sparse(reduce.sparse(pending, after), pending.schema)
+    if shape.needs_deleted:
+        sparse = shape.left_out(reduce.sparse(pending, after, deletes=True), pending.schema)
     cuts = [cut for cut in reduce.truncates(write.spark, pending) if cut[0] > after]
     return reduce.events(write.spark, pending, after, shape), cuts, sparse
 

@@ -176,6 +176,17 @@ def test_a_chunk_size_may_be_a_template(given: int | str) -> None:
     assert operator.content() == {"type": "incremental", "data-collections": ["a.b"], "chunk-size": 500}
 
 
+def test_ranges_of_keys_go_into_the_signal_and_their_values_may_be_templates() -> None:
+    ranges = [{"data-collection": "a.b", "from": {"name": "{{ first }}"}, "absent": [{"name": "x"}]}]
+    operator = AdHocSnapshotOperator(task_id="t", connector="shop", tables=["a.b"], key_ranges=ranges)
+    operator.render_template_fields({"first": "é'"})  # type: ignore[typeddict-item]
+    assert operator.content() == {
+        "type": "incremental",
+        "data-collections": ["a.b"],
+        "key-ranges": [{"data-collection": "a.b", "from": {"name": "é'"}, "absent": [{"name": "x"}]}],
+    }
+
+
 @pytest.mark.parametrize("given", [None, "", "{{ params.nothing or '' }}"])
 def test_a_chunk_size_may_be_left_to_the_connector(given: str | None) -> None:
     operator = AdHocSnapshotOperator(task_id="t", connector="shop", tables=["a.b"], chunk_size=given)
@@ -189,9 +200,10 @@ def test_a_chunk_size_may_be_left_to_the_connector(given: str | None) -> None:
         ({"chunk_size": 0}, "not a whole number from 1"),
         ({"chunk_size": "many"}, "not a whole number from 1"),
         ({"chunk_size": 500, "blocking": True}, "is for incremental snapshots"),
+        ({"key_ranges": [{"data-collection": "inventory.orders", "absnet": []}]}, "did you mean absent"),
     ],
 )
-def test_a_chunk_size_that_cannot_be_meant_is_not_sent(shop: Shop, given: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_meant_is_not_sent(shop: Shop, given: dict[str, Any], told: str) -> None:
     operator = AdHocSnapshotOperator(task_id="t", connector="shop", tables=["inventory.orders"], **given)
     with pytest.raises(AirflowFailException, match=f"was not sent: .*{told}"):
         operator.execute(instance())

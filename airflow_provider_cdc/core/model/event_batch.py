@@ -16,6 +16,7 @@ class EventBatch:
     :param schema: the captured schema (see :meth:`Filters.select <airflow_provider_cdc.core.config.filters.Filters.select>`)
     :param counts: operation letter → number of events
     :param unavailable: columns whose value some event does not have, in either image
+    :param unavailable_after: columns whose value some event does not have in its image after
     """
 
     topic: str
@@ -25,3 +26,4 @@ class EventBatch:
     last_seq: int
     counts: dict[str, int]
     unavailable: frozenset[str] = frozenset()
+    unavailable_after: frozenset[str] = frozenset()

@@ -30,6 +30,7 @@ class DataFile(_Model):
     :param crc32: of the whole file
     :param counts: operation letter → events
     :param unavailable: columns whose value some event does not have, in either image
+    :param unavailable_after: columns whose value some event does not have in its image after; ``None`` = the same
     """
 
     topic: str
@@ -42,6 +43,12 @@ class DataFile(_Model):
     last_seq: int
     counts: dict[str, int]
     unavailable: list[str] = Field(default_factory=list)
+    unavailable_after: list[str] | None = None
+
+    @property
+    def sparse(self) -> list[str]:
+        """Columns of which rows with a key lack values: what a delete lacks does not matter to them."""
+        return self.unavailable if self.unavailable_after is None else self.unavailable_after
 
 
 class SchemaChangeRecord(_Model):

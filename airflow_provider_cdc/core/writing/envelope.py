@@ -176,7 +176,7 @@ class Envelope:
         counts = np.bincount(rows.op, minlength=len(OPERATIONS))
         by_letter = {OPERATIONS[code]: int(n) for code, n in enumerate(counts) if n}
         lacking = lacking_columns(rows, selected)
-        return [EventBatch(selected.topic, selected.schema, events, int(last[0]), int(last[-1]), by_letter, lacking)]
+        return [EventBatch(selected.topic, selected.schema, events, int(last[0]), int(last[-1]), by_letter, *lacking)]
 
     def _events(
         self,

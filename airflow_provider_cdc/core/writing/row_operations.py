@@ -169,10 +169,13 @@ def _masks(rows: RowBlock, selected: Selected) -> tuple[Mask | None, Mask | None
     return found[0], found[1]
 
 
-def lacking_columns(rows: RowBlock, selected: Selected) -> frozenset[str]:
-    """Columns of which any value is unavailable."""
-    masks = [mask.any(axis=1) for mask in _masks(rows, selected) if mask is not None]
-    return frozenset(str(name) for mask in masks for name in selected.names[mask])
+def lacking_columns(rows: RowBlock, selected: Selected) -> tuple[frozenset[str], frozenset[str]]:
+    """Columns of which any value is unavailable: in either image, and in those after."""
+    before, after = (
+        frozenset[str]() if mask is None else frozenset(map(str, selected.names[mask.any(axis=1)]))
+        for mask in _masks(rows, selected)
+    )
+    return before | after, after
 
 
 def unavailable_names(rows: RowBlock, selected: Selected) -> tuple[pa.ListArray, pa.ListArray]:
