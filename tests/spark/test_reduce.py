@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs import last
 from spark_jobs.datatypes import common, holds
-from spark_jobs.targets.delta.table import _NTZ, _WIDENING
+from spark_jobs.targets.delta.columns import NTZ, WIDENING
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -316,7 +316,7 @@ def test_what_is_said_to_hold_is_what_delta_widens(spark: SparkSession, tmp_path
     narrow = {"decimal(14,4)": "decimal(10,2)", "double": "float", "timestamp_ntz": "date"}.get(wide, "int")
     assert holds(wide, narrow)
     table = f"delta.`{tmp_path}/t`"
-    properties = ", ".join(f"'{k}' = '{v}'" for k, v in {**_NTZ, **_WIDENING}.items())
+    properties = ", ".join(f"'{k}' = '{v}'" for k, v in {**NTZ, **WIDENING}.items())
     spark.sql(f"CREATE TABLE {table} (c {narrow}) USING DELTA TBLPROPERTIES ({properties})")
     spark.sql(f"ALTER TABLE {table} ALTER COLUMN c TYPE {wide}")
     assert spark.table(table).dtypes == [("c", wide)]
