@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -34,6 +34,7 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.model.manifest import Manifest
 from spark_jobs.catch_up import CatchUp
 from spark_jobs.placement import Placement
+from spark_jobs.progress import Progress
 from spark_jobs.rehearsal import rehearse
 from spark_jobs.report import Applied, Report
 from spark_jobs.session import open_changelog, own_session, session
@@ -113,6 +114,7 @@ class ApplyChanges:
         self._catch_up.newest = max(self._catch_up.newest, view.last)
         locations = self._placement.locations(view)
         self._placement.check(self.spark, view, locations, self._open)
+        self._catch_up.progress = Progress(len(topics), view.last)
         applied: list[Applied] = []
         failed: dict[str, str] = {}
         stands = {topic: {**entry, **view.source(topic)} for topic, entry in view.stands.items() if topic not in topics}
@@ -121,7 +123,7 @@ class ApplyChanges:
             for topic in sorted(topics)
         }
         try:
-            for number, future in enumerate(as_completed(futures), start=1):
+            for future in self._catch_up.progress.watch(futures):
                 topic = futures[future]
                 try:
                     if stood := future.result():
@@ -135,8 +137,6 @@ class ApplyChanges:
                         "stamp": "",
                         **view.source(topic),
                     }
-                if settle:
-                    log.info("%d of %d tables done.", number, len(futures))
         finally:
             wait(futures)  # nobody goes on behind the back of whoever gets an error
         behind = {
@@ -255,10 +255,15 @@ class ApplyChanges:
             log.info("The table of %s is gone, and the source has dropped it too: it is not built again.", topic)
             return {}
         missing = self._missing(topic, at, view)
-        for number, group in enumerate(missing):
-            if at is None or group.last > at:
-                look = (target, at) if number == 0 else None
-                at = self._catch_up.apply(owner, location, missing[: number + 1], done, look)
+        progress = self._catch_up.progress
+        progress.begins(topic, missing[0].first - 1 if missing and at in (None, NEVER) else at or 0)
+        try:
+            for number, group in enumerate(missing):
+                if at is None or group.last > at:
+                    look = (target, at) if number == 0 else None
+                    at = self._catch_up.apply(owner, location, missing[: number + 1], done, look)
+        finally:
+            progress.ends(topic)
         stood = {"location": location, "stamp": "", "batch": NEVER if at is None else at, **view.source(topic)}
         if owner.shared:
             stood["shared"] = True

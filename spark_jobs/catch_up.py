@@ -14,6 +14,7 @@ from airflow_provider_cdc.changelog.reduction import reduce
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs.ownership import applied_batch
+from spark_jobs.progress import Progress
 from spark_jobs.report import Applied
 from spark_jobs.route import Route
 from spark_jobs.rules import another_rule, same_rule
@@ -54,6 +55,8 @@ class CatchUp:
         self._route = Route(lambda pending: reduce(changelog, connector, pending), writes)
         self.adopt, self.newest = frozenset(adopt), 0
         """Topics as above, and the newest batch of the change log that is known."""
+        self.progress = Progress()
+        """Of the round that is on."""
 
     def look(self, owner: Owner, location: str) -> tuple[Target, int | None]:
         """A table and its last batch, ``None`` if there is no table.
@@ -127,14 +130,15 @@ class CatchUp:
             began = time.monotonic()
             if step is not pending:
                 shape = self._shape(owner, target, step.schema, new=new)
+            target.written = None
+            self.progress.applies(owner.topic, step.first, step.last)
             bring_up(target, step, Marker(owner, step.last), self._route, new=new, shape=shape, at=at)
             new, at = False, step.last
-            done.append(
-                Applied(
-                    owner.topic, target.location, step.first, step.last, step.counts(), step.position,
-                    round(time.monotonic() - began, 3), max((committed[path] for path, _ in step.files), default=0),
-                )
+            one = Applied(
+                owner.topic, target.location, step.first, step.last, step.counts(), step.position,
+                round(time.monotonic() - began, 3), max((committed[path] for path, _ in step.files), default=0),
             )  # fmt: skip
+            done.append(one.told(target.written))
         return pending.last
 
     def _shape(self, owner: Owner, target: Target, schema: TableSchema, *, new: bool) -> Shape:

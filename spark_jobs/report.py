@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any
 
+from airflow_provider_cdc.changelog.applied import joined
 from airflow_provider_cdc.core.errors import TargetError
+from spark_jobs.targets.base import Written
 
 
 @dataclasses.dataclass(slots=True)
@@ -14,7 +17,13 @@ class Applied:
 
     :param rows: operation letter → change events that were applied
     :param position: the table's position in the source's log now
+    :param seconds: that it took
     :param committed_ms: when the newest of these events was committed at the source, in ms since 1970; 0 if that is not known
+    :param freshness_s: how long after that they were in the table; the clocks of two machines are compared
+    :param ways: how they were written, one of :data:`spark_jobs.targets.base.WAYS` → commits
+    :param rows_written: rows of these events that came into the table; ``None``, like the others, if the format does not tell
+    :param rows_deleted: rows that are gone
+    :param bytes_written: of new files, with the rows that were copied into them
     """
 
     topic: str
@@ -25,6 +34,27 @@ class Applied:
     position: dict[str, Any]
     seconds: float
     committed_ms: int = 0
+    freshness_s: float | None = None
+    ways: dict[str, int] = dataclasses.field(default_factory=dict)
+    rows_written: int | None = None
+    rows_deleted: int | None = None
+    bytes_written: int | None = None
+    files_written: int | None = None
+
+    def told(self, written: Written | None) -> Applied:
+        """With what the table says of its write, and how old the events are now."""
+        fresh = round(max(time.time() - self.committed_ms / 1000, 0.0), 3) if self.committed_ms else None
+        if written is None:
+            return dataclasses.replace(self, freshness_s=fresh)
+        return dataclasses.replace(
+            self,
+            freshness_s=fresh,
+            ways={written.way: 1},
+            rows_written=written.rows,
+            rows_deleted=written.deleted,
+            bytes_written=written.bytes,
+            files_written=written.files,
+        )
 
     @property
     def events(self) -> int:
@@ -32,15 +62,7 @@ class Applied:
 
     def joined(self, later: Applied) -> Applied:
         """Both as one."""
-        rows = {letter: self.rows.get(letter, 0) + later.rows.get(letter, 0) for letter in {**self.rows, **later.rows}}
-        return dataclasses.replace(
-            later,
-            first_batch=min(self.first_batch, later.first_batch),
-            last_batch=max(self.last_batch, later.last_batch),
-            rows=rows,
-            seconds=round(self.seconds + later.seconds, 3),
-            committed_ms=max(self.committed_ms, later.committed_ms),
-        )
+        return Applied(**joined(dataclasses.asdict(self), dataclasses.asdict(later)))
 
 
 @dataclasses.dataclass(slots=True)

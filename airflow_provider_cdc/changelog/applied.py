@@ -7,6 +7,7 @@ which batch it has. A report that cannot be read is treated as missing.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -22,7 +23,7 @@ class AppliedReports(TargetReports):
         >>> AppliedReports(changelog.storage, "shop").read("delta", "/lake/{database}/{table}")["last_batch"]
         42
 
-    A report has ``target``, ``location``, ``last_batch``, ``tables`` (what the run did), ``failed`` (topic → why), ``lagging``
+    A report has ``target``, ``location``, ``last_batch``, ``tables`` (what the run did, see :func:`merged`), ``failed`` (topic → why), ``lagging``
     (topic → last batch of a table that is behind the others), ``stands`` (topic → the table's location, its last batch, and the
     end of its log and its size in bytes then) and ``seconds``.
     """
@@ -57,6 +58,54 @@ class AppliedReports(TargetReports):
         except (ValueError, TypeError) as e:
             log.warning("The report %s cannot be read, and is left out: %s", path, e)
             return None
+
+
+def joined(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """What was done to one table in two steps, as one. What only one of them knows is not known of both."""
+    found = {**earlier, **later}
+    for name in ("rows", "ways"):
+        one, two = earlier.get(name) or {}, later.get(name) or {}
+        found[name] = {key: one.get(key, 0) + two.get(key, 0) for key in {**one, **two}}
+    for name in ("seconds", "rows_written", "rows_deleted", "bytes_written", "files_written"):
+        one, two = earlier.get(name), later.get(name)
+        found[name] = None if one is None or two is None else round(one + two, 3)
+    found["first_batch"] = min(earlier["first_batch"], later["first_batch"])
+    found["last_batch"] = max(earlier["last_batch"], later["last_batch"])
+    found["committed_ms"] = max(earlier.get("committed_ms", 0), later.get("committed_ms", 0))
+    if later.get("freshness_s") is None:
+        found["freshness_s"] = earlier.get("freshness_s")
+    return found
+
+
+def merged(tables: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One entry for each topic, also if its batches were applied in several steps or jobs.
+
+    Each has ``topic``, ``location``, ``first_batch``, ``last_batch``, ``rows`` (operation letter → change events), ``position``, ``seconds``,
+    and what :class:`spark_jobs.report.Applied` says of the write: ``rows_written``, ``rows_deleted``, ``bytes_written``, ``files_written``,
+    ``ways`` and ``freshness_s``. Reports of earlier releases do not have these.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for table in tables:
+        known = found.get(table["topic"])
+        found[table["topic"]] = table if known is None else joined(known, table)
+    return [found[topic] for topic in sorted(found)]
+
+
+METRICS = (
+    "events", "rows_written", "rows_deleted", "bytes_written", "files_written", "seconds", "ways", "freshness_s", "last_batch",
+)  # fmt: skip
+"""Names of the metrics of a table."""
+
+
+def measured(tables: Iterable[dict[str, Any]], most: int | None = None) -> dict[str, dict[str, Any]]:
+    """Topic → its metrics by name; see :data:`METRICS`.
+
+    :param tables: as :func:`merged` gives them
+    :param most: only so many, those with the most events
+    """
+    counted = [{**table, "events": sum(table["rows"].values())} for table in tables]
+    counted = sorted(counted, key=lambda table: (-table["events"], table["topic"]))[:most]
+    return {table["topic"]: {name: table.get(name) for name in METRICS} for table in counted}
 
 
 def _checked(found: Any) -> dict[str, Any]:

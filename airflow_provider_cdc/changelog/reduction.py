@@ -77,6 +77,10 @@ class Reduction:
         """Rows that the batches leave."""
         return int(self._last.sum())
 
+    def number_of_deletes(self) -> int:
+        """Rows that were there before the batches, and are not after them."""
+        return int((self.deleted & ~self.created).sum())
+
     def rows(self) -> Iterator[pa.Table]:
         """The rows that the batches leave, with the schema's columns and their types in the change log; a row group at a time."""
         first = 0

@@ -27,15 +27,19 @@ def status(args: argparse.Namespace) -> None:
     from airflow_provider_cdc.hooks.captured_tables import known_tables, listed
 
     with open_store(args) as store:
-        tables = known_tables(store, find_connector(store, args.connector))
+        row = find_connector(store, args.connector)
+        tables = known_tables(store, row)
         found = Lifecycle(args.connector, store).status()
+    targets, trouble = status_texts.targets(row)
     if args.output == "json":
-        print_json(found.document() | {"tables": tables})
+        print_json(found.document() | {"tables": tables, "targets": targets})
     else:
         for line in status_texts.status_lines(found):
             print(line)
         print(f"  Tables:     {len(tables)}: {listed(tables)}" if tables else "  Tables:     none is known yet")
         for line in status_texts.metrics_lines(found.metrics):
+            print(line)
+        for line in status_texts.target_lines(targets, trouble):
             print(line)
     if found.state == "failed":
         raise SystemExit(1)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.lifecycle.status import state_of
 from airflow_provider_cdc.hooks.signal_texts import progress_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from airflow_provider_cdc.changelog.log import ChangeLog
     from airflow_provider_cdc.core.lifecycle.status import Status
@@ -136,8 +137,85 @@ def _figure(value: Any) -> str:
 
 
 def applied(changelog: ChangeLog, connector: str) -> list[dict[str, Any]]:
-    """What the last apply to each target reported: ``target``, ``location``, ``last_batch``, ``failed``, ``lagging``, ``seconds``."""
-    from airflow_provider_cdc.changelog.applied import AppliedReports
+    """What the last apply to each target reported: ``target``, ``location``, ``last_batch``, ``failed``, ``lagging``, ``seconds``, and ``tables``,
+    the metrics of each table (:func:`airflow_provider_cdc.changelog.applied.measured`)."""
+    from airflow_provider_cdc.changelog.applied import AppliedReports, measured, merged
 
     shown = ("target", "location", "last_batch", "failed", "lagging", "seconds")
-    return [{k: report[k] for k in shown} for report in AppliedReports(changelog.storage, connector).all()]
+    return [
+        {**{k: report[k] for k in shown}, "tables": measured(merged(report["tables"]))}
+        for report in AppliedReports(changelog.storage, connector).all()
+    ]
+
+
+def targets(connector: ConnectorRecord) -> tuple[list[dict[str, Any]], str | None]:
+    """What was applied to the targets of a connector, see :func:`applied`; if the change log cannot be read from here, a text that says so."""
+    from airflow_provider_cdc.hooks.connector import access_of
+
+    try:
+        access = access_of(connector)
+        return ([] if access is None else applied(access.changelog(), connector.connector)), None
+    except (CdcError, OSError) as e:
+        return [], str(e)
+
+
+def target_lines(reports: Iterable[Mapping[str, Any]], trouble: str | None, most: int = 10) -> Iterator[str]:
+    """What was applied to the targets of a connector as lines of text.
+
+    :param most: tables of a target that are named, those with the most events in the last apply
+    """
+    if trouble is not None:
+        yield f"  Targets:    the change log cannot be read from here: {trouble.splitlines()[0]}"
+    for report in reports:
+        yield f"  Target {report['target']} at {report['location']}: applied up to batch {report['last_batch']}"
+        for topic, text in sorted(report["failed"].items()):
+            yield f"    {topic} failed: {str(text).splitlines()[0]}"
+        tables = list(report["tables"].items())
+        for topic, found in tables[:most]:
+            fresh = found["freshness_s"]
+            parts = (
+                f"{found['events']:,} events",
+                written_text(found),
+                f"{found['seconds']:,.1f} s",
+                "" if fresh is None else f"freshness {fresh:,.1f} s",
+            )
+            yield f"    {topic}: {', '.join(filter(None, parts))}"
+        if len(tables) > most:
+            yield f"    … and {len(tables) - most:,} more tables"
+
+
+_LETTERS = {"r": "read", "c": "created", "u": "updated", "d": "deleted", "t": "truncated"}
+
+
+def table_text(table: Mapping[str, Any]) -> str:
+    """What an apply did to one table, as :func:`airflow_provider_cdc.changelog.applied.merged` gives it.
+
+    >>> table_text({"topic": "shop.orders", "rows": {"c": 1200}, "seconds": 0.4, "freshness_s": 2.1, "ways": {"commit": 1},
+    ...     "rows_written": 1200, "rows_deleted": 0, "bytes_written": 48000, "files_written": 1})
+    'shop.orders: 1,200 created; 1,200 rows written, 48 kB in 1 file by commit; 0.4 s, 2.1 s after the source'
+    """
+    events = ", ".join(f"{n:,} {_LETTERS.get(letter, letter)}" for letter, n in table["rows"].items())
+    fresh = table.get("freshness_s")
+    took = f"{table['seconds']:,.1f} s" + (f", {fresh:,.1f} s after the source" if fresh is not None else "")
+    return f"{table['topic']}: " + "; ".join(filter(None, (events or "schema changes only", written_text(table), took)))
+
+
+def written_text(table: Mapping[str, Any]) -> str:
+    """What was written to a table, as far as it is known."""
+    rows, gone, files = (table.get(name) for name in ("rows_written", "rows_deleted", "files_written"))
+    parts = [] if rows is None else [f"{rows:,} rows written"]
+    parts += [f"{gone:,} rows deleted"] if gone else []
+    if files is not None:
+        parts.append(f"{_size(table.get('bytes_written') or 0)} in {files:,} file{'' if files == 1 else 's'}")
+    ways = ", ".join(way if n == 1 else f"{n:,} {way}s" for way, n in (table.get("ways") or {}).items())
+    return ", ".join(parts) + (f" by {ways}" if ways else "")
+
+
+def _size(number: int) -> str:
+    """Bytes for people."""
+    size = float(number)
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:,.1f} GB"

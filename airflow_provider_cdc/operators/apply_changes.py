@@ -13,6 +13,7 @@ from airflow.sdk import Asset, AssetAlias
 from airflow_provider_cdc.core.config.secrets import credentials
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.hooks.status_texts import table_text
 from airflow_provider_cdc.hooks.task_base import failure
 from airflow_provider_cdc.operators.links import BatchLink
 from airflow_provider_cdc.operators.local_driver import LEAN, ClassArchive, little_work
@@ -51,7 +52,8 @@ class ApplyChangesOperator(SparkJobOperator):
 
         >>> ApplyChangesOperator(task_id="apply", definition=shop, location="/lake/{database}/{table}", conn_id="spark_default")
 
-    Returns ``{"connector", "target", "last_batch", "events", "topics", "seconds"}``.
+    Returns ``{"connector", "target", "last_batch", "events", "topics", "tables", "seconds"}``, where ``topics`` has the events and ``tables`` the
+    metrics (docs/operations.md, "Metrics") of the 50 tables with the most events.
 
     Secret storage options reach the job through its environment, never through its command line; in cluster mode there is
     no such way, and workers and executors need a role or a profile of their own.
@@ -255,6 +257,8 @@ class ApplyChangesOperator(SparkJobOperator):
 
     def _remember(self, context: Context, report: dict[str, Any]) -> None:
         """Record what a failed run has applied, so that the next try of the task emits its events, too."""
+        from airflow_provider_cdc.changelog.applied import merged
+
         if (store := context.get("task_state_store")) is not None:
             store.set(_UNANNOUNCED, json.dumps(merged([*self._unannounced(context), *report["tables"]])))
 
@@ -264,6 +268,8 @@ class ApplyChangesOperator(SparkJobOperator):
 
     def _announce(self, context: Context, report: dict[str, Any]) -> dict[str, Any]:
         """Emit an event for each table that was changed."""
+        from airflow_provider_cdc.changelog.applied import measured, merged
+
         tables = merged([*self._unannounced(context), *report["tables"]])
         events = context["outlet_events"][alias(self.connector)]
         for table in tables:
@@ -271,8 +277,7 @@ class ApplyChangesOperator(SparkJobOperator):
                 asset(self.connector, table["topic"]),
                 extra={name: table[name] for name in ("rows", "position", "first_batch", "last_batch", "location")},
             )
-            counts = ", ".join(f"{n:,} {_LETTERS.get(letter, letter)}" for letter, n in table["rows"].items())
-            self.log.info("  %s: %s → %s", table["topic"], counts or "schema changes only", table["location"])
+            self.log.info("  %s → %s", table_text(table), table["location"])
         self.batch = report["last_batch"] or None
         totals = {table["topic"]: sum(table["rows"].values()) for table in tables}
         self.log.info(
@@ -285,22 +290,9 @@ class ApplyChangesOperator(SparkJobOperator):
             "last_batch": report["last_batch"],
             "events": sum(totals.values()),
             "topics": dict(sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN]),
+            "tables": measured(tables, _SHOWN),
             "seconds": report["seconds"],
         }
-
-
-_LETTERS = {"r": "read", "c": "created", "u": "updated", "d": "deleted", "t": "truncated"}
-
-
-def merged(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One entry for each topic, also if its batches were applied in several steps or jobs."""
-    found: dict[str, dict[str, Any]] = {}
-    for table in tables:
-        known = found.setdefault(table["topic"], {**table, "rows": {}})
-        rows = {letter: known["rows"].get(letter, 0) + n for letter, n in table["rows"].items()}
-        first = min(known["first_batch"], table["first_batch"])
-        found[table["topic"]] = {**known, **table, "rows": {**known["rows"], **rows}, "first_batch": first}
-    return [found[topic] for topic in sorted(found)]
 
 
 def _failed(report: dict[str, Any]) -> str:

@@ -57,7 +57,7 @@ def connector(request: Request, user: GetUserDep, connector: str, limit: int = 5
         row = _found(store, connector, user)
         batches = store.batches(connector, limit=max(1, min(limit, 1000)))
         signals, notifications = store.signals_of(connector, _NEWEST), store.notifications(connector, limit=_NEWEST)
-    reports, trouble = _applied(row)
+    reports, trouble = status_texts.targets(row)
     return pages.connector(_base(request), row, batches, reports, trouble, signals=signals, notifications=notifications)
 
 
@@ -77,15 +77,6 @@ def batch(request: Request, user: GetUserDep, connector: str, batch: int) -> str
     except (CdcError, OSError) as e:
         trouble = str(e)
     return pages.batch(_base(request), rows[0], before[0] if before else None, manifest, trouble, last=row.batch)
-
-
-def _applied(row: ConnectorRecord) -> tuple[list[dict[str, Any]], str | None]:
-    """Reports of the targets; if the API server cannot read the change log, a text that says so."""
-    try:
-        access = access_of(row)
-        return ([] if access is None else status_texts.applied(access.changelog(), row.connector)), None
-    except (CdcError, OSError) as e:
-        return [], str(e)
 
 
 @contextlib.contextmanager

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.records import BatchRecord, ConnectorRecord, NotificationRecord, SignalRecord
 
 
+_MOST_TABLES = 100
+
+
 def connectors(base: str, rows: Sequence[ConnectorRecord]) -> str:
     """All connectors."""
     if not rows:
@@ -165,7 +168,29 @@ def _targets(batch: int, reports: list[dict[str, Any]], trouble: str | None) -> 
                 Raw(f"<span class=bad>{escape(chr(10).join(failed))}</span>"),
             )
         )  # fmt: skip
-    return table(("target", "location", "applied up to batch", "", "failed tables"), lines)
+    head = table(("target", "location", "applied up to batch", "", "failed tables"), lines)
+    return Raw(head + "".join(_measured(r) for r in reports if r["tables"]))
+
+
+def _measured(report: dict[str, Any]) -> str:
+    """The metrics of the tables that the last apply to a target has changed."""
+    tables = list(report["tables"].items())
+    lines = [
+        (
+            topic, m["events"], _number(m["rows_written"]), _number(m["rows_deleted"]), _number(m["bytes_written"]),
+            _number(m["files_written"]), f"{m['seconds']:,.1f} s", ", ".join(f"{n:,} {way}" for way, n in (m["ways"] or {}).items()),
+            "" if m["freshness_s"] is None else f"{m['freshness_s']:,.1f} s", m["last_batch"],
+        )
+        for topic, m in tables[:_MOST_TABLES]
+    ]  # fmt: skip
+    head = ("table", "events", "rows", "deleted", "bytes", "files", "took", "commits", "freshness", "up to batch")
+    more = f"<p class=quiet>… and {len(tables) - _MOST_TABLES:,} more</p>" if len(tables) > _MOST_TABLES else ""
+    what = f"Tables of the last apply to {escape(report['location'])} ({escape(report['target'])})"
+    return Raw(f"<h3>{what}</h3>{table(head, lines)}{more}")
+
+
+def _number(value: int | None) -> int | str:
+    return "" if value is None else value
 
 
 def _listed(value: Any) -> str:

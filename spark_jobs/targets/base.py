@@ -160,6 +160,28 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """What one write has put into a table. What the format does not tell without another look at the table is ``None``.
+
+    :param way: how it was written, one of :data:`WAYS`
+    :param rows: rows of the batches that the table has now; those that were only copied are not counted
+    :param deleted: rows that are gone
+    :param bytes: of the files that were written, with the rows that were copied into them
+    :param files: how many
+    """
+
+    way: str
+    rows: int | None = None
+    deleted: int | None = None
+    bytes: int | None = None
+    files: int | None = None
+
+
+WAYS = ("commit", "merge", "append", "replace", "create")
+"""``commit`` is one of arrays; each of the others is the method of that name."""
+
+
+@dataclass(frozen=True, slots=True)
 class Upkept:
     """What a step of a table's maintenance has done.
 
@@ -188,6 +210,8 @@ class Target(abc.ABC):
 
     def __init__(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> None:
         self.spark, self.location, self.profile = spark, location, profile
+        self.written: Written | None = None
+        """What the last write has written; ``None`` if there was nothing to be done."""
 
     @abc.abstractmethod
     def exists(self) -> bool:

@@ -31,6 +31,7 @@ from spark_jobs.targets.base import (
     Pinned,
     TableLayout,
     Target,
+    Written,
 )
 from spark_jobs.targets.formats import TableFormat
 
@@ -153,6 +154,7 @@ class MemoryTarget(Target):
             if isinstance(STORED.get(self.location), Stored):
                 raise Conflict("the table exists by now")
             STORED[self.location] = made
+        self.written = Written("create", made.rows.num_rows, 0)
 
     def merge(self, merge: Merge, marker: Marker) -> None:
         there = self.rows().select(
@@ -161,7 +163,7 @@ class MemoryTarget(Target):
                 for c in self.columns()
             ]
         )
-        self._put(rewritten(there, merge.rows, merge.key, dict(merge.types)), marker)
+        self._put("merge", rewritten(there, merge.rows, merge.key, dict(merge.types)), marker)
 
     def append(self, rows: DataFrame, marker: Marker) -> None:
         new = rows.select(
@@ -170,10 +172,10 @@ class MemoryTarget(Target):
                 for c, t in self.columns().items()
             ]
         )
-        self._put(self.rows().unionAll(new), marker)
+        self._put("append", self.rows().unionAll(new), marker)
 
     def replace(self, rows: DataFrame, marker: Marker) -> None:
-        self._put(rows, marker)
+        self._put("replace", rows, marker)
 
     def rebuild(self, rows: DataFrame, marker: Marker) -> None:
         made = rows.toArrow()
@@ -182,7 +184,7 @@ class MemoryTarget(Target):
                 raise Conflict("another batch was applied")
             STORED[self.location] = replace(there, rows=made)
 
-    def _put(self, rows: DataFrame, marker: Marker) -> None:
+    def _put(self, way: str, rows: DataFrame, marker: Marker) -> None:
         before = self._there()
         if before.markers.get(marker.app, NEVER) >= marker.batch:
             return
@@ -192,6 +194,7 @@ class MemoryTarget(Target):
                 raise Conflict("somebody else has committed")
             markers = {**there.markers, marker.app: marker.batch}
             STORED[self.location] = replace(there, rows=made, types=_types(rows), markers=markers)
+        self.written = Written(way)
 
     def _there(self) -> Stored:
         found = STORED.get(self.location)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.applied import METRICS, AppliedReports, measured, merged
 from airflow_provider_cdc.changelog.storage import Storage
 
 LOCATIONS = ("/lake/{table}", "/lake/{topic}")
@@ -75,3 +75,50 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one_and_no_other_file(
         reports.write(_report(LOCATIONS[0], last_batch=4))
     assert [r["last_batch"] for r in reports.all()] == [3]
     assert len(list((tmp_path / "shop" / "applied").iterdir())) == 1
+
+
+def _table(topic: str, **more: Any) -> dict[str, Any]:
+    known = {
+        "location": "/lake/t",
+        "first_batch": 1,
+        "last_batch": 1,
+        "rows": {"c": 1},
+        "position": {"pos": 1},
+        "seconds": 0.5,
+    }
+    return {"topic": topic, **known, **more}
+
+
+def test_steps_of_one_table_become_one_entry_with_their_sums_and_the_newest_position() -> None:
+    steps = [
+        _table("a", rows={"c": 2}, ways={"create": 1}, rows_written=2, rows_deleted=0, bytes_written=10, files_written=1, freshness_s=9.0),
+        _table("b"),
+        _table(
+            "a", first_batch=2, last_batch=3, rows={"c": 1, "d": 4}, position={"pos": 9}, ways={"merge": 1}, rows_written=1, rows_deleted=4,
+            bytes_written=5, files_written=2, freshness_s=1.5,
+        ),
+    ]  # fmt: skip
+    first, other = merged(steps)
+    assert (first["topic"], other["topic"]) == ("a", "b")
+    assert (first["rows"], first["ways"]) == ({"c": 3, "d": 4}, {"create": 1, "merge": 1})
+    assert (first["rows_written"], first["rows_deleted"], first["bytes_written"], first["files_written"]) == (
+        3,
+        4,
+        15,
+        3,
+    )
+    assert (first["first_batch"], first["last_batch"], first["position"]) == (1, 3, {"pos": 9})
+    assert (first["seconds"], first["freshness_s"]) == (1.0, 1.5)
+
+
+def test_what_one_step_does_not_tell_is_not_known_of_all() -> None:
+    (found,) = merged([_table("a", rows_written=3, freshness_s=2.0), _table("a", rows_written=None)])
+    assert (found["rows_written"], found["rows_deleted"]) == (None, None)
+    assert found["freshness_s"] == 2.0  # a step without events says nothing about the age of the rows
+
+
+def test_metrics_are_those_of_the_tables_with_the_most_events() -> None:
+    found = measured(merged([_table("few"), _table("many", rows={"u": 7}), _table("some", rows={"u": 3})]), 2)
+    assert [(topic, one["events"]) for topic, one in found.items()] == [("many", 7), ("some", 3)]
+    assert set(found["many"]) == set(METRICS)
+    assert found["many"]["bytes_written"] is None  # a report of an earlier release

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.applied import AppliedReports, merged
 from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.manifest import DataFile
-from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, alias, asset, merged
+from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, alias, asset
 from airflow_provider_cdc.operators.spark_job import job_path
 from airflow_provider_cdc.runtime import ConnectorDefinition
 from spark_jobs.up_to_date import stamp
@@ -174,6 +174,11 @@ def test_each_table_that_changed_gets_an_event_with_rows_and_position(tmp_path: 
     given = context()
     operator = apply(tmp_path)
     result = operator.execute(given)
+    tables = result.pop("tables")
+    assert [(topic, found["events"], found["seconds"]) for topic, found in tables.items()] == [
+        ("shop.b", 5, 0.1),
+        ("shop.a", 4, 0.2),
+    ]
     assert result == {
         "connector": "shop", "target": "delta", "last_batch": 4, "events": 9, "topics": {"shop.b": 5, "shop.a": 4},
         "seconds": 1.5,

@@ -89,11 +89,26 @@ def test_a_connector_shows_its_batches_and_how_far_targets_are(shop: Shop) -> No
             "failed": {"shop.t": "column <x>"},
             "lagging": {},
             "seconds": 1,
+            "tables": {
+                "shop.<b>": {
+                    "events": 1234,
+                    "rows_written": 1200,
+                    "rows_deleted": None,
+                    "bytes_written": 5678,
+                    "files_written": 2,
+                    "seconds": 0.25,
+                    "ways": {"commit": 2, "merge": 1},
+                    "freshness_s": 3.21,
+                    "last_batch": 1,
+                }
+            },
         }
     ]
     seen = Text(pages.connector("/cdc", row(shop), shop.store.batches("shop"), reports, None))
     for word in ("1 batch behind", "shop.t: column <x>", "entry 2", "memory.database"):
         assert word in seen.text
+    assert "Tables of the last apply to /lake (delta)" in seen.text
+    assert "shop.<b> 1,234 1,200 5,678 2 0.2 s 2 commit, 1 merge 3.2 s 1" in seen.text
     assert {"/cdc/connectors/shop/batches/1", "/cdc/connectors/shop/batches/2"} <= set(seen.links)
 
 

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.changelog.reduction import Reduction
 from spark_jobs.datatypes import quoted
 from spark_jobs.last import OURS
-from spark_jobs.targets.base import Marker
+from spark_jobs.targets.base import Marker, Written
 from spark_jobs.targets.delta.copy_on_write import MOST_BYTES, MOST_FILES, CopyOnWrite, NotOnArrays, OldFile
 from spark_jobs.targets.delta.files import GREGORIAN, DataFiles
 from spark_jobs.targets.delta.layout import Layout, is_ordered
@@ -87,6 +87,8 @@ class Commit:
     ) -> None:  # fmt: skip
         self._delta, self._log, self._transaction, self._layout = Delta(spark), log, transaction, layout
         self._made, self._old, self._at = made, old, at
+        self.written: Written | None = None
+        """What was written; ``None`` before it is."""
 
     def write(self, changes: Reduction, keys: Callable[[], DataFrame], marker: Marker) -> str:
         """
@@ -122,6 +124,8 @@ class Commit:
     def _commit(self, actions: Sequence[Any], changes: Reduction, kept: Iterator[Any], marker: Marker) -> None:
         made = self._made.write(chain(kept, map(self._made.physical, changes.rows())))
         self._delta.commit(self._transaction, [*actions, *map(self._delta.added, made)], marker.app, marker.batch)
+        size_ = sum(int(file["size"]) for file in made)
+        self.written = Written("commit", changes.number_of_rows(), changes.number_of_deletes(), size_, len(made))
 
     def _now(self) -> DataFrame:
         return self._at(int(self._transaction.snapshot().version()))

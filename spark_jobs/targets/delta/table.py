@@ -52,6 +52,7 @@ from spark_jobs.targets.delta.commit import Commit, Delta, markers, size
 from spark_jobs.targets.delta.copy_on_write import CopyOnWrite
 from spark_jobs.targets.delta.files import DataFiles
 from spark_jobs.targets.delta.layout import Layout, not_for
+from spark_jobs.targets.delta.metrics import written
 from spark_jobs.targets.delta.places import Name
 from spark_jobs.targets.delta.upkeep import DeltaUpkeep
 
@@ -241,13 +242,16 @@ class DeltaTarget(Target):
         self._write(_CREATING, marker.app)
         with _conflicts():
             writer.options(**features, **_owned(marker.owner)).save(self._folder)
+        self._tell("create", marker)
         files.delete(self._path(folder, _CREATING), False)
         if self._named:
             self._named.register(self._folder)
 
     def merge(self, merge: Merge, marker: Marker) -> None:
+        before = self._version()
         with _conflicts(), self._transaction(marker):
             self._builder(merge).execute()
+        self._tell("merge", marker, before)
 
     def _builder(self, merge: Merge) -> Any:
         """Delta's own builder: it takes names and values as they are, without SQL text that would be parsed again."""
@@ -289,8 +293,11 @@ class DeltaTarget(Target):
         folder, files = self._files()
         made = DataFiles(layout, folder, files, self._path)
         old = CopyOnWrite(made, files, self._path)
+        commit = Commit(self.spark, log, transaction, layout, made, old, self._at)
         with _conflicts():
-            return Commit(self.spark, log, transaction, layout, made, old, self._at).write(changes, keys, marker)
+            reason = commit.write(changes, keys, marker)
+        self.written = commit.written
+        return reason
 
     def _at(self, version: int) -> DataFrame:
         return self.spark.read.format("delta").option("versionAsOf", version).load(self._folder)
@@ -323,8 +330,10 @@ class DeltaTarget(Target):
         rows = rows.select(
             *[F.col(quoted(c)).cast(there.get(c.lower(), t)).alias(c) for c, t in _columns(rows).items()]
         )
+        before = self._version()
         with _conflicts():
             self._writer(rows, marker, "append").save(self._folder)
+        self._tell("append", marker, before)
 
     def replace(self, rows: DataFrame, marker: Marker) -> None:
         writer = self._writer(rows, marker, "overwrite")
@@ -335,8 +344,10 @@ class DeltaTarget(Target):
             partitions = self._plain(self._log().unsafeVolatileSnapshot().metadata().partitionColumns())
             kept = [name for name in partitions if name in rows.columns]
             writer = writer.option("overwriteSchema", "true").partitionBy(*kept)
+        before = self._version()
         with _conflicts():
             writer.save(self._folder)
+        self._tell("replace", marker, before)
 
     def rebuild(self, rows: DataFrame, marker: Marker) -> None:
         # a writer of Spark's does nothing for a batch that the table has already
@@ -349,6 +360,18 @@ class DeltaTarget(Target):
             gone = [file.remove() for file in delta.files(transaction)]
             made = delta.plain(transaction.writeFiles(rows._jdf))
             delta.commit(transaction, [*gone, *made], marker.app, marker.batch)
+
+    def _version(self) -> int:
+        return int(self._log().unsafeVolatileSnapshot().version())
+
+    def _tell(self, way: str, marker: Marker, before: int = -1) -> None:
+        """Find what Spark has written in its commit, unless the batch was there already, or somebody else has committed since.
+
+        :param before: the table's version before the write
+        """
+        log, version = self._log(), self._version()
+        actions = self._actions(log, version) if version > before else []
+        self.written = written(way, actions, marker)
 
     def _writer(self, rows: DataFrame, marker: Marker, mode: str) -> DataFrameWriter:
         # the option wins over a cluster's default, under which Delta replaces only the partitions that have rows

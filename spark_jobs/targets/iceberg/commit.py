@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.changelog.reduction import Reduction
 from spark_jobs.datatypes import quoted
+from spark_jobs.targets.base import Written
 from spark_jobs.targets.iceberg import plans
 from spark_jobs.targets.iceberg.copy_on_write import CopyOnWrite, Replacement
 from spark_jobs.targets.iceberg.files import NewFiles, fields, unfit
@@ -45,6 +46,8 @@ class ArrayCommit:
 
     def __init__(self, spark: SparkSession, table: Any, changes: Reduction) -> None:
         self._spark, self._table, self._changes = spark, table, changes
+        self.written: Written | None = None
+        """What was written; ``None`` before it is."""
 
     def reason(self) -> str:
         """Why the batch has to be merged; empty if it need not be."""
@@ -68,6 +71,7 @@ class ArrayCommit:
         if small.fits():
             with _removed_unless_done(files):
                 self._replace(files, small.replace(physical), marker, batch)
+            self._tell(files)
             return ""
         known = self._may_be_there(physical)
         by_key = self._properties().get(BY_KEY) == "true"
@@ -82,7 +86,12 @@ class ArrayCommit:
             for file in files.rows(self._changes.rows()):
                 delta.addRows(file)
             delta.set(marker, str(batch)).commit()
+        self._tell(files)
         return ""
+
+    def _tell(self, files: NewFiles) -> None:
+        rows, deleted, sizes = self._changes.number_of_rows(), self._changes.number_of_deletes(), files.sizes
+        self.written = Written("commit", rows, deleted, sum(sizes), len(sizes))
 
     def _replace(self, files: NewFiles, old: Replacement, marker: str, batch: int) -> None:
         """Put what is left of some files, and the rows of the batch, in the place of the files and their deletes."""

@@ -48,12 +48,17 @@ class NewFiles:
     def __init__(self, spark: SparkSession, table: Any) -> None:
         self._spark, self._table = spark, table
         self._schema = pa.schema([_field(field) for field in fields(spark, table)])
-        self._written: list[str] = []
+        self._written: dict[str, int] = {}
 
     @property
     def names(self) -> list[str]:
         """The columns of the table."""
         return list(self._schema.names)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Bytes of each file that was written."""
+        return list(self._written.values())
 
     def rows(self, slices: Iterator[pa.Table]) -> Iterator[Any]:
         """Write rows.
@@ -149,13 +154,13 @@ class NewFiles:
                 rows, local, compression="zstd", compression_level=1, store_decimal_as_integer=True, coerce_timestamps="us"
             )  # fmt: skip
             path = named(self._spark, "java.nio.file.Path").of(str(local), self.array("java.lang.String"))
-            self._written.append(location)
+            self._written[location] = os.path.getsize(local)
             stream = self._table.io().newOutputFile(location).create()
             try:
                 named(self._spark, "java.nio.file.Files").copy(path, stream)
             finally:
                 stream.close()
-            return location, os.path.getsize(local)
+            return location, self._written[location]
 
     def array(self, type_: str) -> Any:
         """An empty array of a class of the JVM: what a method with any number of arguments takes for none."""

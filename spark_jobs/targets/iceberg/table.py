@@ -54,6 +54,7 @@ from spark_jobs.targets.iceberg.columns import (
 from spark_jobs.targets.iceberg.commit import BY_KEY, ArrayCommit
 from spark_jobs.targets.iceberg.history import MARKER, SNAPSHOT_MARKER, History
 from spark_jobs.targets.iceberg.jvm import ICEBERG, conflicts, failed_with, named, reason
+from spark_jobs.targets.iceberg.metrics import written
 from spark_jobs.targets.iceberg.places import place
 from spark_jobs.targets.iceberg.upkeep import IcebergUpkeep
 
@@ -297,9 +298,11 @@ class IcebergTarget(Target):
         table = self._within(transaction)
         lay_out(self.spark, table, layout.partition_by, layout.cluster_by)
         self._write(table, marker, lambda: plans.append(self.spark, table, rows))
+        told = written("create", table)
         with conflicts(), self._place.alone():
             transaction.commitTransaction()
         self._place.created()
+        self.written = told
         self.exists()
 
     def merge(self, merge: Merge, marker: Marker) -> None:
@@ -309,7 +312,7 @@ class IcebergTarget(Target):
                 _set(table, {"write.merge.mode": "copy-on-write"})
             plans.merge(self.spark, table, merge)
 
-        self._put(marker, write)
+        self._put("merge", marker, write)
 
     def upsert(self, changes: Reduction, keys: Callable[[], DataFrame], marker: Marker) -> str:
         if self.marker(marker.app) >= marker.batch:
@@ -320,6 +323,7 @@ class IcebergTarget(Target):
             return why
         self._record(table, marker)
         self._publish()
+        self.written = commit.written
         self._compact()
         return ""
 
@@ -331,14 +335,14 @@ class IcebergTarget(Target):
                 for c, t in self.columns().items()
             ]
         )
-        self._put(marker, lambda table: plans.append(self.spark, table, whole))
+        self._put("append", marker, lambda table: plans.append(self.spark, table, whole))
 
     def replace(self, rows: DataFrame, marker: Marker) -> None:
         def write(table: Any) -> None:
             rearrange(self.spark, table, _columns(rows))
             plans.overwrite(self.spark, table, rows)
 
-        self._put(marker, write)
+        self._put("replace", marker, write)
 
     def rebuild(self, rows: DataFrame, marker: Marker) -> None:
         table, found = self._table(), self.marker(marker.app)
@@ -347,12 +351,14 @@ class IcebergTarget(Target):
         self._write(table, marker, lambda: plans.overwrite(self.spark, table, rows))
         self._publish()
 
-    def _put(self, marker: Marker, write: Callable[[Any], None]) -> None:
+    def _put(self, way: str, marker: Marker, write: Callable[[Any], None]) -> None:
         if self.marker(marker.app) >= marker.batch:
             return
         table = self._table()
         self._write(table, marker, lambda: write(table))
+        told = written(way, table)
         self._publish()
+        self.written = told
         self._compact()
 
     def _write(self, table: Any, marker: Marker, write: Callable[[], None]) -> None:
