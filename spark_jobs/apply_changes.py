@@ -27,12 +27,14 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.origins import TableOrigins
 from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.changelog.turns import Turns
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.model.manifest import Manifest
 from spark_jobs.catch_up import CatchUp
+from spark_jobs.origins import Origins
 from spark_jobs.placement import Placement
 from spark_jobs.progress import Progress
 from spark_jobs.rehearsal import rehearse
@@ -81,6 +83,7 @@ class ApplyChanges:
         self._location, self._kind = location, target
         self._format, self._profile = load_format(target), known_profile(profile)
         self._placement = Placement(connector, location, tables)
+        self._origins = Origins(TableOrigins(changelog.storage, connector), target, location)
         self._catch_up = CatchUp(
             changelog,
             connector,
@@ -89,6 +92,7 @@ class ApplyChanges:
             check_crc=check_crc,
             writes=known_writes(writes),
             shapes=self._placement.shape,
+            origins=self._origins,
         )
         self._rules = tables
         self._alone: dict[str, threading.Lock] = {}
@@ -139,6 +143,7 @@ class ApplyChanges:
                     }
         finally:
             wait(futures)  # nobody goes on behind the back of whoever gets an error
+        self._origins.write()
         behind = {
             topic: view.reached(topic) for topic in {*view.lagging, *failed} if topic in failed or topic not in topics
         }

@@ -13,6 +13,7 @@ from airflow_provider_cdc.changelog.pending import Batches, Pending, joined
 from airflow_provider_cdc.changelog.reduction import reduce
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema
+from spark_jobs.origins import Origins
 from spark_jobs.ownership import applied_batch
 from spark_jobs.progress import Progress
 from spark_jobs.report import Applied
@@ -37,6 +38,7 @@ class CatchUp:
     :param check_crc: compare the checksum of each file of the change log too
     :param writes: how rows of tables with a key are written, one of :data:`spark_jobs.targets.formats.WRITES`
     :param shapes: gives what the rule of a topic makes of its rows
+    :param origins: notes where columns come from
     """
 
     def __init__(
@@ -49,9 +51,10 @@ class CatchUp:
         check_crc: bool = False,
         writes: str = "auto",
         shapes: Shapes = lambda spark, topic, schema, strict: WHOLE,
+        origins: Origins | None = None,
     ) -> None:
         self._changelog, self._connector, self._open, self._check_crc = changelog, connector, open_table, check_crc
-        self._shapes = shapes
+        self._shapes, self._origins = shapes, origins
         self._route = Route(lambda pending: reduce(changelog, connector, pending), writes)
         self.adopt, self.newest = frozenset(adopt), 0
         """Topics as above, and the newest batch of the change log that is known."""
@@ -139,6 +142,8 @@ class CatchUp:
                 round(time.monotonic() - began, 3), max((committed[path] for path, _ in step.files), default=0),
             )  # fmt: skip
             done.append(one.told(target.written))
+        if self._origins is not None:
+            self._origins.note(owner.topic, target, shape, pending.schema)
         return pending.last
 
     def _shape(self, owner: Owner, target: Target, schema: TableSchema, *, new: bool) -> Shape:

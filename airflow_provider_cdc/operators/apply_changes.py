@@ -15,12 +15,14 @@ from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.status_texts import table_text
 from airflow_provider_cdc.hooks.task_base import failure
+from airflow_provider_cdc.operators.lineage import applied, is_installed
 from airflow_provider_cdc.operators.links import BatchLink
 from airflow_provider_cdc.operators.local_driver import LEAN, ClassArchive, little_work
 from airflow_provider_cdc.operators.spark_job import SparkJobOperator, job_path
 from airflow_provider_cdc.operators.warm_task import WarmTask
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from airflow_provider_cdc.runtime import ConnectorDefinition
@@ -116,6 +118,7 @@ class ApplyChangesOperator(SparkJobOperator):
             raise ConfigError(f"run_for must be longer than 0 seconds, and is {run_for}.")
         self._warm: WarmTask | None = None
         self.batch: int | None = None
+        self._applied: tuple[list[dict[str, Any]], dict[str, Any]] = ([], {})
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         try:
@@ -195,6 +198,10 @@ class ApplyChangesOperator(SparkJobOperator):
             self._remember(context, report)
         return done
 
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
+        """What the run has applied, for Airflow's OpenLineage provider; also of one that has failed."""
+        return applied(*self._applied, self.changelog, self.connector, self.target)
+
     def on_kill(self) -> None:
         """End the job; one that goes on ends after what it is committing, if it can."""
         warm = self._warm
@@ -259,6 +266,7 @@ class ApplyChangesOperator(SparkJobOperator):
         """Record what a failed run has applied, so that the next try of the task emits its events, too."""
         from airflow_provider_cdc.changelog.applied import merged
 
+        self._note_lineage(report)
         if (store := context.get("task_state_store")) is not None:
             store.set(_UNANNOUNCED, json.dumps(merged([*self._unannounced(context), *report["tables"]])))
 
@@ -266,10 +274,25 @@ class ApplyChangesOperator(SparkJobOperator):
         store = context.get("task_state_store")
         return [] if store is None else list(json.loads(str(store.get(_UNANNOUNCED) or "[]")))
 
+    def _note_lineage(self, report: dict[str, Any]) -> None:
+        """Read now what lineage needs: it is asked for in another process, which has no way to the change log."""
+        from airflow_provider_cdc.changelog.applied import merged
+        from airflow_provider_cdc.changelog.origins import TableOrigins
+
+        if not is_installed():
+            return
+        origins: dict[str, Any] = {}
+        try:
+            origins = TableOrigins(self.access.changelog().storage, self.connector).read(self.target, self.location)
+        except CdcError as e:
+            self.log.warning("OpenLineage is told of tables only, not of columns: %s", e)
+        self._applied = merged(report["tables"]), origins
+
     def _announce(self, context: Context, report: dict[str, Any]) -> dict[str, Any]:
         """Emit an event for each table that was changed."""
         from airflow_provider_cdc.changelog.applied import measured, merged
 
+        self._note_lineage(report)
         tables = merged([*self._unannounced(context), *report["tables"]])
         events = context["outlet_events"][alias(self.connector)]
         for table in tables:

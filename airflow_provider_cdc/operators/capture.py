@@ -13,12 +13,14 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError, ConnectorHal
 from airflow_provider_cdc.core.model.metrics import shortened
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure, owner_of
+from airflow_provider_cdc.operators.lineage import captured
 from airflow_provider_cdc.operators.links import BatchLink
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.core.capture.capture import Capture, CaptureResult
+    from airflow_provider_cdc.core.capture.capture import Capture, CapturedTable, CaptureResult
     from airflow_provider_cdc.runtime import ConnectorDefinition
 
 _SHOWN = 50
@@ -80,6 +82,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         self.hand_over, self.lease_ttl, self.lease_wait = hand_over, lease_ttl, lease_wait
         self.batch: int | None = None
         self._capture: Capture | None = None
+        self._captured: dict[str, CapturedTable] = {}
         self._ended = False
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -88,7 +91,12 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         except CdcError as e:
             raise failure(e) from e
         self.batch = result.batches[-1] if result.batches else None
+        self._captured = result.tables
         return self._report(result)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
+        """What the run has captured, for Airflow's OpenLineage provider."""
+        return captured(self._captured, self.changelog, self.connector)
 
     def _until_the_next(self, context: Context) -> CaptureResult:
         """Capture until the time of the DAG run is over, whatever ends a capture before that."""

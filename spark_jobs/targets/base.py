@@ -267,6 +267,15 @@ class Target(abc.ABC):
     def size(self) -> int:
         """Bytes of the table's files."""
 
+    def path(self) -> str:
+        """Where the table's files are."""
+        return self.location
+
+    def catalog(self) -> Mapping[str, str]:
+        """Of a table that has a name in a catalog, ``name``, its parts separated by dots, and what is known of the catalog: ``type``, ``uri``,
+        ``warehouse``. They hold no secret. Empty for tables by path."""
+        return {}
+
     @abc.abstractmethod
     def version(self, app: str) -> int:
         """The schema version that :meth:`evolve` brought the columns to, or began to; 0 if it never had to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ PLAIN = {"database.ssl.mode": "disabled"}
 """The server has no certificate: with the default, every check would tell so."""
 """Of the capture user ``reader``; it must be found nowhere."""
 
+LINEAGE = "lineage.jsonl"
+"""File in which OpenLineage's own client writes what it is told, an event in each line."""
 LONG = """
 from airflow.sdk import DAG
 from airflow_provider_cdc.dag import ConnectorDefinition
@@ -60,6 +63,8 @@ def airflow(inventory: Any, tmp_path_factory: pytest.TempPathFactory) -> Airflow
     example("inventory_mariadb_continuous", airflow.dags)
     example("inventory_maintain_tables", airflow.dags)
     airflow.environment["CDC_INVENTORY_RUN_FOR"] = "60"
+    told = {"type": "file", "log_file_path": str(airflow.folder / LINEAGE), "append": True}
+    airflow.environment["AIRFLOW__OPENLINEAGE__TRANSPORT"] = json.dumps(told)
     (airflow.dags / "long_capture.py").write_text(LONG.format(changelog=airflow.home / "cdc" / "changelog"))
     airflow.run("db", "migrate")
     airflow.run("cdc", "setup")

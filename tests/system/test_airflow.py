@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+from openlineage.client.facet_v2 import column_lineage_dataset as lineage
+from openlineage.client.facet_v2 import schema_dataset
 
 from airflow_provider_cdc.sources import SOURCES
 from airflow_provider_cdc.state.models import VERSION_TABLE, Base
@@ -15,7 +18,8 @@ from airflow_provider_cdc.state.store import StateStore
 from airflow_provider_cdc.triggers.applied import AppliedTrigger
 from dev.airflow import LOOPBACK, Airflow, Services
 from tests.support.listening import Listening
-from tests.system.conftest import PASSWORD, PLAIN
+from tests.support.patience import until
+from tests.system.conftest import LINEAGE, PASSWORD, PLAIN
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
@@ -127,6 +131,31 @@ def test_tasks_leave_a_small_result_and_a_link_to_the_batch(ran: Airflow) -> Non
     assert all(len(json.dumps(value)) < 2000 for value in found.values())
 
 
+def test_openlineage_is_told_which_tables_and_columns_became_which(ran: Airflow, inventory: Any) -> None:
+    """By the real provider, from the tasks of a real run; its client's own classes read what it has sent."""
+    until(lambda: {"capture", "apply"} <= set(told(ran)), "OpenLineage is told")  # the task itself has ended before
+    sent = told(ran)
+    names = ("customers", "orders", "products")
+    capture, apply = (read(sent[task]) for task in ("capture", "apply"))
+    server = f"mysql://{inventory.host}:{inventory.port}"
+    assert {(d.namespace, d.name) for d in capture.inputs} == {(server, f"inventory.{name}") for name in names}
+    topics = {("file", f"{ran.home}/cdc/changelog/inventory/inventory.inventory.{name}") for name in names}
+    assert {(d.namespace, d.name) for d in capture.outputs} == topics == {(d.namespace, d.name) for d in apply.inputs}
+    tables = {d.name: d for d in apply.outputs}
+    assert set(tables) == {f"{ran.home}/cdc/lake/inventory/{name}" for name in names}
+    customers = tables[f"{ran.home}/cdc/lake/inventory/customers"]
+    assert [(f["name"], f["type"]) for f in customers.facets["schema"]["fields"]] == [
+        ("id", "int"), ("name", "string"), ("balance", "decimal(10,2)"),
+    ]  # fmt: skip
+    (field,) = customers.facets["columnLineage"]["fields"]["balance"]["inputFields"]
+    assert ((field["namespace"], field["name"]) in topics, field["field"]) == (True, "balance")
+    statistics = customers.outputFacets["outputStatistics"]
+    files = list(Path(customers.name).glob("*.parquet"))
+    assert statistics["rowCount"] == 2
+    assert 0 < statistics["size"] <= sum(file.stat().st_size for file in files)
+    assert PASSWORD not in (ran.folder / LINEAGE).read_text()
+
+
 def test_the_commands_know_the_connector_after_its_run(ran: Airflow) -> None:
     (listed,) = json.loads(ran.run("cdc", "connectors", "-o", "json").stdout)
     assert (listed["connector"], listed["source"]) == ("inventory", "mariadb")
@@ -177,7 +206,8 @@ def test_the_example_of_maintenance_and_the_command_maintain_the_tables(ran: Air
 def test_everything_is_imported_without_an_error(services: Services) -> None:
     assert services.json("GET", "/api/v2/plugins/importErrors")["import_errors"] == []
     assert services.json("GET", "/api/v2/importErrors")["import_errors"] == []
-    assert [plugin["name"] for plugin in services.json("GET", "/api/v2/plugins")["plugins"]] == ["cdc"]
+    plugins = {plugin["name"] for plugin in services.json("GET", "/api/v2/plugins")["plugins"]}
+    assert plugins == {"cdc", "OpenLineageProviderPlugin"}
 
 
 def test_the_services_and_what_tasks_start_listen_for_this_machine_alone(
@@ -267,6 +297,35 @@ def test_the_password_of_the_source_is_nowhere(services: Services, ran: Airflow)
             looked_at += 1
             assert PASSWORD.encode() not in file.read_bytes(), file
     assert looked_at > 30
+
+
+def told(airflow: Airflow) -> dict[str, dict[str, Any]]:
+    """Task of the example DAG → the newest event of OpenLineage about its end."""
+    sent = [json.loads(line) for line in (airflow.folder / LINEAGE).read_text().splitlines()]
+    ends = [event for event in sent if event["eventType"] == "COMPLETE" and event["job"]["name"].startswith(f"{DAG}.")]
+    return {event["job"]["name"].rpartition(".")[2]: event for event in ends}
+
+
+def read(event: dict[str, Any]) -> RunEvent:
+    """An event of OpenLineage with the classes of its client, which refuse what the specification does not have."""
+    made = RunEvent(
+        eventTime=event["eventTime"], producer=event["producer"], run=Run(**event["run"]), job=Job(**event["job"]),
+        eventType=RunState(event["eventType"]), inputs=[InputDataset(**d) for d in event["inputs"]],
+        outputs=[OutputDataset(**d) for d in event["outputs"]],
+    )  # fmt: skip
+    for found in made.outputs or []:
+        schema_dataset.SchemaDatasetFacet(**facet(found.facets["schema"]))
+        for column in lineage.ColumnLineageDatasetFacet(**facet(found.facets["columnLineage"])).fields.values():
+            for origin in lineage.Fields(**column).inputFields:
+                known = [lineage.Transformation(**t) for t in lineage.InputField(**origin).transformations or []]
+                assert [t.type for t in known] == ["DIRECT"]
+    return made
+
+
+def facet(found: dict[str, Any]) -> dict[str, Any]:
+    """A facet without what its class adds by itself."""
+    assert found["_schemaURL"].startswith("https://openlineage.io/spec/facets/")
+    return {name: value for name, value in found.items() if not name.startswith("_")}
 
 
 def reading(server: Any) -> bool:

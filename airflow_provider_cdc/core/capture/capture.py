@@ -18,15 +18,18 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from airflow_provider_cdc.core.capture.control_watch import Stop
 from airflow_provider_cdc.core.capture.run import Run
+from airflow_provider_cdc.core.config.filters import WHOLE, Filters
 from airflow_provider_cdc.core.errors import CdcError, CommitConflict, ConnectorHalted, PrerequisiteError
+from airflow_provider_cdc.core.model.manifest import Manifest
 from airflow_provider_cdc.core.model.metrics import Value, shortened
+from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.spi.interfaces import DesiredState, Lease
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
 
@@ -39,6 +42,29 @@ _CONFLICTS = 3
 
 
 @dataclass(slots=True)
+class CapturedTable:
+    """What a run made durable of one table.
+
+    :param schema: what is captured of it, by the run's last batch with its events
+    :param dataset: namespace and name, see :meth:`airflow_provider_cdc.core.config.connector.ConnectorConfig.dataset`
+    :param lengths: column → how many characters of its texts are captured, of columns that are masked (0) or cut
+    :param bytes: of the files of the change log
+    """
+
+    schema: TableSchema
+    dataset: tuple[str, str]
+    lengths: dict[str, int]
+    events: int = 0
+    bytes: int = 0
+    files: int = 0
+
+    def joined(self, later: CapturedTable) -> CapturedTable:
+        """Both as one."""
+        events, bytes_, files = self.events + later.events, self.bytes + later.bytes, self.files + later.files
+        return dataclasses.replace(later, events=events, bytes=bytes_, files=files)
+
+
+@dataclass(slots=True)
 class CaptureResult:
     """What a run made durable.
 
@@ -47,6 +73,7 @@ class CaptureResult:
     :param topics: topic → events
     :param batches: numbers of the batches committed
     :param metrics: context → name → value; see :mod:`airflow_provider_cdc.core.model.metrics`
+    :param tables: topic → what was captured of its table
     """
 
     connector: str
@@ -57,6 +84,7 @@ class CaptureResult:
     batches: list[int]
     seconds: float
     metrics: dict[str, dict[str, Value]] = field(default_factory=dict)
+    tables: dict[str, CapturedTable] = field(default_factory=dict)
 
     def joined(self, later: CaptureResult) -> CaptureResult:
         """Two runs, one after the other, as one; the metrics are those of the later one."""
@@ -68,6 +96,8 @@ class CaptureResult:
             topics=dict(topics),
             batches=[*self.batches[:1], *(later.batches or self.batches)[-1:]],
             seconds=self.seconds + later.seconds,
+            tables=self.tables
+            | {t: self.tables[t].joined(found) if t in self.tables else found for t, found in later.tables.items()},
         )
 
 
@@ -124,7 +154,7 @@ class Capture:
                 try:
                     self._run_now = run = Run(self._inputs, self._stop, lease)
                     run.execute(run_for_s)
-                    return _result(run, time.monotonic() - began)
+                    return _result(run, self._inputs, time.monotonic() - began)
                 except CommitConflict:
                     if attempt == _CONFLICTS - 1:
                         raise
@@ -203,22 +233,45 @@ def _flat_memory() -> Iterator[None]:
         pa.set_memory_pool(before)
 
 
-def _result(run: Run, seconds: float) -> CaptureResult:
-    topics: Counter[str] = Counter()
-    for manifest in run.batcher.committed:
-        for file in manifest.files:
-            topics[file.topic] += file.rows
+def _result(run: Run, inputs: RunInputs, seconds: float) -> CaptureResult:
+    tables = _tables(run.batcher.committed, inputs)
+    topics = {topic: found.events for topic, found in tables.items()}
     offset = run.batcher.offset
     return CaptureResult(
         connector=run.batcher.connector,
         position=run.position,
         seq=offset.seq,
-        events=topics.total(),
-        topics=dict(topics),
+        events=sum(topics.values()),
+        topics=topics,
         batches=[m.batch for m in run.batcher.committed],
         seconds=seconds,
         metrics=run.measured(),
+        tables=tables,
     )
 
 
-__all__ = ["Capture", "CaptureResult"]
+def _tables(manifests: Sequence[Manifest], inputs: RunInputs) -> dict[str, CapturedTable]:
+    """What was captured of each table that has events."""
+    schemas: dict[str, TableSchema] = {}
+    for manifest in manifests:
+        for topic, versions in manifest.schemas.items():
+            schemas[topic] = versions[max(versions, key=int)]
+    found: dict[str, CapturedTable] = {}
+    for manifest in manifests:
+        for file in manifest.files:
+            if file.topic not in found:
+                schema = schemas[file.topic]
+                found[file.topic] = CapturedTable(
+                    schema, inputs.config.dataset(schema.id), _lengths(schema, inputs.filters)
+                )
+            one = found[file.topic]
+            one.events, one.bytes, one.files = one.events + file.rows, one.bytes + file.bytes, one.files + 1
+    return found
+
+
+def _lengths(schema: TableSchema, filters: Filters) -> dict[str, int]:
+    found = {column.name: filters.length(schema, column) for column in schema.columns}
+    return {name: int(length) for name, length in found.items() if length != WHOLE}
+
+
+__all__ = ["Capture", "CaptureResult", "CapturedTable"]

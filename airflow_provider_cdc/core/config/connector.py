@@ -35,7 +35,7 @@ from airflow_provider_cdc.core.config.values import (
 from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.model.schema import Column
+    from airflow_provider_cdc.core.model.schema import Column, TableId
 
 log = logging.getLogger(__name__)
 
@@ -454,6 +454,11 @@ class ConnectorConfig(Configuration):
     def has_values(self, column: Column) -> bool:
         """Whether values of a column are captured; otherwise they are unavailable, which is not null."""
         return True
+
+    def dataset(self, table: TableId) -> tuple[str, str]:
+        """Namespace and name of a table, as lineage tools know it (OpenLineage, "Naming"): for a server, ``scheme://host:port`` and the dotted
+        name. A source whose database has a name there says so; without it, the connector's topics tell its tables from others."""
+        return f"cdc://{self.topic_prefix}", table.full_name
 
 
 _CUSTOM = {

@@ -16,9 +16,11 @@ import re
 from collections.abc import Sequence
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.masking import Masking, Maskings
+from airflow_provider_cdc.core.config.masking import WHOLE, Masking, Maskings
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableId, TableSchema
+
+__all__ = ["WHOLE", "Filters"]
 
 
 class _Names:
@@ -90,11 +92,15 @@ class Filters:
         """
         return self._maskings.of(schema, _names(schema.id), self.key(schema))
 
+    def length(self, schema: TableSchema, column: Column) -> float:
+        """How many characters of a captured column's texts are captured: 0 if it is masked, :data:`WHOLE` if nothing is done to it."""
+        return self._maskings.shown(column, _names(schema.id))
+
     def shown(self, schema: TableSchema, column: Column) -> float:
         """How much of a column is captured: -1 nothing, 0 only its name, otherwise so many characters of its values."""
         if column.type == NOT_CAPTURED or not self.in_images(schema.id, column.name):
             return -1
-        return self._maskings.shown(column, _names(schema.id)) if self._has_values(column) else 0
+        return self.length(schema, column) if self._has_values(column) else 0
 
     def _described(self, table: TableId, column: Column) -> Column:
         """The column, with its type in the database if that is configured (``….propagate.source.type``)."""

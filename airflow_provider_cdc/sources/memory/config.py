@@ -9,6 +9,7 @@ from pydantic import Field
 
 from airflow_provider_cdc.core.config.base import ConnectionForm
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.model.schema import TableId
 
 
 class MemoryConfig(ConnectorConfig):
@@ -32,3 +33,6 @@ class MemoryConfig(ConnectorConfig):
         labels={"host": "Database of this process"}, hidden=("schema", "login", "password", "port", "extra")
     )
     CONNECTION: ClassVar[Mapping[str, str]] = {"host": "memory.database"}
+
+    def dataset(self, table: TableId) -> tuple[str, str]:
+        return f"memory://{self.memory_database}", str(table)

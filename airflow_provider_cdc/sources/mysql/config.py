@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
 from airflow_provider_cdc.core.config.select_overrides import name_parts, with_statements
 from airflow_provider_cdc.core.config.values import Patterns
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.converters import check_converters
 from airflow_provider_cdc.sources.mysql.converters import CONVERTERS
 from airflow_provider_cdc.sources.relational.config import RelationalConfig
@@ -217,3 +218,6 @@ class MySqlConfig(RelationalConfig):
 
     def namespace_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return self.database_include_list, self.database_exclude_list
+
+    def dataset(self, table: TableId) -> tuple[str, str]:
+        return f"mysql://{self.address}", str(table)  # MariaDB has no name of its own there

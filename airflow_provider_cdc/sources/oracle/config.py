@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
 from airflow_provider_cdc.core.config.select_overrides import with_statements
 from airflow_provider_cdc.core.config.values import Patterns, TimePrecision
-from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.core.model.schema import Column, TableId
 from airflow_provider_cdc.sources.oracle.config_values import (
     LOBS,
     Adapter,
@@ -27,6 +27,9 @@ from airflow_provider_cdc.sources.oracle.config_values import (
 from airflow_provider_cdc.sources.oracle.converters import check_number_converters
 from airflow_provider_cdc.sources.relational.config import RelationalConfig
 
+_HOST = re.compile(r"\(\s*HOST\s*=\s*([^)\s]+)\s*\)", re.IGNORECASE)
+_PORT = re.compile(r"\(\s*PORT\s*=\s*(\d+)\s*\)", re.IGNORECASE)
+_USUAL_PORT = 1521
 _SPECIAL = re.compile(r"[\\^$*+?()\[\]{}|]")
 
 
@@ -360,3 +363,17 @@ class OracleConfig(RelationalConfig):
 
     def has_values(self, column: Column) -> bool:
         return self.lob_enabled or column.declared.type_name not in LOBS
+
+    def dataset(self, table: TableId) -> tuple[str, str]:
+        return f"oracle://{self._listener()}", f"{self.catalog}.{table}"
+
+    def _listener(self) -> str:
+        """``host:port``, by a connect descriptor too; of a TNS name, the name."""
+        if not self.database_url:
+            return self.address
+        if host := _HOST.search(self.database_url):
+            port = _PORT.search(self.database_url)
+            return f"{host[1]}:{port[1] if port else _USUAL_PORT}"
+        # host:port/service, and only the name of a descriptor that is elsewhere
+        place = self.database_url.rpartition("@")[2].rpartition("//")[2].partition("/")[0]
+        return place if ":" in place or "/" not in self.database_url else f"{place}:{_USUAL_PORT}"

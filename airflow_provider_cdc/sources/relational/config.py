@@ -75,3 +75,9 @@ class RelationalConfig(ConnectorConfig):
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
         return super().parse(with_converters(properties))
+
+    @property
+    def address(self) -> str:
+        """``host:port`` of the server."""
+        host = self.database_hostname
+        return f"[{host}]:{self.database_port}" if ":" in host else f"{host}:{self.database_port}"

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from airflow_provider_cdc.core.config.secrets import bare
 from airflow_provider_cdc.core.errors import ConfigError
 from spark_jobs.datatypes import literal, quoted
 from spark_jobs.locations import parts
@@ -15,6 +16,11 @@ _SESSION = "spark_catalog"
 """The catalog that makes tables at places of its own: Spark's own, or the Hive metastore or Glue behind it."""
 
 
+_ABOUT = {
+    "type": "spark.sql.catalogImplementation",
+    "uri": "spark.hadoop.hive.metastore.uris",
+    "warehouse": "spark.sql.warehouse.dir",
+}
 _PLAIN = re.compile(r"[A-Za-z0-9_]+")
 """Names that Spark's own catalog takes."""
 
@@ -67,6 +73,14 @@ class Name:
         """Whether the catalog has the name."""
         catalog = self._catalog()
         return bool(catalog.databaseExists(self._schema) and catalog.tableExists(self._identifier()))
+
+    def catalog(self) -> dict[str, str]:
+        """As :meth:`spark_jobs.targets.base.Target.catalog`."""
+        found = {"name": ".".join(parts(self._name))}
+        for name, key in _ABOUT.items():
+            if value := self._spark.conf.get(key, None):
+                found[name] = str(bare(key, value))
+        return found
 
     def register(self, folder: str) -> None:
         """Give the table in a folder its name, if it has none yet."""

@@ -164,6 +164,12 @@ class DeltaTarget(Target):
     def columns(self) -> dict[str, str]:
         return _columns(self.rows())
 
+    def path(self) -> str:
+        return self._folder
+
+    def catalog(self) -> Mapping[str, str]:
+        return self._named.catalog() if self._named else {}
+
     def size(self) -> int:
         return size(self._log().unsafeVolatileSnapshot())
 

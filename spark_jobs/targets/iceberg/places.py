@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from airflow_provider_cdc.core.config.secrets import bare
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from spark_jobs.locations import is_path, parts
 from spark_jobs.targets.base import Owner
@@ -45,6 +46,10 @@ class Place(abc.ABC):
     @abc.abstractmethod
     def created(self) -> None:
         """The table has been created: nothing has to tell any more for whom it was being made."""
+
+    def catalog(self) -> Mapping[str, str]:
+        """As :meth:`spark_jobs.targets.base.Target.catalog`."""
+        return {}
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -168,6 +173,12 @@ class Named(Place):
 
     def created(self) -> None:
         pass
+
+    def catalog(self) -> Mapping[str, str]:
+        prefix = f"spark.sql.catalog.{self._catalog_name}."
+        settings = {name: self.spark.conf.get(f"{prefix}{name}", None) for name in ("type", "uri", "warehouse")}
+        found = {name: str(bare(f"catalog.{name}", value)) for name, value in settings.items() if value}
+        return {"name": ".".join((self._catalog_name, *self._levels, self._name)), **found}
 
     def _make_namespaces(self) -> None:
         catalog = self.spark._jsparkSession.sessionState().catalogManager().catalog(self._catalog_name)

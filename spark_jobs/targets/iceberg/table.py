@@ -169,6 +169,12 @@ class IcebergTarget(Target):
         snapshot = self._table().currentSnapshot()
         return 0 if snapshot is None else int(snapshot.summary().get("total-files-size") or 0)
 
+    def path(self) -> str:
+        return str(self._table().location())
+
+    def catalog(self) -> Mapping[str, str]:
+        return self._place.catalog()
+
     # -- columns ------------------------------------------------------------------------------------------------------
 
     def version(self, app: str) -> int:
