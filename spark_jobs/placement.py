@@ -82,7 +82,9 @@ class Placement:
             target = open_table(locations[topic])
             if target.exists() and target.rule():
                 continue  # whether it is the rule that the table was made by, its own thread looks
-            target.check_layout(self.shape(spark, topic, schema, strict=True).layout())
+            made = self.shape(spark, topic, schema, strict=True)
+            target.check_columns([*made.types(schema), *made.flags()])
+            target.check_layout(made.layout())
         for patterns in self._rules.unused(self._tables.values()):
             log.warning(
                 "No table of %s is kept by the rule for %s: none matches, or an earlier rule does.",

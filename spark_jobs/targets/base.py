@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -298,6 +298,9 @@ class Target(abc.ABC):
     def describe(self, comments: Comments) -> None:
         """Have the table and its columns the comments of the source. Those that the source has nothing to say about stay as they are, and what is
         there already is not written again. No marker is written: it may be repeated."""
+
+    def check_columns(self, names: Iterable[str]) -> None:  # noqa: B027 -- most kinds take every name
+        """:raises TargetError: a table of this kind cannot have a column of one of these names"""
 
     def check_layout(self, layout: TableLayout) -> None:  # noqa: B027 -- most kinds take every layout that a rule can say
         """:raises ConfigError: tables of this kind cannot be laid out so"""

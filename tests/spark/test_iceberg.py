@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.schema import TableId
 from spark_jobs.datatypes import quoted
 from spark_jobs.session import own_session
 from spark_jobs.targets import load_format
 from spark_jobs.targets.base import Conflict, Marker, Owner
+from spark_jobs.targets.iceberg import jvm
+from spark_jobs.targets.iceberg.columns import RESERVED
 from spark_jobs.targets.iceberg.places import Folder
 from spark_jobs.targets.iceberg.table import IcebergTarget
 from tests.spark.lake import Lake
@@ -334,3 +337,57 @@ def test_a_catalog_that_is_not_there_is_named(lake: Lake) -> None:
         lake.apply(location="nowhere.{database}.{table}")
     with pytest.raises(ConfigError, match="neither a path nor the name"):
         lake.apply(location="{database}.{table}")
+
+
+# -- names of columns that are Iceberg's own --------------------------------------------------------------------------
+
+
+def test_the_reserved_names_are_those_of_this_version_of_iceberg(lake: Lake) -> None:
+    columns = jvm.named(lake.spark, f"{jvm.ICEBERG}.MetadataColumns")
+    others = {"_change_type", "_change_ordinal", "_commit_snapshot_id", "_metadata", "file", "pos"}
+    assert {name for name in RESERVED | others if columns.isMetadataColumn(name)} == RESERVED
+
+
+def test_a_column_of_the_source_with_a_reserved_name_is_refused_and_a_rule_gives_it_another_one(lake: Lake) -> None:
+    database = lake.connector.database
+    database.create_table("s.good", ORDERS, key=("id",))
+    database.create_table("s.orders", {**ORDERS, "_POS": "int32"}, key=("id",))
+    with database.transaction() as t:
+        t.insert("s.good", {"id": 1, "n": 1})
+        t.insert("s.orders", {"id": 1, "n": 1, "_POS": 7})
+    lake.connector.capture()
+    with pytest.raises(TargetError, match=r"cannot have a column called '_POS'[\s\S]*columns.rename \{'_POS': 'POS'\}"):
+        lake.apply()
+    assert not Path(lake.path("s.orders")).exists()
+    lake.check("s.good")
+    lake.tables = TableRules.parse([{"tables": r"s\.orders", "columns": {"rename": {"_pos": "POS"}}}])
+    lake.apply()
+    assert lake.rows("s.orders") == [{"id": 1, "n": 1, "POS": 7}]
+
+
+def test_a_rule_that_makes_a_column_with_a_reserved_name_is_refused_before_any_table_is_written(lake: Lake) -> None:
+    for name in ("a", "orders"):
+        lake.connector.database.create_table(f"s.{name}", ORDERS, key=("id",))
+    _more(lake)
+    lake.connector.capture()
+    for columns in ({"constant": {"_File": "x"}}, {"metadata": {"_deleted": "op"}}, {"rename": {"n": "_spec_id"}}):
+        lake.tables = TableRules.parse([{"tables": r"s\.orders", "columns": columns}])
+        with pytest.raises(TargetError, match="cannot have a column called"):
+            lake.apply()
+        assert not Path(lake.path("s.a")).exists()
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+def test_a_reserved_name_that_a_column_gets_later_stops_its_table_as_it_was(lake: Lake, truncated: bool) -> None:
+    _orders(lake, 2)
+    rows, snapshots = lake.rows("s.orders"), _snapshots(lake)
+    lake.connector.database.add_column("s.orders", "_file", "string", "x")
+    if truncated:
+        lake.connector.database.truncate("s.orders")
+    with pytest.raises(TargetError, match="cannot have a column called '_file'"):
+        lake.follow()
+    assert (lake.rows("s.orders"), _snapshots(lake)) == (rows, snapshots)
+    lake.connector.database.rename_columns("s.orders", _file="file")
+    _more(lake)
+    lake.follow()
+    lake.check()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -45,6 +45,7 @@ from spark_jobs.targets.iceberg.columns import (
     iceberg_types,
     lay_out,
     rearrange,
+    refuse_reserved,
     schema,
     transform,
     types,
@@ -182,6 +183,7 @@ class IcebergTarget(Target):
         return int(version) if owner == app else 0
 
     def can_evolve(self, evolution: Evolution) -> bool:
+        self.check_columns(evolution.types)
         there = {name.lower(): type_ for name, type_ in self.columns().items()}
         final = {name.lower() for name in evolution.types}
         if len(final) < len(evolution.types):
@@ -289,11 +291,15 @@ class IcebergTarget(Target):
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
+    def check_columns(self, names: Iterable[str]) -> None:
+        refuse_reserved(names, self.location)
+
     def check_layout(self, layout: TableLayout) -> None:
         for text in layout.partition_by:
             transform(text)
 
     def create(self, rows: DataFrame, marker: Marker, layout: TableLayout = PLAIN_LAYOUT) -> None:
+        self.check_columns(rows.columns)
         properties = {_FORMAT_VERSION: "2", **_PROPERTIES, **_owned(marker.owner)}
         if layout.rule:
             properties[_RULE] = layout.rule
@@ -344,6 +350,8 @@ class IcebergTarget(Target):
         self._put("append", marker, lambda table: plans.append(self.spark, table, whole))
 
     def replace(self, rows: DataFrame, marker: Marker) -> None:
+        self.check_columns(rows.columns)
+
         def write(table: Any) -> None:
             rearrange(self.spark, table, _columns(rows))
             plans.overwrite(self.spark, table, rows)
