@@ -17,7 +17,10 @@ COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 
 @dataclass(frozen=True)
 class Jar:
-    """One pinned jar."""
+    """One pinned jar.
+
+    :param coordinates: organisation, artifact and version; of a jar beside the usual one, ``jar`` and its classifier, too
+    """
 
     group: str
     coordinates: str
@@ -26,13 +29,13 @@ class Jar:
     @property
     def file_name(self) -> str:
         """The name of the file."""
-        _, artifact, version = self.coordinates.split(":")
-        return f"{artifact}-{version}.jar"
+        _, artifact, version, *more = self.coordinates.split(":")
+        return "-".join([artifact, version, *more[1:]]) + ".jar"
 
     @property
     def url(self) -> str:
         """Where it is fetched from."""
-        organisation, artifact, version = self.coordinates.split(":")
+        organisation, artifact, version, *_ = self.coordinates.split(":")
         base = os.environ.get("CDC_MAVEN_REPO") or MAVEN_CENTRAL
         return f"{base.rstrip('/')}/{organisation.replace('.', '/')}/{artifact}/{version}/{self.file_name}"
 

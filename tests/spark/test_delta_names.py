@@ -57,7 +57,7 @@ def test_tables_with_a_name_follow_their_source(lake: Lake, schema: str) -> None
             work.step(r)
         lake.connector.capture()
         lake.apply(location=location)
-        for topic, replayed in lake.connector.replay.advance().tables.items():
+        for topic, replayed in lake.replayed().items():
             name = f"{schema}.{replayed.schema.id.namespace}_{replayed.schema.id.name}"
             found = lake.spark.newSession().table(name).select(*map(quoted, replayed.schema.names))
             assert sorted(found.toArrow().to_pylist(), key=repr) == replayed.all(), topic

@@ -295,7 +295,7 @@ class _Named:
         return sorted(rows, key=repr)
 
     def check(self) -> None:
-        for topic, replayed in self._lake.connector.replay.advance().tables.items():
+        for topic, replayed in self._lake.replayed().items():
             assert self.rows(replayed.schema.id, replayed.schema.names) == replayed.all(), topic
 
 

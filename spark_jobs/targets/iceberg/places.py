@@ -188,8 +188,8 @@ class Named(Place):
                 if not catalog.namespaceExists(levels):
                     catalog.createNamespace(levels, java_map(self.spark, {}))
             except (Py4JJavaError, PySparkException) as e:
-                # some catalogs have none to be made; of two writers, one makes it
-                if not failed_with(e, "UnsupportedOperationException", "NamespaceAlreadyExistsException"):
+                # some catalogs have none to be made; of two writers one makes it, and what the other one is told differs
+                if not failed_with(e, "UnsupportedOperationException") and not catalog.namespaceExists(levels):
                     raise
 
     def strange(self, owner: Owner) -> str:

@@ -1,0 +1,82 @@
+"""Child process of ``test_catalogs.py``: random work on tables of a catalog that the session is begun with, two applies at once, and maintenance."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+from airflow_provider_cdc.core.errors import TargetError
+from dev.bootstrap.jars import ensure
+from spark_jobs.datatypes import quoted
+from spark_jobs.maintain_tables import MaintainTables
+from spark_jobs.session import session
+from spark_jobs.targets import load_format
+from tests.spark.lake import Lake, new_lake
+from tests.support.memory_work import Workload
+
+ROUNDS, STEPS = 6, 25
+LOCATION = "lake.all_of_it.{database}.{table}"
+
+
+def check(lake: Lake) -> None:
+    """The tables are what the change log says."""
+    for topic, replayed in lake.replayed().items():
+        id_ = replayed.schema.id
+        frame = lake.spark.newSession().table(f"lake.all_of_it.{quoted(id_.namespace)}.{quoted(id_.name)}")
+        rows = frame.select(*map(quoted, replayed.schema.names)).toArrow().to_pylist()
+        assert sorted(rows, key=repr) == replayed.all(), topic
+
+
+def apply(lake: Lake) -> int:
+    """Apply, though somebody else may do so now; returns the number of tables that were written."""
+    try:
+        return len(lake.job(location=LOCATION).run().tables)
+    except TargetError as e:
+        if "other writers" not in str(e):
+            raise
+        return 0
+
+
+def main(folder: Path, settings: dict[str, str], seed: int) -> None:
+    catalog = {f"spark.sql.catalog.lake.{key}": value for key, value in settings.items()}
+    jars = ensure("iceberg", "sqlite")
+    spark = session(
+        "catalogs",
+        load_format("iceberg"),
+        extra={
+            "spark.master": "local[2]", "spark.jars": ",".join(map(str, jars)), "spark.ui.enabled": "false",
+            "spark.driver.extraClassPath": ":".join(map(str, jars)),
+            "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog", **catalog,
+        },
+    )  # fmt: skip
+    lake = new_lake(spark, folder, "iceberg")
+    work, r = Workload(lake.connector.database, sparse=("note",)), random.Random(seed)  # type: ignore[attr-defined]
+    for _ in range(ROUNDS):
+        for _ in range(STEPS):
+            work.step(r)
+        lake.connector.capture()
+        with ThreadPoolExecutor(2) as two:
+            list(two.map(lambda _: apply(lake), range(2)))
+        lake.apply(location=LOCATION)
+        check(lake)
+    assert lake.apply(location=LOCATION).tables == []
+    connector = lake.connector
+    done = MaintainTables(
+        spark, connector.changelog, connector.name, location=LOCATION, target="iceberg", keep=timedelta(0)
+    ).run()
+    assert not [table.problem for table in done.tables if table.problem], done
+    check(lake)
+    for _ in range(STEPS):
+        work.step(r)
+    connector.capture()
+    lake.apply(location=LOCATION)
+    check(lake)
+    print(json.dumps({"tables": len(done.tables)}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3]))
