@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.position import Position
     from airflow_provider_cdc.core.model.schema import TableId, TableSchema
     from airflow_provider_cdc.core.spi.source import Source
+    from airflow_provider_cdc.repair import Repair
     from airflow_provider_cdc.state.store import StateStore
 
 log = logging.getLogger(__name__)
@@ -118,6 +119,7 @@ class Verification:
     """Prepares one comparison.
 
     :ivar scratch: the scratch change log
+    :ivar schemas: topic → its table at the source, of all tables that were read
     """
 
     def __init__(
@@ -135,6 +137,7 @@ class Verification:
         self._changelog, self.scratch = changelog, scratch
         self._secrets, self._storage_secrets = secrets, storage_secrets
         self._number = 0
+        self.schemas: dict[str, TableSchema] = {}
 
     def prepare(self, tables: Sequence[str] | str = (), *, wait_s: float = 600.0) -> VerifyPlan:
         """Read the source, wait until the capture has come to the position of the rows, and write the plan into the scratch change log.
@@ -155,6 +158,7 @@ class Verification:
             if not left:
                 break
             read = self._read(left)
+            self.schemas |= read.schemas
             self._wait(read.position, wait_s)
             point = self._point(read)
             again = self._written_to(read, point) if attempt < _TRIES else {}
@@ -168,6 +172,41 @@ class Verification:
         )  # fmt: skip
         plan.write(self.scratch.storage)
         return plan
+
+    def repairs(self, verified: Mapping[str, Any]) -> list[Repair]:
+        """What repairs the tables that differ.
+
+        :param verified: the result of the job
+        :raises CdcError: the keys of rows that differ cannot be read
+        """
+        from airflow_provider_cdc.repair import MOST_KEYS, Repair, read_keys, repair
+
+        found, name = [], self._definition.name
+        for table in verified["tables"]:
+            topic, number = table["topic"], table["missing"] + table["surplus"] + table["different"]
+            if table["problem"]:
+                advice = f"{table['problem']}: run the apply; if it is so afterwards, move the table away, and the apply builds it again"
+                found.append(Repair(topic, None, advice))
+            elif number:
+                schema = self.schemas[topic]
+                some = table["keys"] and number <= MOST_KEYS
+                keys = read_keys(self.scratch.storage, table["keys"], schema.key) if some else []
+                found.append(repair(name, topic, schema, keys, number))
+        return found
+
+    def send(self, repairs: Sequence[Repair], by: str) -> dict[str, int]:
+        """Send the signals of repairs to the connector.
+
+        :return: topic → number of its signal
+        """
+        from airflow_provider_cdc.core.model.signal import SentSignal
+        from airflow_provider_cdc.repair import signal_text
+
+        numbers = {}
+        for one in (one for one in repairs if one.signal is not None):
+            sent = SentSignal(f"repair of {one.topic}", "execute-snapshot", signal_text(one), "airflow", None, by)
+            numbers[one.topic] = self._store.send(self._definition.name, sent)
+        return numbers
 
     # -- which tables -----------------------------------------------------------------------------------------------------
 

@@ -163,6 +163,7 @@ def _verify() -> ActionCommand:
         _TARGET,
         _arg("--values", action="store_true", help="show values of rows that differ; they may be personal data"),
         _arg("--keys", metavar="FOLDER", help="write the keys of all rows that differ there, as Parquet; a folder for each topic"),
+        _arg("--repair", action="store_true", help="have rows that differ read again, by signals to the connector; the next apply repairs the tables"),
         _arg(
             "--timeout", type=float, default=600.0, metavar="SECONDS",
             help="how long to wait for the capture, and then for the apply, to come to the position of the rows (default: %(default)s)",
@@ -173,7 +174,7 @@ def _verify() -> ActionCommand:
         _OUTPUT,
         _STATE,
         where="verify.verify",
-        description="Exit status: 0 all tables are equal to the source, 1 some are not, 2 some could not be compared. Nothing is changed.",
+        description="Exit status: 0 all tables are equal to the source, 1 some are not, 2 some could not be compared. No table is changed.",
     )  # fmt: skip
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from datetime import timedelta
 
-from airflow_provider_cdc.cli.common import command, print_json
+from airflow_provider_cdc.cli.common import command, print_json, who
 from airflow_provider_cdc.cli.targets import one_target
 from airflow_provider_cdc.core.errors import CdcError
 
@@ -21,17 +22,17 @@ def verify(args: argparse.Namespace) -> None:
         access, target, location = one_target(args)
         task = VerifyTablesOperator(
             task_id="verify", definition=access.definition, source_conn_id=access.conn_id, target=target, location=location,
-            tables=args.tables or (), values=args.values, keys=args.keys or "", wait=timedelta(seconds=args.timeout),
+            tables=args.tables or (), values=args.values, keys=args.keys or "", repair=args.repair, wait=timedelta(seconds=args.timeout),
             scratch=args.scratch, keep_scratch=args.keep, conn_id=args.spark_conn_id, state_conn_id=access.state_conn_id,
             storage_conn_id=access.storage_conn_id, jars=args.jars,
         )  # fmt: skip
-        verified = task.verify({})
+        verified = task.verify({}, who())
     except (CdcError, AirflowException) as e:
         raise _not_done(e) from None
     if args.output == "json":
-        print_json(verified.document())
+        print_json(verified.document() | {"repairs": task.repaired})
     else:
-        print(verified.text())
+        print("\n".join([verified.text(), *(f"repair of {line}" for line in task.repaired)]))
     if verified.status:
         raise SystemExit(verified.status)
 
@@ -61,7 +62,5 @@ def rebuild(args: argparse.Namespace) -> None:
 
 
 def _not_done(e: Exception) -> SystemExit:
-    import sys
-
     print(e, file=sys.stderr)
     return SystemExit(2)

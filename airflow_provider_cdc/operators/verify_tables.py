@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.hooks.task_base import failure
+from airflow_provider_cdc.hooks.task_base import failure, sender
 from airflow_provider_cdc.operators.spark_job import SparkJobOperator, job_path
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_cdc.runtime import ConnectorDefinition
+    from airflow_provider_cdc.verification import Verification
     from spark_jobs.verified import Compared, Verified
 
 
@@ -37,6 +38,8 @@ class VerifyTablesOperator(SparkJobOperator):
     :param tables: patterns of the tables to compare, as in ``table.include.list``; by default all (templated)
     :param values: whether the log shows values of rows that differ; they may be personal data
     :param keys: folder for the keys of the rows that differ, as Parquet; it has to be empty (templated)
+    :param repair: have the rows that differ read again, by signals to the connector; the next capture and apply repair the tables. The task fails all
+        the same, as they did differ
     :param wait: how long to wait for the capture, and then for the apply, to come to the position
     :param scratch: folder or prefix for the scratch change log, by default one below the change log (templated)
     :param keep_scratch: leave the scratch change log there
@@ -62,6 +65,7 @@ class VerifyTablesOperator(SparkJobOperator):
         tables: Sequence[str] | str = (),
         values: bool = False,
         keys: str = "",
+        repair: bool = False,
         wait: timedelta = timedelta(minutes=10),
         scratch: str | None = None,
         keep_scratch: bool = False,
@@ -80,13 +84,15 @@ class VerifyTablesOperator(SparkJobOperator):
         self.source_conn_id, self.state_conn_id = source_conn_id, state_conn_id
         self._format = load_format(target)
         self.target, self.tables, self.values, self.keys = target, tables, values, keys
-        self.wait, self.scratch, self.keep_scratch, self.threads = wait, scratch, keep_scratch, threads
+        self.repair, self.wait, self.threads = repair, wait, threads
+        self.scratch, self.keep_scratch = scratch, keep_scratch
+        self.repaired: list[str] = []
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
         try:
-            verified = self.verify(context)
+            verified = self.verify(context, sender(context))
         except CdcError as e:
             raise failure(e) from e
         self.log.info("%s", verified.text())
@@ -102,9 +108,10 @@ class VerifyTablesOperator(SparkJobOperator):
             "seconds": verified.seconds,
         }
 
-    def verify(self, context: Context) -> Verified:
-        """Read the source, submit the job, and give back what it has found.
+    def verify(self, context: Context, by: str) -> Verified:
+        """Read the source, submit the job, and give back what it has found. What was done to repair it is in :attr:`repaired`.
 
+        :param by: who sends signals
         :raises CdcError: the source cannot be read, or the capture does not come to its position
         :raises AirflowException: the job has failed as a whole
         """
@@ -120,11 +127,12 @@ class VerifyTablesOperator(SparkJobOperator):
         with connector.verification(scratch=self.scratch or None, keep=self.keep_scratch) as verification:
             verification.prepare(self.tables, wait_s=self.wait.total_seconds())
             scratch = verification.scratch.storage
+            keys = self.keys or (scratch.uri("keys") if self.repair else "")
             self.application = job_path("verify_tables.py")
             self.application_args = [
                 "--changelog", scratch.url, "--connector", self.connector, "--location", self.location, "--target", self.target,
                 "--threads", str(self.threads), "--plan", *(["--values"] if self.values else []),
-                *(["--keys", self.keys] if self.keys else []),
+                *(["--keys", keys] if keys else []),
             ]  # fmt: skip
             self._find_spark(self._format.packages)
             error: AirflowException | None = None
@@ -134,19 +142,35 @@ class VerifyTablesOperator(SparkJobOperator):
             except AirflowException as e:  # the job ends with an error if something differs, too
                 error = e
             report = read_report(scratch)
+            self.repaired = self._repair(verification, report, by) if self.repair and report is not None else []
         if report is None:
             raise error or AirflowException(
                 f"The Spark job ended well, but wrote no report to {scratch.url}: is this the change log that it read?"
             )
         return Verified.of(report)
 
+    def _repair(self, verification: Verification, report: dict[str, Any], by: str) -> list[str]:
+        """Send what repairs the tables that differ.
+
+        :return: what was done, or is to be done, for each of them
+        """
+        repairs = verification.repairs(report)
+        numbers = verification.send(repairs, by)
+        signal = {topic: f"signal {number} was sent: " for topic, number in numbers.items()}
+        return [f"{one.topic}: {signal.get(one.topic, '')}{one.advice}" for one in repairs]
+
     def _differ(self, verified: Verified) -> str:
         wrong = [table for table in verified.tables if not (table.equal or table.not_compared)]
         lines = [f"  {table.topic}: {_said(table)}" for table in wrong]
+        if self.repaired:
+            return "\n".join(
+                [f"{len(wrong)} tables of {self.connector} were not equal to the source:", *lines, "  Repair:"]
+                + [f"  {line}" for line in self.repaired]
+            )
         repairs = [
             "  Safe:   the tables are what they were; capture and apply go on.",
             f"  Repair: airflow cdc rebuild {self.connector} <table> builds a table again from the change log; if the change log itself lacks",
-            f"          something, airflow cdc snapshot {self.connector} <database>.<table> --replace reads the table again.",
+            f"          something, airflow cdc verify {self.connector} --repair has the rows that differ read again.",
         ]
         return "\n".join([f"{len(wrong)} tables of {self.connector} are not equal to the source:", *lines, *repairs])
 

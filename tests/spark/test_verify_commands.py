@@ -1,0 +1,91 @@
+"""``airflow cdc verify`` and ``rebuild`` on tables of a MariaDB, with the real ``spark-submit``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.hooks.connector import ConnectorAccess
+from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.state.store import StateStore
+from dev.bootstrap.jars import ensure
+from spark_jobs.apply_changes import ApplyChanges
+from spark_jobs.verify_tables import VerifyTables
+from tests.cli.conftest import run
+from tests.support.face import connect
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+def _run(capfd: Any, *line: str) -> tuple[object, str]:
+    """Exit status and what was printed."""
+    capfd.readouterr()
+    try:
+        run(*line)
+    except SystemExit as e:
+        return e.code, capfd.readouterr().out
+    return 0, capfd.readouterr().out
+
+
+def test_a_damaged_table_is_found_and_repaired_and_another_is_built_again(
+    mariadb: Any, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: Any
+) -> None:
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")
+    state = f"sqlite:///{tmp_path}/state.db"
+    store = StateStore(state)
+    store.create_tables()
+    login = {"host": mariadb.host, "port": mariadb.port, "login": mariadb.user, "password": mariadb.password}
+    connect(monkeypatch, "shop", conn_type="cdc_mariadb", **login)
+    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=state)
+    connect(monkeypatch, "spark_default", conn_type="spark", host="local[2]")
+    with mariadb.database("verified") as db:
+        db.sql(
+            "CREATE TABLE `o``r'ders` (id INT PRIMARY KEY, note VARCHAR(40), price DECIMAL(9,2), at DATETIME(6))",
+            "CREATE TABLE parts (code VARCHAR(20) PRIMARY KEY, n INT)",
+            "INSERT INTO `o``r'ders` VALUES " + ", ".join(f"({i}, 'n{i}', {i} / 3, NOW(6))" for i in range(1, 301)),
+            "INSERT INTO parts VALUES " + ", ".join(f"('k{i}', {i})" for i in range(1, 51)),
+        )
+        properties = {"database.server.id": 4322, "database.include.list": db.name, "poll.interval.ms": 50}
+        definition = ConnectorDefinition("shop", "mariadb", f"{tmp_path}/changelog", properties)
+        access, location = ConnectorAccess(definition, "shop"), f"{tmp_path}/lake/{{topic}}"
+
+        def follow() -> None:
+            with access.capture(owner="test", lease_ttl_s=30, lease_wait_s=30) as capture:
+                capture.run()
+            ApplyChanges(spark, access.changelog(), "shop", location=location, threads=2).run()
+
+        follow()
+        orders, parts = (f"delta.`{tmp_path}/lake/shop.{db.name}.{t}`" for t in ("o_r_ders", "parts"))
+        spark.sql(f"DELETE FROM {orders} WHERE id IN (7, 8)")
+        spark.sql(f"UPDATE {orders} SET price = 0 WHERE id BETWEEN 200 AND 205")
+        spark.sql(f"INSERT INTO {orders} (id, note) VALUES (1000, 'x')")
+        spark.sql(f"DELETE FROM {parts} WHERE code = 'k1'")
+        spark.sql(f"INSERT INTO {parts} VALUES ('K2x', 1)")
+        jars = ("--jars", ",".join(map(str, ensure("delta"))), "-o", "json")
+        status, said = _run(capfd, "verify", "shop", "--repair", *jars)
+        assert status == 1
+        found = json.loads(said)
+        counts = {t["topic"]: (t["missing"], t["surplus"], t["different"]) for t in found["tables"]}
+        assert counts == {f"shop.{db.name}.o_r_ders": (2, 1, 6), f"shop.{db.name}.parts": (1, 1, 0)}
+        assert sum("was sent: " in line for line in found["repairs"]) == 2
+        assert not list((tmp_path / "changelog" / ".verify").iterdir())
+
+        follow()
+        assert {row.state for row in store.signals_of("shop", 10)} == {"done"}
+        with access.verification() as verification:
+            plan, changelog = verification.prepare(), access.changelog()
+            verified = VerifyTables(
+                spark, verification.scratch, "shop", location=location, plan=plan, source=changelog
+            ).run()
+        assert verified.equal, verified.text()
+
+        spark.sql(f"DELETE FROM {parts}")
+        status, said = _run(capfd, "rebuild", "shop", f"{db.name}.parts", *jars)
+        assert status == 0
+        assert [t["topic"] for t in json.loads(said)["tables"]] == [f"shop.{db.name}.parts"]
+        assert spark.read.format("delta").load(f"{tmp_path}/lake/shop.{db.name}.parts").count() == 50
+    store.close()
