@@ -61,6 +61,11 @@ def progress_text(progress: Progress) -> str:
     if (rows := progress.get("rows")) is not None:
         about = f" of about {progress['of_about']:,}" if progress.get("of_about") else ""
         parts.append(f"{rows:,}{about} row{'' if rows == 1 and not about else 's'}")
+    if (ranges := progress.get("ranges")) is not None:
+        deleted = progress.get("deleted", 0)
+        parts.append(
+            f"{ranges:,} range{'' if ranges == 1 else 's'} left, {deleted:,} key{'' if deleted == 1 else 's'} deleted"
+        )
     if (rate := progress.get("rows_per_s")) is not None:
         parts.append(f"{float(rate):,.0f} rows/s")
     return ", ".join(parts)

@@ -33,6 +33,11 @@ def test_why_nothing_moves_is_said_in_one_sentence() -> None:
         ({"left": 1, "after": ["x"], "upto": ["y"]}, "1 table left", 0.0),
         ({"left": 1, "after": None, "upto": None}, "1 table left", 0.0),
         ({"tables": 3, "left": 0}, "0 of 3 tables left", 1.0),
+        (
+            {"left": 1, "rows": 3, "ranges": 1, "deleted": 12},
+            "1 table left, 3 rows, 1 range left, 12 keys deleted",
+            0.0,
+        ),
         ({"left": 1, "rows": 300, "of_about": 100}, "1 table left, 300 of about 100 rows", 1.0),
     ],
 )

@@ -171,6 +171,8 @@ def test_a_connector_shows_signals_with_their_states_and_progress(shop: Shop) ->
         "ann",
     ):
         assert word in Text(html).text
+    shop.store.send("shop", SentSignal("b", "execute-snapshot", '{"x": "' + "<" * 100_000 + '"}'))
+    assert len(page(shop)) < len(html) + 10_000
     shop.store.set_signal_state("shop", number, SignalState.FAILED, "stopped by <b>ann</b>")
     html = page(shop)
     assert "stopped by <b>ann</b>" in Text(html).text

@@ -143,8 +143,8 @@ class Progress(TypedDict, total=False):
 
     ``tables``: tables that the signal asks for; ``left``: those of them that are not read yet; ``table``: the one that is being read;
     ``rows``: its rows so far; ``of_about``: its rows as the database estimates them; ``rows_per_s``; ``chunk_rows``: rows of a chunk;
-    ``after`` and ``upto``: key of the last row that was read, and of the last row of the table or range; ``ranges``: ranges of keys that
-    are left; ``deleted``: keys without a row of which a delete was written.
+    ``after`` and ``upto``: key of the last row that was read, and of the last row of the table. Of ranges of keys instead ``ranges``: those
+    that are left; ``deleted``: keys without a row of which a delete was written.
     """
 
     tables: int

@@ -45,7 +45,10 @@ class RequestProgress:
         then, rows = self._rows_then
         rate = max(scan.rows - rows, 0) / max(now - then, 1e-3)
         self._rows_then = now, scan.rows
-        self._show(scan, chunk_rows, rows_per_s=round(rate), after=scan.after, upto=scan.upto)
+        keys = (
+            {} if scan.key else {"after": scan.after, "upto": scan.upto}
+        )  # within a range they say nothing about the table
+        self._show(scan, chunk_rows, rows_per_s=round(rate), **keys)
 
     def scan_ended(self, scan: Scan, chunk_rows: int) -> None:
         """A table is not read in chunks any more."""
