@@ -1,4 +1,4 @@
-"""Chooses how the rows of a table with a key are written: merged by Spark, or committed as arrays."""
+"""Chooses how the rows of a table are written: by Spark, merged if the table has a key and otherwise all of them anew, or committed as arrays."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ log = logging.getLogger("spark_jobs.route")
 
 LARGE_BATCH = 1 << 30
 """Bytes of the change log up to which the keys and rows of a batch are held in the memory of the driver."""
+
+LARGE_BAG, MOST_CHANGES = 32 << 20, 1_000_000
+"""The same for a table without a key, whose batches are held as a whole: bytes, and events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,4 +42,12 @@ class Route:
             return reason
         if pending.bytes > LARGE_BATCH:
             return f"{pending.bytes >> 20} MB of change log are too many for the memory of the driver"
+        return ""
+
+    def replaces(self, pending: Pending) -> str:
+        """Why a table without a key is to be written anew for these batches; empty if rows may be taken from it."""
+        if self.writes == "merge":
+            return "it was asked for"
+        if pending.bytes > LARGE_BAG or pending.events > MOST_CHANGES:
+            return f"{pending.events} events in {pending.bytes >> 20} MB of change log are too many for the memory of the driver"
         return ""

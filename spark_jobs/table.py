@@ -2,7 +2,7 @@
 
 There are four kinds. A new or truncated table is replaced by the rows that result from the events. A table with a key is merged. So is one whose
 columns change, unless only a rewrite of all rows can change them in one commit. In a table without a key, row images are added and
-removed by number. That is the only write that must not be repeated: it applies one batch at a time, so that the marker alone decides.
+removed by number, where they are; or all rows are written anew. That is the only write that must not be repeated: it applies one batch at a time, so that the marker alone decides.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from spark_jobs import reduce
 from spark_jobs.bags import NUMBER, followed
 from spark_jobs.datatypes import quoted
+from spark_jobs.difference import AbsentRows, difference
 from spark_jobs.last import ORIGIN, SEQ, UNKNOWN, inherited, last_per_key
 from spark_jobs.modes import MODES
 from spark_jobs.route import Route
@@ -81,7 +82,7 @@ def _write(
         rows = reduce.contents(spark, pending, cut, shape).drop(UNKNOWN)
         write.anew(rows)
     elif not pending.schema.key or reduce.key_changed(pending, 0):
-        _by_number(write)
+        _by_number(write, route)
     else:
         merges = "" if shape.plain else "its rule is applied by Spark"
         merges = merges or route.merges(target, pending) or _by_arrays(target, pending, marker, route)
@@ -115,7 +116,7 @@ def _by_key(write: Write) -> None:
     write.merge(final, key, shape.nullable(pending.schema))
 
 
-def _by_number(write: Write) -> None:
+def _by_number(write: Write, route: Route) -> None:
     """Apply changes to a table without a key, which is a bag of rows: equal rows are added and removed by number."""
     target, pending, marker, shape = write.target, write.pending, write.marker, write.shape
     if shape.shared or shape.rule.metadata:
@@ -124,9 +125,37 @@ def _by_number(write: Write) -> None:
     if changes is None:
         nothing = reduce.nothing(target.spark, pending, shape).select(*map(quoted, names))
         changes = nothing.withColumn(NUMBER, F.lit(1)).withColumn(SEQ, F.lit(0).cast("bigint"))
-    if not pending.changes and set(pending.counts()) <= {"c", "r"}:
+    if set(pending.counts()) <= {"c", "r"} and (not pending.changes or write.bring_columns_up()):
         target.append(changes.drop(NUMBER, SEQ), marker)
-        return
+    elif why := route.replaces(pending) or _by_places(write, changes, names):
+        log.info("%s is written anew: %s.", pending.topic, why)
+        _anew(write, changes, names)
+
+
+def _by_places(write: Write, changes: DataFrame, names: list[str]) -> str:
+    """Take away the rows that go, where they are, and add those that come.
+
+    :return: why the table has to be written anew instead; empty if it is done
+    """
+    target, pending = write.target, write.pending
+    if not write.bring_columns_up():
+        return "its columns cannot be changed in place"
+    there = {name.lower(): (name, type_) for name, type_ in target.columns().items()}
+    columns = [F.col(quoted(c)).cast(there[c.lower()][1]).alias(there[c.lower()][0]) for c in names]
+    arrays = changes.select(*columns, NUMBER, SEQ).toArrow()
+    found = difference(arrays, follow=len(there) > len(names))
+    try:
+        reason = target.take(found, write.marker)
+    except AbsentRows as e:
+        raise _absent(target, pending) from e
+    if not reason:
+        log.info("%s is committed: %d rows go, %d come.", pending.topic, found.number.sum(), found.number_of_new_rows())
+    return reason
+
+
+def _anew(write: Write, changes: DataFrame, names: list[str]) -> None:
+    """Write all rows of the table."""
+    target, pending, marker = write.target, write.pending, write.marker
     there = write.present()
     if set(there.columns) > set(names):
         rows, lacks = followed(there, changes, names)

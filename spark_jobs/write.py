@@ -114,6 +114,22 @@ class Write:
 
     # -- columns ------------------------------------------------------------------------------------------------------
 
+    def bring_columns_up(self) -> bool:
+        """Change the table's columns in place, if that does not concern its rows.
+
+        :return: whether the table has the final columns now; otherwise :meth:`present` has them
+        """
+        target, evolution = self.target, self._evolution()
+        there = {name.lower() for name in target.columns()}
+        filled_in = [n for n, value in evolution.fills.items() if value is not None or n.lower() in there]
+        if (filled_in and not self._is_begun()) or not target.can_evolve(evolution):
+            return False
+        return not target.evolve(evolution)
+
+    def _is_begun(self) -> bool:
+        """Whether a run before, which was killed, has begun to bring the columns up in place: then that is the only way on."""
+        return bool(self.pending.changes) and self.target.version(self.marker.app) == self.pending.version
+
     def _evolution(self, *, fills: bool = True) -> Evolution:
         """How the columns have to change."""
         pending, shape, app = self.pending, self.shape, self.marker.app
@@ -127,6 +143,9 @@ class Write:
         """The table's rows, with the final columns first, then the columns that the source has dropped."""
         pending, shape, types = self.pending, self.shape, self.types
         start = present_version(self.target, pending, self.marker.app, shape)
+        if not shape.shared and self._is_begun() and self.target.can_evolve(evolution := self._evolution()):
+            self.target.evolve(evolution)
+            start = pending.version
         if not shape.shared:
             return _present(self.target.rows(), pending, start, shape, types, fills=fills)
         there = self.target.rows()

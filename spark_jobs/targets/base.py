@@ -10,6 +10,7 @@ from datetime import timedelta
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_cdc.changelog.reduction import Reduction
+from spark_jobs.difference import Difference
 
 NEVER = -1
 """Marker of a table that no batch was applied to."""
@@ -324,6 +325,15 @@ class Target(abc.ABC):
         :return: why this table has to be merged instead; empty if it is done
         """
         raise NotImplementedError(f"{type(self).__name__} has no upsert")
+
+    def take(self, changes: Difference, marker: Marker) -> str:
+        """Take rows away, any of those that are equal, and add others, in one commit with the marker: what a batch makes of a table without a key.
+
+        :param changes: with the table's names and types of columns
+        :return: why all rows of this table have to be replaced instead; empty if it is done
+        :raises AbsentRows: the table does not have a row that goes
+        """
+        return "rows cannot be taken from tables of this kind"
 
     @abc.abstractmethod
     def append(self, rows: DataFrame, marker: Marker) -> None:

@@ -11,12 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import filled, holds, quoted, structure
+from spark_jobs.difference import Difference
+from spark_jobs.finding import found
+from spark_jobs.last import OURS
 from spark_jobs.rewrite import rewritten
 from spark_jobs.targets.base import (
     NEVER,
@@ -51,6 +55,7 @@ class Stored:
     comments: Comments = NO_COMMENTS
 
 
+_PLACE = f"{OURS}place"
 STORED: dict[str, Stored | str] = {}
 """Location → its table, or a text: what lies there that is none."""
 _LOCK = threading.Lock()
@@ -164,6 +169,20 @@ class MemoryTarget(Target):
             ]
         )
         self._put("merge", rewritten(there, merge.rows, merge.key, dict(merge.types)), marker)
+
+    def take(self, changes: Difference, marker: Marker) -> str:
+        if self.marker(marker.app) >= marker.batch:
+            return ""
+        there = self.rows().toArrow()
+        numbers = pa.array(range(there.num_rows), pa.int64())
+        fields = structure({**self.columns(), _PLACE: "bigint"})
+        placed = self.spark.createDataFrame(there.append_column(_PLACE, numbers), schema=fields)
+        taken = found(placed, changes, [_PLACE])
+        stay = there.filter(pc.invert(pc.is_in(numbers, value_set=taken.places[_PLACE].combine_chunks())))
+        come = changes.comes(taken).select(there.column_names).cast(there.schema)
+        rows = pa.concat_tables([stay, come])
+        self._put("commit", self.spark.createDataFrame(rows, schema=structure(self.columns())), marker)
+        return ""
 
     def append(self, rows: DataFrame, marker: Marker) -> None:
         new = rows.select(

@@ -1,9 +1,15 @@
-"""Tables without a key keep the columns that the source has dropped, row by row."""
+"""Tables without a key: rows are taken where they are, or the whole table is written anew; and keep the columns that the source has dropped."""
 
 from __future__ import annotations
 
+import datetime as dt
+import logging
+import os
 import random
 from collections import Counter
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +19,12 @@ from pyspark.sql import types as T
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.bags import NUMBER, followed
 from spark_jobs.last import SEQ
+from spark_jobs.targets.base import Conflict
+from spark_jobs.targets.delta.commit import Delta
+from spark_jobs.targets.iceberg import copy_on_write as of_iceberg
+from spark_jobs.targets.iceberg.table import IcebergTarget
 from tests.spark.lake import Lake
+from tests.support.sampled import Sampled
 
 pytestmark = pytest.mark.spark
 NAMES = ("a", "b")
@@ -119,3 +130,219 @@ def test_a_table_without_a_key_keeps_a_column_that_was_dropped(lake: Lake) -> No
     lake.connector.capture()
     with pytest.raises(TargetError, match="removes a row that the table does not have"):
         lake.apply()
+
+
+# -- rows are taken where they are ------------------------------------------------------------------------------------
+
+COLUMNS: dict[str, tuple[str, list[Any]]] = {
+    "n": ("int64", [1, 2**40]),
+    "x": ("double", [0.0, -0.0, float("nan"), 1.5]),
+    "price`": ("decimal128(12, 2)", [Decimal("-1.50"), Decimal("0.00")]),
+    "${user.home}": ("string", ["", "it's \\ 'ä'", "x" * 50]),
+    "raw.1": ("binary", [b"", b"\0\xff"]),
+    "day": ("date32[day]", [dt.date(1, 1, 1), dt.date(2024, 2, 29)]),
+    "at": ("timestamp[us, tz=UTC]", [dt.datetime(2024, 2, 29, 12, 0, 0, 1, dt.UTC), dt.datetime(1999, 1, 1, tzinfo=dt.UTC)]),
+    "local": ("timestamp[us]", [dt.datetime(1500, 1, 1), dt.datetime(2024, 1, 1, 0, 0, 0, 1)]),
+    "v": ("list<item: float>", [[0.5, None], []]),
+    "i8": ("int8", [-128, 7]),
+}  # fmt: skip
+WAYS = {"delta": ("vectors", "files", "files by Spark"), "iceberg": ("positions", "files")}
+
+
+def _seed() -> int:
+    """Another one in each run; ``PYTHONHASHSEED=…`` repeats one."""
+    given = os.environ.get("PYTHONHASHSEED", "random")
+    seed = int(given) if given.isdecimal() else random.SystemRandom().randrange(2**32)
+    print("PYTHONHASHSEED =", seed)
+    return seed
+
+
+def _large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every table counts as a large one."""
+    monkeypatch.setattr("spark_jobs.targets.delta.bag.MOST_BYTES", -1)
+    monkeypatch.setattr(of_iceberg, "MOST_BYTES", -1)
+
+
+def _work(lake: Lake, r: random.Random) -> None:
+    """Some transactions, in which rows come that are there already."""
+    db = lake.connector.database
+    for _ in range(5):
+        with db.transaction() as t:
+            for _ in range(r.randrange(1, 7)):
+                image = {n: r.choice([None, v[0], *v]) if r.random() < 0.5 else v[0] for n, (_, v) in COLUMNS.items()}
+                there = db.rows("s.bag")
+                image = dict(r.choice(there)) if there and r.random() < 0.4 else image
+                where = dict(r.choice(there)) if there else image
+                kind = r.choice("iuud") if there else "i"
+                if kind == "i":
+                    t.insert("s.bag", image)
+                elif kind == "u":
+                    t.update("s.bag", where, image, limit=r.choice([1, 1, None]))
+                else:
+                    t.delete("s.bag", where, limit=r.choice([1, 1, None]))
+
+
+def _same(lake: Lake) -> None:
+    """By the columns that the source has. Spark has one zero."""
+    ((_, schema),) = lake.connector.database.view()[1].items()
+    assert _shown(lake.rows("s.bag", *schema.names)) == _shown(lake.connector.database.rows("s.bag"))
+
+
+def _shown(rows: list[dict[str, Any]]) -> list[str]:
+    shown = [[v.astimezone(dt.UTC) if n == "at" and v else v for n, v in row.items()] for row in rows]
+    return sorted(repr(row).replace("-0.0", "0.0") for row in shown)
+
+
+def _said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """How the table was written."""
+    said = [r.message for r in caplog.records if r.name == "spark_jobs.table"]
+    caplog.clear()
+    return [text.removeprefix("p.s.bag is ").removesuffix(".") for text in said]
+
+
+@pytest.fixture
+def bag(lake: Lake, caplog: pytest.LogCaptureFixture) -> Lake:
+    caplog.set_level(logging.INFO, "spark_jobs.table")
+    lake.connector.database.create_table("s.bag", {name: type_ for name, (type_, _) in COLUMNS.items()})
+    return lake
+
+
+@pytest.mark.every_kind
+@pytest.mark.parametrize("number", range(3))
+def test_random_work_on_equal_rows_ends_equal_in_each_way(
+    bag: Lake, number: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, sampled: Sampled
+) -> None:
+    ways = WAYS[bag.kind]
+    if number >= len(ways) or not sampled.of(number, every=len(ways)):
+        pytest.skip("another way is tried in this run")
+    way, seed = ways[number], _seed()
+    if way != "files":
+        _large(monkeypatch)
+    r, anew = random.Random(seed), replace(bag, name="anew")
+    _work(bag, r)
+    bag.connector.capture()
+    bag.apply(profile="fast" if way == "vectors" else "compatible")
+    anew.apply()
+    for step in range(4):
+        if step == 2:
+            bag.connector.database.add_column("s.bag", "more", "int32")
+            bag.connector.database.rename_columns("s.bag", x="y")
+            bag.connector.database.rename_columns("s.bag", y="x")
+        elif step == 3:
+            bag.connector.database.drop_column("s.bag", "more")
+        _work(bag, r)
+        bag.connector.capture()
+        caplog.clear()
+        bag.apply()
+        assert [text.split(":")[0] for text in _said(caplog)] == ["committed"], seed
+        _same(bag)
+        anew.apply(writes="merge")
+        assert _said(caplog) == ["written anew: it was asked for"]
+        _same(anew)
+
+
+@pytest.mark.every_kind
+def test_a_change_of_a_large_table_writes_what_it_changes(
+    lake: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _large(monkeypatch)
+    caplog.set_level(logging.INFO, "spark_jobs.table")
+    db = lake.connector.database
+    db.create_table("s.bag", {"a": "int64", "b": "string"})
+    with db.transaction() as t:
+        for i in range(3000):
+            t.insert("s.bag", {"a": i % 1000, "b": f"{i % 1000} {i * i}"[:9]})
+    lake.connector.capture()
+    lake.apply(profile="fast")
+    there = _files(lake)
+    with db.transaction() as t:
+        t.update("s.bag", {"a": 17}, {"b": "changed"})
+        t.delete("s.bag", {"a": 18}, limit=1)
+        t.insert("s.bag", {"a": 5000})
+    lake.follow()
+    lake.check()
+    assert _said(caplog) == ["committed: 4 rows go, 4 come"]
+    new = {path: size for path, size in _files(lake).items() if path not in there}
+    assert 0 < sum(new.values()) < max(there.values()) / 4
+    with db.transaction() as t:
+        t.insert("s.bag", {"a": 1})
+    lake.follow()
+    assert _said(caplog) == []  # an append
+    lake.check()
+
+
+def _files(lake: Lake) -> dict[str, int]:
+    """Files of rows and of deletes, with their bytes."""
+    found = Path(lake.path("s.bag")).rglob("*.*")
+    return {str(f): f.stat().st_size for f in found if f.suffix in (".parquet", ".bin") and f.name[0] != "."}
+
+
+class Ended(BaseException):
+    """Nobody catches it, as nobody catches a kill."""
+
+
+@pytest.mark.every_kind
+@pytest.mark.parametrize("error", [Ended(), Conflict("somebody else")])
+def test_what_ends_between_the_files_and_the_commit_leaves_files_and_nothing_else(
+    bag: Lake, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, name = {"delta": (Delta, "commit"), "iceberg": (IcebergTarget, "_publish")}[bag.kind]
+    r = random.Random(_seed())
+    _work(bag, r)
+    bag.follow()
+    _work(bag, r)
+    bag.connector.capture()
+    before, version, written = bag.rows("s.bag"), bag.version("s.bag"), len(_files(bag))
+    commit, times = getattr(owner, name), []
+
+    def ends(*given: Any) -> Any:
+        times.append(len(_files(bag)))
+        if len(times) == 1:
+            raise error
+        return commit(*given)
+
+    monkeypatch.setattr(owner, name, ends)
+    if isinstance(error, Ended):
+        with pytest.raises(Ended):
+            bag.apply(threads=1)
+        assert (bag.rows("s.bag"), bag.version("s.bag")) == (before, version)
+    bag.apply()
+    assert len(times) == 2
+    assert times[0] > written, "there were new files when it ended"
+    _same(bag)
+    bag.apply()
+    _same(bag)
+
+
+@pytest.mark.only_kind("delta")
+def test_what_cannot_be_taken_is_written_anew_and_the_log_says_why(
+    bag: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, r = bag.connector.database, random.Random(_seed())
+    _work(bag, r)
+    bag.follow()
+    db.add_column("s.bag", "more", "int32", 7)
+    with db.transaction() as t:
+        t.insert("s.bag", {"n": 4})
+        t.delete("s.bag", {"n": 4})
+    bag.follow()
+    assert _said(caplog) == ["written anew: its columns cannot be changed in place"]
+    _same(bag)
+    with db.transaction() as t:
+        t.insert("s.bag", {"i8": 1})
+        t.insert("s.bag", {"n": 5})
+    bag.follow()
+    with db.transaction() as t:
+        t.delete("s.bag", {"i8": 1})
+    monkeypatch.setattr("spark_jobs.route.LARGE_BAG", 0)
+    bag.follow()
+    assert "are too many for the memory of the driver" in _said(caplog)[-1]
+    _same(bag)
+    monkeypatch.undo()
+    bag.sql("ALTER TABLE {} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')", "s.bag")
+    db.rename_columns("s.bag", more="renamed")  # in place, before it turns out that rows cannot be taken
+    with db.transaction() as t:
+        t.update("s.bag", {"n": 5}, {"renamed": 8})
+    bag.follow()
+    assert _said(caplog)[-1].startswith("written anew: it has changeDataFeed")
+    _same(bag)

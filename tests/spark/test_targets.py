@@ -13,8 +13,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import TargetError
+from spark_jobs.bags import NUMBER
 from spark_jobs.datatypes import holds, quoted, spark_type, structure
-from spark_jobs.last import KEPT, OP
+from spark_jobs.difference import AbsentRows, Difference, difference
+from spark_jobs.last import KEPT, OP, SEQ
 from spark_jobs.ownership import applied_batch
 from spark_jobs.session import own_session
 from spark_jobs.targets import TARGETS, load_format
@@ -132,6 +134,7 @@ WRITES = {
     "replace": lambda target, batch: target.replace(
         target.rows().unionAll(_frame(target, [(7, 7, "g")])), Marker(OURS, batch)
     ),
+    "take": lambda target, batch: target.take(_difference(target, (7, 7, "g", 1, 1)), Marker(OURS, batch)),
 }
 
 
@@ -139,9 +142,10 @@ WRITES = {
     ("write", "batch"),
     [
         ("merge", 4),
+        ("take", 4),
         *(
             pytest.param(*given, marks=pytest.mark.long)
-            for given in (("merge", 5), ("append", 3), ("append", 4), ("append", 5), ("replace", 3), ("replace", 5))
+            for given in (("merge", 5), ("append", 3), ("append", 4), ("append", 5), ("replace", 3), ("replace", 5), ("take", 3), ("take", 5))
         ),
     ],
 )  # fmt: skip
@@ -180,6 +184,72 @@ def test_every_type_comes_back_as_it_was_through_every_write(target: Target) -> 
     assert _rows(target) == expected
     target.replace(_frame(target, expected, types), Marker(OURS, 4))
     assert (_rows(target), target.columns()) == (expected, held)
+
+
+def _difference(target: Target, *changes: tuple[Any, ...], follow: bool = False) -> Difference:
+    """
+    :param changes: rows, each with 1 or -1 and the number of its event
+    """
+    types = {name: type_ for name, type_ in target.columns().items() if not (follow and name == "gone")}
+    frame = _frame(target, list(changes), {**types, NUMBER: "int", SEQ: "bigint"})
+    return difference(frame.toArrow(), follow=follow)
+
+
+def test_of_equal_rows_as_many_are_taken_as_go(target: Target) -> None:
+    nan = float("nan")
+    types = {"a": "int", "x": "double", "note": "string"}
+    rows = [
+        (1, nan, None),
+        (1, nan, None),
+        (1, nan, None),
+        (None, None, None),
+        (2, 0.0, "it's \\ ${env:HOME} `x`"),
+        (2, -0.0, "b"),
+    ]
+    target.create(_frame(target, rows, types), Marker(OURS, 1))
+    changes = (
+        *[(*row, -1, 1) for row in (rows[0], rows[1], rows[3], rows[4])], (2, 0.0, "b", -1, 2), (7, -0.0, None, 1, 2),
+        (8, 1.5, "twice", 1, 3), (8, 1.5, "twice", 1, 4), (9, None, "comes and goes", 1, 5), (9, None, "comes and goes", -1, 6),
+    )  # fmt: skip
+    assert target.take(_difference(target, *changes), Marker(OURS, 2)) == ""
+    expected = [(1, nan, None), (7, -0.0, None), (8, 1.5, "twice"), (8, 1.5, "twice")]
+    for batch in (2, 1):  # again
+        assert repr(_rows(target)) == repr(expected)
+        assert target.marker(OURS.app) == 2
+        assert target.take(_difference(target, (1, nan, None, -1, 1)), Marker(OURS, batch)) == ""
+    assert target.take(_difference(target), Marker(OURS, 3)) == ""
+    assert (repr(_rows(target)), target.marker(OURS.app)) == (repr(expected), 3)
+    with pytest.raises(AbsentRows):
+        target.take(
+            _difference(target, (8, 1.5, "twice", -1, 1), *[(1, nan, None, -1, i) for i in (2, 3)]), Marker(OURS, 4)
+        )
+    assert (repr(_rows(_another(target))), _another(target).marker(OURS.app)) == (repr(expected), 3)
+    gone = [(*row, -1, i) for i, row in enumerate(expected)]
+    assert target.take(_difference(target, *gone), Marker(OURS, 4)) == ""
+    assert target.take(_difference(target, (1, None, "after all", 1, 1)), Marker(OURS, 5)) == ""
+    assert _rows(target) == [(1, None, "after all")]
+
+
+def test_a_row_of_any_type_is_found_by_its_values(target: Target) -> None:
+    types = {"id": "bigint", **{f"c {i}`": spark_type(t) for i, t in enumerate(EXAMPLES)}, "_metadata": "string"}
+    full, nothing = (*EXAMPLES.values(), "x"), (None,) * (len(EXAMPLES) + 1)
+    target.create(_frame(target, [(1, *full), (2, *nothing), (3, *full)], types), Marker(OURS, 1))
+    one = _difference(target, (1, *full, -1, 1), (1, *nothing, 1, 1), (2, *nothing, -1, 2), (2, *full, 1, 2))
+    assert target.take(one, Marker(OURS, 2)) == ""
+    assert _rows(target) == [(1, *nothing), (2, *full), (3, *full)]
+    other = _difference(target, (1, *nothing, -1, 1), (2, *full, -1, 2), (3, *full, -1, 3), (4, *full, 1, 4))
+    assert target.take(other, Marker(OURS, 3)) == ""
+    assert _rows(target) == [(4, *full)]
+
+
+def test_a_row_that_goes_on_keeps_what_its_images_do_not_have(target: Target) -> None:
+    types = {"a": "int", "gone": "string", "b": "string"}
+    target.create(_frame(target, [(i, f"g{i}", "x") for i in range(4)], types), Marker(OURS, 1))
+    changes = [(1, "x", -1, 1), (10, "x", 1, 1), (10, "x", -1, 2), (11, "y", 1, 2), (2, "x", -1, 3), (5, "x", 1, 4)]
+    assert target.take(_difference(target, *changes, follow=True), Marker(OURS, 2)) == ""
+    assert _rows(target) == [(0, "g0", "x"), (11, "g1", "y"), (3, "g3", "x"), (5, None, "x")]
+    assert target.take(_difference(target, (6, "x", 1, 1), follow=True), Marker(OURS, 3)) == ""
+    assert _rows(target)[-1] == (6, None, "x")
 
 
 def test_a_wider_type_is_reached_in_place_or_by_writing_the_table_anew(target: Target) -> None:

@@ -236,24 +236,30 @@ class Transaction:
         left_out = set() if logged is None else set(full) - set(logged)
         self.changes.append(RowChange(schema, CREATE, None, _without(full, left_out)))
 
-    def update(self, table: str, where: Row, values: Row) -> int:
-        """Change the rows that equal ``where``; returns how many."""
+    def update(self, table: str, where: Row, values: Row, *, limit: int | None = None) -> int:
+        """Change the rows that equal ``where``; returns how many.
+
+        :param limit: only so many of them
+        """
         schema = self._db._schemas[self._db.id(table)]
         rows, sparse, n = self._db._rows[schema.id], self._db._sparse[schema.id], 0
         for i, row in enumerate(rows):
-            if _matches(row, where):
+            if _matches(row, where) and n != limit:
                 rows[i] = {**row, **values}
                 before, after = _without(row, sparse), _without(rows[i], sparse - values.keys())
                 self.changes.append(RowChange(schema, UPDATE, before, after))
                 n += 1
         return n
 
-    def delete(self, table: str, where: Row) -> int:
-        """Remove the rows that equal ``where``; returns how many."""
+    def delete(self, table: str, where: Row, *, limit: int | None = None) -> int:
+        """Remove the rows that equal ``where``; returns how many.
+
+        :param limit: only so many of them
+        """
         schema = self._db._schemas[self._db.id(table)]
         kept, n = [], 0
         for row in self._db._rows[schema.id]:
-            if _matches(row, where):
+            if _matches(row, where) and n != limit:
                 self.changes.append(RowChange(schema, DELETE, _without(row, self._db._sparse[schema.id]), None))
                 n += 1
             else:
@@ -279,7 +285,7 @@ def _now_us() -> int:
 
 
 def _matches(row: Row, where: Row) -> bool:
-    return all(row[name] == value for name, value in where.items())
+    return all(row[name] is value or row[name] == value for name, value in where.items())
 
 
 def _without(row: Row, columns: Set[str]) -> Row:

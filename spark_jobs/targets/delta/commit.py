@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import chain
 from operator import and_
@@ -85,7 +85,8 @@ class Commit:
         self, spark: SparkSession, log: Any, transaction: Any, layout: Layout, made: DataFiles, old: CopyOnWrite,
         at: Callable[[int], DataFrame],
     ) -> None:  # fmt: skip
-        self._delta, self._log, self._transaction, self._layout = Delta(spark), log, transaction, layout
+        self._spark, self._delta = spark, Delta(spark)
+        self._log, self._transaction, self._layout = log, transaction, layout
         self._made, self._old, self._at = made, old, at
         self.written: Written | None = None
         """What was written; ``None`` before it is."""
@@ -100,14 +101,14 @@ class Commit:
             return ""
         if self._layout.has_vectors:
             found = matching(self._now(), keys(), changes)
-            self._commit(self._delta.vectors(self._transaction, self._log, found), changes, iter(()), marker)
+            self._put(self._delta.vectors(self._transaction, self._log, found), changes, marker)
             return ""
         if not changes.inserts_only:
             return f"{reason}; the table has no deletion vectors"
         if matching(self._now(), keys(), changes).head(1):
             return f"{reason}; the table has no deletion vectors, and has some of the keys already"
         self._transaction.filterFiles()
-        self._commit([], changes, iter(()), marker)
+        self._put([], changes, marker)
         return ""
 
     def _copy_on_write(self, changes: Reduction, marker: Marker) -> str:
@@ -118,14 +119,25 @@ class Commit:
             done = self._old.replace([OldFile.of(action, self._log) for action in actions], changes)
         except NotOnArrays as e:
             return str(e)
-        self._commit([file.action.remove() for file in done.gone], changes, iter(done.rows), marker)
+        self._put([file.action.remove() for file in done.gone], changes, marker, done.rows)
         return ""
 
-    def _commit(self, actions: Sequence[Any], changes: Reduction, kept: Iterator[Any], marker: Marker) -> None:
-        made = self._made.write(chain(kept, map(self._made.physical, changes.rows())))
+    def _put(self, actions: Sequence[Any], changes: Reduction, marker: Marker, kept: Iterable[pa.Table] = ()) -> None:
+        sizes = self._commit(actions, changes.rows(), marker, kept)
+        rows, deleted = changes.number_of_rows(), changes.number_of_deletes()
+        self.written = Written("commit", rows, deleted, sum(sizes), len(sizes))
+
+    def _commit(
+        self, actions: Sequence[Any], new: Iterable[pa.Table], marker: Marker, kept: Iterable[pa.Table] = ()
+    ) -> list[int]:
+        """
+        :param new: rows with the table's columns
+        :param kept: rows as its files have them
+        :return: bytes of each file that was written
+        """
+        made = self._made.write(chain(kept, map(self._made.physical, new)))
         self._delta.commit(self._transaction, [*actions, *map(self._delta.added, made)], marker.app, marker.batch)
-        size_ = sum(int(file["size"]) for file in made)
-        self.written = Written("commit", changes.number_of_rows(), changes.number_of_deletes(), size_, len(made))
+        return [int(file["size"]) for file in made]
 
     def _now(self) -> DataFrame:
         return self._at(int(self._transaction.snapshot().version()))
@@ -174,6 +186,21 @@ class Delta:
             return self.plain(known.get())
         return list(snapshot.allFiles().collectAsList().toArray())
 
+    def rows(self, log: Any, snapshot: Any, files: Iterable[Any]) -> DataFrame:
+        """The rows of some files of a table, at some version of it.
+
+        :param files: ``AddFile`` of each
+        """
+        none = self.cls("scala.Option").empty()
+        return DataFrame(log.createDataFrame(snapshot, self._sequence(files), False, none), self._spark)
+
+    def _sequence(self, values: Iterable[Any]) -> Any:
+        """A sequence of Scala's."""
+        found = self.cls("java.util.ArrayList")()
+        for value in values:
+            found.add(value)
+        return self.cls("scala.jdk.javaapi.CollectionConverters").asScala(found).toSeq()
+
     def vectors(self, transaction: Any, log: Any, rows: DataFrame) -> list[Any]:
         """Actions that give files new deletion vectors, in which some rows are gone."""
         commands, some = "org.apache.spark.sql.delta.commands", self.cls("scala.Option").apply
@@ -201,17 +228,13 @@ class Delta:
 
     def commit(self, transaction: Any, actions: Sequence[Any], app: str, batch: int) -> None:
         none = self.cls("scala.Option").empty()
-        found = self.cls("java.util.ArrayList")()
-        for action in actions:
-            found.add(action)
-        scala = self.cls("scala.jdk.javaapi.CollectionConverters").asScala(found).toSeq()
         mode = self.cls("org.apache.spark.sql.streaming.OutputMode").Update()
         # whoever commits a batch of the same application first makes this commit fail
         getattr(transaction.readTxn(), "$plus$eq")(app)
         transaction.updateSetTransaction(app, batch, none)
         # history shows it as the update of a stream: its id is the application's, its epoch the batch
         operation = self.cls("org.apache.spark.sql.delta.DeltaOperations$StreamingUpdate")(mode, app, batch, none)
-        transaction.commit(scala, operation)
+        transaction.commit(self._sequence(actions), operation)
 
     def added(self, file: Mapping[str, Any]) -> Any:
         return self.cls("org.apache.spark.sql.delta.actions.Action").fromJson(json.dumps({"add": file}))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.changelog.keys import among
+from airflow_provider_cdc.changelog.keys import among, goes
 from airflow_provider_cdc.changelog.reduction import Reduction
 from spark_jobs.targets.delta.files import DataFiles
 
@@ -87,12 +87,36 @@ class CopyOnWrite:
         for file in old:
             if not (_may_have(file, ranges) and self._take(file, keys, gone, left)):
                 others.append(file)
-        small = [file for file in others if file.size < SMALL_FILE and not file.has_vector]
-        if len(small) >= GATHERED:
-            for file in small:
-                gone.append(file)
-                left.append(self._read(file, keys.column_names))
+        self._gather(others, gone, left)
         return Replacement(gone, left)
+
+    def without(self, places: Sequence[tuple[OldFile, pa.Table]], others: Sequence[OldFile]) -> Replacement:
+        """
+        :param places: files, and rows that go from each, with the table's columns; of equal ones any
+        :param others: the other files of the table; nothing if they are too many to look at
+        :raises NotOnArrays: a file cannot be replaced here
+        """
+        gone: list[OldFile] = []
+        left: list[pa.Table] = []
+        for file, wanted in places:
+            if file.has_vector:
+                raise NotOnArrays("a file with some of the rows has a deletion vector")
+            rows = self._read(file, ())
+            going = goes(rows, self._made.physical(wanted))
+            if going.sum() != wanted.num_rows:
+                raise NotOnArrays("Arrow does not find the rows that Spark has found")
+            gone.append(file)
+            if not going.all():
+                left.append(rows.filter(pa.array(~going)))
+        self._gather(others, gone, left)
+        return Replacement(gone, left)
+
+    def _gather(self, files: Sequence[OldFile], gone: list[OldFile], left: list[pa.Table]) -> None:
+        """Many small files become one."""
+        small = [file for file in files if file.size < SMALL_FILE and not file.has_vector]
+        if len(small) >= GATHERED:
+            gone += small
+            left += [self._read(file, ()) for file in small]
 
     def _take(self, file: OldFile, keys: pa.Table, gone: list[OldFile], left: list[pa.Table]) -> bool:
         """Whether a file has some of the keys; if so, what is left of it is kept."""

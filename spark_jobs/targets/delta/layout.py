@@ -39,10 +39,11 @@ class Layout:
         return self.properties.get("delta.enableDeletionVectors") == "true"
 
 
-def not_for(layout: Layout, names: Sequence[str]) -> str:
-    """Why a table has to be merged; empty if it need not be.
+def not_for(layout: Layout, names: Sequence[str], *, others: bool = False) -> str:
+    """Why a table's files cannot be written here; empty if they can.
 
     :param names: columns of the source
+    :param others: whether the table may have more columns
     """
     there = {field["name"] for field in layout.fields}
     odd = layout.features - _FEATURES
@@ -50,7 +51,7 @@ def not_for(layout: Layout, names: Sequence[str]) -> str:
         return f"it is partitioned by {', '.join(layout.partitions)}"
     if odd:
         return f"it has {', '.join(sorted(odd))}"
-    if more := there ^ set(names):
+    if more := set(names) - there if others else there ^ set(names):
         return f"its columns are not those of the source: {', '.join(sorted(more))}"
     if any(
         set(field["metadata"]) - {k for k in field["metadata"] if k.startswith(_MAPPING)} - _HARMLESS

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from functools import reduce
 from operator import and_
-from typing import Any
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -30,6 +30,7 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.changelog.reduction import Reduction
 from airflow_provider_cdc.core.errors import ConfigError
 from spark_jobs.datatypes import filled, literal, quoted
+from spark_jobs.difference import Difference
 from spark_jobs.last import KEPT, OP
 from spark_jobs.locations import is_path
 from spark_jobs.targets.base import (
@@ -48,6 +49,7 @@ from spark_jobs.targets.base import (
     Upkept,
 )
 from spark_jobs.targets.delta import columns
+from spark_jobs.targets.delta.bag import BagCommit
 from spark_jobs.targets.delta.commit import Commit, Delta, markers, size
 from spark_jobs.targets.delta.copy_on_write import CopyOnWrite
 from spark_jobs.targets.delta.files import DataFiles
@@ -56,6 +58,7 @@ from spark_jobs.targets.delta.metrics import written
 from spark_jobs.targets.delta.places import Name
 from spark_jobs.targets.delta.upkeep import DeltaUpkeep
 
+_C = TypeVar("_C", bound=Commit)
 _TXN = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _CONFLICTS = (
     "Concurrent",
@@ -289,21 +292,41 @@ class DeltaTarget(Target):
         return found
 
     def upsert(self, changes: Reduction, keys: Callable[[], DataFrame], marker: Marker) -> str:
-        log, none = self._log(fresh=True), self._class("scala.Option").empty()
-        transaction = log.startTransaction(none, none)
-        if markers(self.spark, transaction.snapshot()).get(marker.app, NEVER) >= marker.batch:
+        if (transaction := self._begin(marker)) is None:
             return ""
         layout = self._layout(transaction.snapshot())
         if reason := not_for(layout, changes.schema.names):
             return reason
-        folder, files = self._files()
-        made = DataFiles(layout, folder, files, self._path)
-        old = CopyOnWrite(made, files, self._path)
-        commit = Commit(self.spark, log, transaction, layout, made, old, self._at)
+        commit = self._commit(Commit, transaction, layout)
         with _conflicts():
             reason = commit.write(changes, keys, marker)
         self.written = commit.written
         return reason
+
+    def take(self, changes: Difference, marker: Marker) -> str:
+        if (transaction := self._begin(marker)) is None:
+            return ""
+        layout = self._layout(transaction.snapshot())
+        if reason := not_for(layout, changes.names, others=True):
+            return reason
+        commit = self._commit(BagCommit, transaction, layout)
+        with _conflicts():
+            commit.take(changes, marker)
+        self.written = commit.written
+        return ""
+
+    def _begin(self, marker: Marker) -> Any:
+        """A transaction at the newest version; nothing if the table has the batch."""
+        none = self._class("scala.Option").empty()
+        transaction = self._log(fresh=True).startTransaction(none, none)
+        found = markers(self.spark, transaction.snapshot()).get(marker.app, NEVER)
+        return None if found >= marker.batch else transaction
+
+    def _commit(self, kind: type[_C], transaction: Any, layout: Layout) -> _C:
+        folder, files = self._files()
+        made = DataFiles(layout, folder, files, self._path)
+        old = CopyOnWrite(made, files, self._path)
+        return kind(self.spark, self._log(), transaction, layout, made, old, self._at)
 
     def _at(self, version: int) -> DataFrame:
         return self.spark.read.format("delta").option("versionAsOf", version).load(self._folder)

@@ -10,7 +10,7 @@ file can have them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import chain
 from operator import and_
@@ -51,12 +51,7 @@ class ArrayCommit:
 
     def reason(self) -> str:
         """Why the batch has to be merged; empty if it need not be."""
-        properties, spec = self._properties(), self._table.spec()
-        if spec.isPartitioned():
-            return f"it is partitioned by {', '.join(field.name() for field in spec.fields())}"
-        if "encryption.key-id" in properties:
-            return "it is encrypted"
-        return unfit(fields(self._spark, self._table), self._changes.schema.names)
+        return unfit_table(self._spark, self._table, self._changes.schema.names)
 
     def write(self, keys: Callable[[], DataFrame], marker: str, batch: int) -> str:
         """Write the files and the snapshot.
@@ -69,15 +64,16 @@ class ArrayCommit:
         physical = files.physical(self._changes.keys)
         small = CopyOnWrite(self._spark, self._table, files)
         if small.fits():
-            with _removed_unless_done(files):
-                self._replace(files, small.replace(physical), marker, batch)
+            with removed_unless_done(files):
+                done = small.replace(physical)
+                put(self._table, done, files.rows(chain(done.rows, self._changes.rows())), marker, batch)
             self._tell(files)
             return ""
         known = self._may_be_there(physical)
         by_key = self._properties().get(BY_KEY) == "true"
-        if known and not by_key and self._table.operations().current().formatVersion() >= _VECTORS:
-            return f"its positions are deleted by vectors (format version {_VECTORS})"
-        with _removed_unless_done(files):
+        if known and not by_key and (reason := no_positions(self._table)):
+            return reason
+        with removed_unless_done(files):
             delta = self._table.newRowDelta()
             if known and by_key:
                 delta.addDeletes(files.keys(self._changes.keys))
@@ -92,17 +88,6 @@ class ArrayCommit:
     def _tell(self, files: NewFiles) -> None:
         rows, deleted, sizes = self._changes.number_of_rows(), self._changes.number_of_deletes(), files.sizes
         self.written = Written("commit", rows, deleted, sum(sizes), len(sizes))
-
-    def _replace(self, files: NewFiles, old: Replacement, marker: str, batch: int) -> None:
-        """Put what is left of some files, and the rows of the batch, in the place of the files and their deletes."""
-        delta = self._table.newRowDelta()
-        for file in old.files:
-            delta.removeRows(file)
-        for file in old.deletes:
-            delta.removeDeletes(file)
-        for file in files.rows(chain(old.rows, self._changes.rows())):
-            delta.addRows(file)
-        delta.set(marker, str(batch)).commit()
 
     def _properties(self) -> dict[str, str]:
         return dict(self._table.properties())
@@ -154,8 +139,43 @@ class ArrayCommit:
         )
 
 
+def unfit_table(spark: SparkSession, table: Any, names: Sequence[str], *, others: bool = False) -> str:
+    """Why files of a table cannot be written here; empty if they can.
+
+    :param names: columns of the rows
+    :param others: whether the table may have more columns
+    """
+    spec = table.spec()
+    if spec.isPartitioned():
+        return f"it is partitioned by {', '.join(field.name() for field in spec.fields())}"
+    if "encryption.key-id" in dict(table.properties()):
+        return "it is encrypted"
+    return unfit(fields(spark, table), names, others=others)
+
+
+def no_positions(table: Any) -> str:
+    """Why there cannot be a file of deleted positions; empty if there can."""
+    vectors = table.operations().current().formatVersion() >= _VECTORS
+    return f"its positions are deleted by vectors (format version {_VECTORS})" if vectors else ""
+
+
+def put(table: Any, old: Replacement, new: Iterable[Any], marker: str, batch: int) -> None:
+    """Put files in the place of others and their deletes.
+
+    :param new: what is left of them, and the rows of the batch (``org.apache.iceberg.DataFile``)
+    """
+    delta = table.newRowDelta()
+    for file in old.files:
+        delta.removeRows(file)
+    for file in old.deletes:
+        delta.removeDeletes(file)
+    for file in new:
+        delta.addRows(file)
+    delta.set(marker, str(batch)).commit()
+
+
 @contextlib.contextmanager
-def _removed_unless_done(files: NewFiles) -> Iterator[None]:
+def removed_unless_done(files: NewFiles) -> Iterator[None]:
     """No snapshot will have the files of a commit that has failed."""
     try:
         yield

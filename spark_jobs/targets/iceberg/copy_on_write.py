@@ -7,15 +7,19 @@ has few files and no deletes, so that it needs no compaction, and every reader k
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.keys import among
+from airflow_provider_cdc.changelog.keys import Numbers, among
 from spark_jobs.datatypes import quoted
 from spark_jobs.targets.iceberg import plans
 from spark_jobs.targets.iceberg.files import NewFiles
@@ -27,6 +31,7 @@ MOST_ROWS = 500_000
 MOST_FILES = 64
 GATHERED = 16
 """How many files a small table may have; then they become one."""
+_NONE: Numbers = np.zeros(0, np.int64)
 _WITHOUT_ROW_IDS = 2
 """Version of the format up to which rows have no numbers of their own, which would have to be written with them."""
 
@@ -72,6 +77,40 @@ class CopyOnWrite:
         names = [quoted(name) for name in self._made.names]
         rows = self._made.physical(plans.read(self._spark, self._table).select(*names).toArrow())
         return Replacement(files, list(deletes.values()), _without(rows, keys))
+
+    def without(self, places: Mapping[str, Numbers]) -> Replacement:
+        """
+        :param places: file → the numbers of the rows that go
+        """
+        tasks = self._tasks()
+        deletes = {str(one.location()): one for task in tasks for one in task.deletes()}
+        files = {str(task.file().location()): task.file() for task in tasks}
+        others = [path for path in files if path not in places]
+        gone = [*places, *(others if len(others) >= GATHERED else ())]
+        if deletes and gone:
+            return self._all_without(places, files, deletes)
+        left = []
+        for path in gone:
+            if (rows := self._read(files[path])) is None:
+                return self._all_without(places, files, deletes)
+            stay = np.ones(rows.num_rows, np.bool_)
+            stay[places.get(path, _NONE)] = False
+            left += [rows.filter(pa.array(stay))] if stay.any() else []
+        return Replacement([files[path] for path in gone], [], left)
+
+    def _all_without(
+        self, places: Mapping[str, Numbers], files: Mapping[str, Any], deletes: Mapping[str, Any]
+    ) -> Replacement:
+        """All rows of the table but for some, whatever its files are: Spark reads them."""
+        names = self._made.names
+        columns = [F.col(quoted(name)).alias(f"c{at}") for at, name in enumerate(names)]
+        there = plans.read(self._spark, self._table).select(*columns, "_file", "_pos").toArrow()
+        stay, at = np.ones(there.num_rows, np.bool_), there["_pos"].to_numpy()
+        for path, gone in places.items():
+            stay &= ~(pc.equal(there["_file"], path).to_numpy() & np.isin(at, gone))
+        rows = there.select(range(len(names))).rename_columns(names)
+        left = [self._made.physical(rows.filter(pa.array(stay)))] if stay.any() else []
+        return Replacement(list(files.values()), list(deletes.values()), left)
 
     def _tasks(self) -> list[Any]:
         """Each file with its deletes (``org.apache.iceberg.FileScanTask``)."""

@@ -219,12 +219,14 @@ def _becomes(there: pa.DataType, wanted: pa.DataType) -> bool:
     return there == wanted or (there, wanted) in ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
 
 
-def unfit(columns: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+def unfit(columns: Sequence[Mapping[str, Any]], names: Sequence[str], *, others: bool = False) -> str:
     """Why rows with some columns cannot be written as files of a table; empty if they can.
 
     :param columns: of the table, as :func:`fields` gives them
+    :param others: whether the table may have more columns
     """
-    if more := {column["name"] for column in columns} ^ set(names):
+    there = {column["name"] for column in columns}
+    if more := set(names) - there if others else there ^ set(names):
         return f"its columns are not those of the source: {', '.join(sorted(more))}"
     if required := [column["name"] for column in columns if column["required"]]:
         return f"its columns may not be NULL: {', '.join(required)}"

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.changelog.reduction import Reduction
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import holds, quoted
+from spark_jobs.difference import Difference
 from spark_jobs.targets.base import (
     NEVER,
     PLAIN_LAYOUT,
@@ -40,6 +41,7 @@ from spark_jobs.targets.base import (
     Upkept,
 )
 from spark_jobs.targets.iceberg import compaction, plans
+from spark_jobs.targets.iceberg.bag import BagCommit
 from spark_jobs.targets.iceberg.columns import (
     held,
     iceberg_types,
@@ -332,6 +334,19 @@ class IcebergTarget(Target):
         table = self._table()
         commit = ArrayCommit(self.spark, table, changes)
         if why := commit.reason() or commit.write(keys, f"{SNAPSHOT_MARKER}{marker.app}", marker.batch):
+            return why
+        self._record(table, marker)
+        self._publish()
+        self.written = commit.written
+        self._compact()
+        return ""
+
+    def take(self, changes: Difference, marker: Marker) -> str:
+        if self.marker(marker.app) >= marker.batch:
+            return ""
+        table = self._table()
+        commit = BagCommit(self.spark, table, changes)
+        if why := commit.reason() or commit.take(f"{SNAPSHOT_MARKER}{marker.app}", marker.batch):
             return why
         self._record(table, marker)
         self._publish()
