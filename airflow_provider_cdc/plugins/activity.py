@@ -12,8 +12,6 @@ from airflow_provider_cdc.core.spi.records import ConnectorRecord, NotificationR
 from airflow_provider_cdc.hooks.signal_texts import fraction, halted, progress_text
 from airflow_provider_cdc.plugins.html import Raw, ago, link, table
 
-_LONGEST = 500
-"""Characters of a signal's data that a page shows."""
 _CLASS = {
     RunState.RUNNING: "good",
     RunState.FAILED: "bad",
@@ -70,7 +68,7 @@ def signals(rows: Sequence[SignalRecord]) -> list[str]:
         by = f", {escape(row.sent_by)}" if row.sent_by else ""
         lines.append(
             (
-                row.number, row.type, Raw(f"<code>{escape(_cut(row.data or ''))}</code>"),
+                row.number, row.type, Raw(f"<code>{escape(row.data or '')}</code>"),
                 Raw(f"{ago(row.received_at)}, {escape(row.channel)}{by}"), _coloured(row.state), _progress(row), row.message,
             )
         )  # fmt: skip
@@ -78,11 +76,6 @@ def signals(rows: Sequence[SignalRecord]) -> list[str]:
         Raw("<h2>Signals</h2>"),
         table(("number", "type", "data", "sent", "state", "progress", ""), lines),
     ]
-
-
-def _cut(data: str) -> str:
-    """Data of a signal, which may be a megabyte of keys."""
-    return data if len(data) <= _LONGEST else f"{data[:_LONGEST]}… ({len(data):,} characters)"
 
 
 def notifications(base: str, connector: str, rows: Sequence[NotificationRecord]) -> list[str]:
