@@ -7,10 +7,13 @@ import json
 import re
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.core.model.signal import SentSignal
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop
@@ -74,6 +77,36 @@ def test_status_of_a_connector_whose_connection_is_gone_shows_the_tables_that_ar
     told = capsys.readouterr().out
     assert told.startswith("shop (memory): unassigned")
     assert "Tables:     1: inventory.orders" in told
+
+
+def test_status_shows_how_far_targets_are_and_what_the_last_apply_did_to_their_tables(
+    captured: Shop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = {
+        "topic": "shop.inventory.orders", "location": "/lake/orders", "first_batch": 1, "last_batch": 2, "rows": {"r": 1, "c": 1},
+        "position": {}, "seconds": 1.25, "ways": {"commit": 1}, "rows_written": 2, "rows_deleted": 0, "bytes_written": 975,
+        "files_written": 1, "freshness_s": 2.5,
+    }  # fmt: skip
+    report = {"target": "iceberg", "location": "/lake/{table}", "last_batch": 2, "tables": [table]}
+    AppliedReports(Storage(captured.definition.changelog), "shop").write(report)
+    run("status", "shop")
+    told = capsys.readouterr().out
+    assert "  Target iceberg at /lake/{table}: applied up to batch 2\n" in told
+    assert (
+        "    shop.inventory.orders: 2 events, 2 rows written, 975 bytes in 1 file by commit, 1.2 s, freshness 2.5 s\n"
+        in told
+    )
+    run("status", "shop", "-o", "json")
+    (target,) = json.loads(capsys.readouterr().out)["targets"]
+    assert (target["last_batch"], target["tables"]["shop.inventory.orders"]["bytes_written"]) == (2, 975)
+
+
+def test_status_says_so_if_the_change_log_cannot_be_read(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    (Path(captured.definition.changelog) / "shop" / "applied" / "delta-0.json").mkdir(parents=True)
+    run("status", "shop")
+    told = capsys.readouterr().out
+    assert told.startswith("shop (memory): unassigned")
+    assert "Targets:    the change log cannot be read from here" in told
 
 
 def test_status_of_a_failed_connector_shows_the_error_and_ends_with_1(
