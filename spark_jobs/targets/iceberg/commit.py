@@ -27,7 +27,7 @@ from spark_jobs.targets.base import Written
 from spark_jobs.targets.iceberg import plans
 from spark_jobs.targets.iceberg.copy_on_write import CopyOnWrite, Replacement
 from spark_jobs.targets.iceberg.files import NewFiles, fields, unfit
-from spark_jobs.targets.iceberg.jvm import ICEBERG, java_list, named
+from spark_jobs.targets.iceberg.jvm import ICEBERG, java_list, named, texts
 
 BY_KEY = "cdc.deletes.by-key"
 """Property of a table: ``true`` if it may have deletes of keys (``equality deletes``)."""
@@ -90,7 +90,7 @@ class ArrayCommit:
         self.written = Written("commit", rows, deleted, sum(sizes), len(sizes))
 
     def _properties(self) -> dict[str, str]:
-        return dict(self._table.properties())
+        return texts(self._table.properties())
 
     # -- rows with the batch's keys -----------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.targets.iceberg.jvm import ICEBERG, activate, named
+from spark_jobs.targets.iceberg.jvm import ICEBERG, activate, named, texts
 
 DELETES = 20
 """Commits with deletes since the last compaction after which a small table is compacted."""
@@ -30,7 +30,7 @@ def due(table: Any) -> bool:
     snapshot = table.currentSnapshot()
     if snapshot is None:
         return False
-    total = dict(snapshot.summary())
+    total = texts(snapshot.summary())
     most = DELETES + int(total.get("total-files-size", 0)) // BYTES_PER_DELETE
     if int(total.get("total-delete-files", 0)) < most and int(total.get("total-data-files", 0)) < SMALL:
         return False
@@ -47,7 +47,7 @@ def _since_compaction(table: Any) -> Iterator[dict[str, str]]:
     """Summaries of the snapshots that have led to the current one, from the newest on."""
     snapshot = table.currentSnapshot()
     while snapshot is not None and snapshot.operation() != _REWRITTEN:
-        yield dict(snapshot.summary())
+        yield texts(snapshot.summary())
         parent = snapshot.parentId()
         snapshot = None if parent is None else table.snapshot(parent)
 
@@ -57,7 +57,7 @@ def counted(table: Any) -> tuple[int, int, int]:
     snapshot = table.currentSnapshot()
     if snapshot is None:
         return 0, 0, 0
-    total = dict(snapshot.summary())
+    total = texts(snapshot.summary())
     planned, small = table.newScan().planFiles(), 0
     try:
         found = planned.iterator()

@@ -23,7 +23,7 @@ from airflow_provider_cdc.changelog.keys import Numbers, among
 from spark_jobs.datatypes import quoted
 from spark_jobs.targets.iceberg import plans
 from spark_jobs.targets.iceberg.files import NewFiles
-from spark_jobs.targets.iceberg.jvm import named
+from spark_jobs.targets.iceberg.jvm import named, texts
 
 MOST_BYTES = 4 << 20
 """Bytes of a table up to which its rows are written anew."""
@@ -60,7 +60,7 @@ class CopyOnWrite:
         snapshot = self._table.currentSnapshot()
         if snapshot is None or self._table.operations().current().formatVersion() > _WITHOUT_ROW_IDS:
             return False
-        total = dict(snapshot.summary())
+        total = texts(snapshot.summary())
         limits = {"total-files-size": MOST_BYTES, "total-records": MOST_ROWS, "total-data-files": MOST_FILES}
         return all(int(total.get(name, most + 1)) <= most for name, most in limits.items())
 

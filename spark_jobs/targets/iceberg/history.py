@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from spark_jobs.targets.base import NEVER
+from spark_jobs.targets.iceberg.jvm import texts
 
 SNAPSHOT_MARKER = "cdc.batch."
 """Property of a snapshot, followed by the application's name: its batch."""
@@ -36,7 +37,7 @@ class History:
     """
 
     def __init__(self, metadata: Any) -> None:
-        self._metadata, properties = metadata, dict(metadata.properties())
+        self._metadata, properties = metadata, texts(metadata.properties())
         self._recorded = {
             name.removeprefix(MARKER): tuple(map(int, value.split()))
             for name, value in properties.items()
@@ -49,7 +50,7 @@ class History:
         found: dict[str, Found] = {}
         passed: list[Any] = []
         for snapshot in self._line():
-            for name, value in dict(snapshot.summary()).items():
+            for name, value in texts(snapshot.summary()).items():
                 if name.startswith(SNAPSHOT_MARKER):
                     found.setdefault(name.removeprefix(SNAPSHOT_MARKER), Found(int(value), tuple(passed)))
             passed.append(snapshot)
@@ -76,7 +77,7 @@ class History:
         if found is None:
             return ""
         for snapshot in found.later:
-            if _CHERRY_PICKED in dict(snapshot.summary()):
+            if _CHERRY_PICKED in texts(snapshot.summary()):
                 return f"snapshot {snapshot.snapshotId()} was cherry-picked"
         current = self._metadata.currentSnapshot()
         if found.expired and current.sequenceNumber() < self._recorded[app][1]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -35,6 +37,13 @@ def java_map(spark: SparkSession, values: Mapping[str, str]) -> Any:
     for name, value in values.items():
         made.put(name, value)
     return made
+
+
+def texts(found: Any) -> dict[str, str]:
+    """A map of texts of the JVM as Python's, in two calls: py4j's own way has several for each entry."""
+    mapper = JavaClass("com.fasterxml.jackson.databind.ObjectMapper", found._gateway_client)()
+    plain: dict[str, str] = json.loads(mapper.writeValueAsString(found))
+    return plain
 
 
 def java_list(spark: SparkSession, values: Iterable[Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from spark_jobs.targets.base import Written
+from spark_jobs.targets.iceberg.jvm import texts
 
 
 def written(way: str, table: Any) -> Written:
@@ -13,7 +14,7 @@ def written(way: str, table: Any) -> Written:
     :param way: one of :data:`spark_jobs.targets.base.WAYS`
     :param table: within the transaction, after the write (``org.apache.iceberg.Table``)
     """
-    summary = table.currentSnapshot().summary()
+    summary = texts(table.currentSnapshot().summary())
 
     def told(name: str) -> int:
         return int(summary.get(name) or 0)

@@ -56,7 +56,7 @@ from spark_jobs.targets.iceberg.columns import (
 )
 from spark_jobs.targets.iceberg.commit import BY_KEY, ArrayCommit
 from spark_jobs.targets.iceberg.history import MARKER, SNAPSHOT_MARKER, History
-from spark_jobs.targets.iceberg.jvm import ICEBERG, conflicts, failed_with, named, reason
+from spark_jobs.targets.iceberg.jvm import ICEBERG, conflicts, failed_with, named, reason, texts
 from spark_jobs.targets.iceberg.metrics import written
 from spark_jobs.targets.iceberg.places import place
 from spark_jobs.targets.iceberg.upkeep import IcebergUpkeep
@@ -448,7 +448,7 @@ class IcebergTarget(Target):
         return self._table().operations().current()
 
     def _properties(self) -> dict[str, str]:
-        return dict(self._metadata().properties())
+        return texts(self._metadata().properties())
 
     def _within(self, transaction: Any) -> Any:
         """The table as it is within a transaction: it can be read, and its commits change nothing but the transaction."""

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.targets.base import Upkept
 from spark_jobs.targets.iceberg import compaction
-from spark_jobs.targets.iceberg.jvm import ICEBERG, activate, named
+from spark_jobs.targets.iceberg.jvm import ICEBERG, activate, named, texts
 
 FEW = 5
 """So many small files, or manifests, are left alone."""
@@ -106,5 +106,5 @@ class IcebergUpkeep:
 
 
 def _kept_by_itself(table: Any) -> str:
-    off = dict(table.properties()).get("gc.enabled", "true").lower() == "false"
+    off = texts(table.properties()).get("gc.enabled", "true").lower() == "false"
     return "the table's property gc.enabled is false: its files may be another table's, too" if off else ""
