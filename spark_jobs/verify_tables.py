@@ -165,7 +165,7 @@ class VerifyTables:
     def _table(self, table: _Table) -> Compared:
         began, spark = time.monotonic(), own_session(self._spark, self._format)
         topic = table.reference.topic
-        location = table_location(self._location, self._tables_of, topic, table.reference.schema.id)
+        location = self._where(topic, table)
         result = Compared(topic, location, table.position, source=table.reference.events)
         for _, file in table.reference.files:
             self._changelog.check(table.connector, file)
@@ -185,6 +185,18 @@ class VerifyTables:
         result.seconds = round(time.monotonic() - began, 3)
         log.info("%s: %s.", topic, "equal" if result.equal else "NOT equal")
         return result
+
+    def _where(self, topic: str, table: _Table) -> str:
+        """The location of a table; a rule may have put it elsewhere, which the report of the apply knows."""
+        report = self._report()
+        known = report["stands"].get(topic, {}).get("location") if report else None
+        return known or table_location(self._location, self._tables_of, topic, table.reference.schema.id)
+
+    def _report(self) -> dict[str, Any] | None:
+        """What the last apply has left; ``None`` without a plan, since a reference does not tell whose tables are compared."""
+        if self._plan is None:
+            return None
+        return AppliedReports(self._source.storage, self._tables_of).read(self._kind, self._location)
 
     # -- the table --------------------------------------------------------------------------------------------------------
 
@@ -232,9 +244,7 @@ class VerifyTables:
 
         :param marker: the table's last batch now
         """
-        if self._plan is None:
-            return -1
-        report = AppliedReports(self._source.storage, self._tables_of).read(self._kind, self._location)
+        report = self._report()
         if report is None or topic in report["failed"] or topic in report["lagging"]:
             return -1
         stand = report["stands"].get(topic)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.verification import open_verification
@@ -45,11 +46,11 @@ def _verify(
     with open_verification(definition, lake.connector.state_url, secrets=lake.connector.secrets) as verification:
         wait, done = verification._wait, list[bool]()
 
-        def waited(*given: Any) -> None:
+        def waited(position: Any, wait_s: float) -> None:
             if not done:
                 done.append(True)
                 (meanwhile or lake.follow)()
-            wait(*given)
+            wait(position, wait_s)
 
         verification._wait = waited  # type: ignore[method-assign]
         plan = verification.prepare(tables, wait_s=wait_s)
@@ -217,6 +218,18 @@ def _verify_at(lake: Lake, location: str) -> Verified:
             lake.spark, verification.scratch, lake.connector.name, location=location, target=lake.kind, plan=plan,
             source=lake.connector.changelog,
         ).run()  # fmt: skip
+
+
+def test_a_table_that_a_rule_has_put_elsewhere_is_found_and_one_with_other_rows_is_not_compared(lake: Lake) -> None:
+    elsewhere = f"{lake.folder}/elsewhere/bag"
+    lake.tables = TableRules.parse(
+        [{"tables": r"s\.bag", "location": elsewhere}, {"tables": r"s\.orders", "mode": "log"}]
+    )
+    _filled(lake)
+    verified = _verify(lake)
+    assert (_of(verified, "bag").location, _of(verified, "bag").equal) == (elsewhere, True)
+    assert "kept by a rule" in _of(verified, "orders").not_compared
+    assert verified.status == 2
 
 
 @contextlib.contextmanager
