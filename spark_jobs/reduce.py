@@ -36,6 +36,22 @@ def final_types(schema: TableSchema, shape: Shape = WHOLE) -> dict[str, str]:
     return shape.types(schema)
 
 
+def check_names(pending: Pending) -> None:
+    """
+    :raises TargetError: two columns cannot be told apart
+    """
+    for schema in pending.schemas.values():
+        lower = [name.lower() for name in schema.names]
+        if both := [name for name in schema.names if lower.count(name.lower()) > 1]:
+            raise TargetError(
+                "Columns differ in upper and lower case only, and neither Spark nor the tables tell them apart.",
+                where=f"{schema.id}: {', '.join(both)}",
+                safe="The table was not changed; the change log keeps the batches.",
+                remedy="leave all but one of them out with column.exclude.list, or rename them at the source; for what the change log has already, "
+                "capture the table again under another topic.prefix",
+            )
+
+
 def truncates(spark: SparkSession, pending: Pending) -> list[tuple[int, int]]:
     """Each ``t`` event: its number, and when it was committed at the source, in microseconds since 1970; in order."""
     files = [path for path, file in pending.files if "t" in file.counts]

@@ -44,7 +44,7 @@ def shape(
     if where is not None and where.type != "boolean":
         raise _wrong(found, schema, f"filter is of the type {where.type}, and has to be a condition")
     made = Shape(rule, constants, places, computed, where)
-    _check_types(spark, made, schema)
+    _check_types(spark, made, schema, strict=strict)
     _check_key(made, schema)
     return made
 
@@ -66,7 +66,7 @@ def _check_names(made: Shape, schema: TableSchema, *, strict: bool) -> None:
         raise _wrong(made, schema, "it leaves no column of the source")
 
 
-def _check_types(spark: SparkSession, made: Shape, schema: TableSchema) -> None:
+def _check_types(spark: SparkSession, made: Shape, schema: TableSchema, *, strict: bool) -> None:
     for name, type_ in made.rule.columns.cast.items():
         old = next((c for c in schema.columns if c.name.lower() == name.lower()), None)
         if old is None:
@@ -100,7 +100,8 @@ def _check_types(spark: SparkSession, made: Shape, schema: TableSchema) -> None:
     for what in ("partition_by", "cluster_by"):
         for given in getattr(made.rule, what):
             name = given[given.find("(") + 1 : -1].rpartition(",")[2].strip() if given.endswith(")") else given
-            if name.lower() not in lowered(names):
+            # the source may have dropped it since the table was laid out
+            if strict and name.lower() not in lowered(names):
                 raise _wrong(
                     made, schema, f"{what} names column {name!r}, which the table will not have; {nearest(name, names)}"
                 )

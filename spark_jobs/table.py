@@ -71,6 +71,7 @@ def _write(
     target: Target, pending: Pending, marker: Marker, route: Route, *, new: bool, shape: Shape, at: int | None
 ) -> None:
     spark = target.spark
+    reduce.check_names(pending)
     joins = bool(shape.shared) and target.exists()
     write = Write(target, pending, marker, shape, fresh=new and not joins, joins=new and joins, at=at)
     if shape.mode != "current":

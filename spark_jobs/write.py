@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version, lineage
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs import reduce
+from spark_jobs.casts import Changed, check_exact, other_types
 from spark_jobs.datatypes import common, constant, filled, quoted
 from spark_jobs.rewrite import rewritten
 from spark_jobs.shape import Shape
@@ -50,9 +51,11 @@ class Write:
         elif self.shape.shared:
             others = self._others()
             self.target.replace(others.unionByName(rows, allowMissingColumns=True), self.marker)
+        elif self.fresh:
+            self.target.record_rule(self.shape.stored())
+            self.target.replace(rows, self.marker)
         else:
-            if self.fresh:
-                self.target.record_rule(self.shape.stored())
+            self._changes_types(Evolution(self.marker.app, self.pending.version, self.types))
             self.target.replace(rows, self.marker)
 
     def _others(self) -> DataFrame:
@@ -69,8 +72,11 @@ class Write:
 
     def append(self, rows: DataFrame) -> None:
         """Add rows."""
-        evolution = self._evolution(fills=False)
-        if self.target.can_evolve(evolution):
+        found = self._evolution()
+        evolution, there = replace(found, fills={}), self.target.columns()
+        # rows keep the values of a column that is dropped and made again: no type would do for both
+        again = other_types(there, evolution).keys() - other_types(there, found).keys()
+        if (again or not self._changes_types(found)) and self.target.can_evolve(evolution):
             self.target.evolve(evolution)
             self.target.append(rows, self.marker)
         else:
@@ -84,7 +90,8 @@ class Write:
         """
         target, types = self.target, self.types
         evolution = self._evolution()
-        if not self._needs_a_rewrite(evolution) and target.can_evolve(evolution):
+        rewrites = self._needs_a_rewrite(evolution) or self._changes_types(evolution)
+        if not rewrites and target.can_evolve(evolution):
             fills = target.evolve(evolution)
             rows = final(_filled(target.rows().where(self.shape.mine()), types, fills))
             self._check_undisturbed()
@@ -114,6 +121,27 @@ class Write:
 
     # -- columns ------------------------------------------------------------------------------------------------------
 
+    def _changes_types(self, evolution: Evolution) -> bool:
+        """Whether columns get types that do not hold the values that the table has in them.
+
+        :raises TargetError: the rule has the apply stop then
+        """
+        others = {} if self.shape.shared else other_types(self.target.columns(), evolution)
+        if others and self.shape.rule.type_changes == "stop":
+            raise self._stopped(others)
+        return bool(others)
+
+    def _stopped(self, others: Mapping[str, tuple[str, str]]) -> TargetError:
+        changes = "; ".join(
+            f"{name} is {old} in the table and would have to become {new}" for name, (old, new) in others.items()
+        )
+        return TargetError(
+            f"Columns of {self.pending.schema.id} have got other types: {changes}. The rule of the table says type_changes: stop.",
+            where=f"{self.target.location}, batches {self.pending.first} to {self.pending.last}",
+            safe="The table was not changed; the change log keeps the batches.",
+            remedy="let the rule say type_changes: rewrite, or cast the column to one type with columns.cast and give the rule another location",
+        )
+
     def bring_columns_up(self) -> bool:
         """Change the table's columns in place, if that does not concern its rows.
 
@@ -122,7 +150,7 @@ class Write:
         target, evolution = self.target, self._evolution()
         there = {name.lower() for name in target.columns()}
         filled_in = [n for n, value in evolution.fills.items() if value is not None or n.lower() in there]
-        if (filled_in and not self._is_begun()) or not target.can_evolve(evolution):
+        if (filled_in and not self._is_begun()) or self._changes_types(evolution) or not target.can_evolve(evolution):
             return False
         return not target.evolve(evolution)
 
@@ -130,14 +158,13 @@ class Write:
         """Whether a run before, which was killed, has begun to bring the columns up in place: then that is the only way on."""
         return bool(self.pending.changes) and self.target.version(self.marker.app) == self.pending.version
 
-    def _evolution(self, *, fills: bool = True) -> Evolution:
+    def _evolution(self) -> Evolution:
         """How the columns have to change."""
         pending, shape, app = self.pending, self.shape, self.marker.app
         start = present_version(self.target, pending, app, shape)
         if self.joins:  # what has changed in rows that the table does not have does not matter
             return Evolution(app, pending.version, self.types)
-        found = _evolution(pending, app, start, pending.version, shape)
-        return found if fills else Evolution(app, found.version, found.types, found.renamed)
+        return _evolution(pending, app, start, pending.version, shape)
 
     def present(self, *, fills: bool = True) -> DataFrame:
         """The table's rows, with the final columns first, then the columns that the source has dropped."""
@@ -146,12 +173,14 @@ class Write:
         if not shape.shared and self._is_begun() and self.target.can_evolve(evolution := self._evolution()):
             self.target.evolve(evolution)
             start = pending.version
-        if not shape.shared:
-            return _present(self.target.rows(), pending, start, shape, types, fills=fills)
         there = self.target.rows()
+        if not shape.shared:
+            evolution = _evolution(pending, self.marker.app, start, pending.version, shape)
+            changed = other_types(self.target.columns(), evolution)
+            return _present(there, pending, start, shape, types, changed, self.target.location, fills=fills)
         mine = there.where(shape.mine())
         if not self.joins:
-            mine = _present(mine, pending, start, shape, types, fills=fills)
+            mine = _present(mine, pending, start, shape, types, {}, self.target.location, fills=fills)
         return self._others().unionByName(mine, allowMissingColumns=True)
 
 
@@ -210,8 +239,8 @@ def _fills(pending: Pending, until: int, shape: Shape) -> dict[str, str | None]:
 
 
 def _present(
-    rows: DataFrame, pending: Pending, start: int, shape: Shape, types: Mapping[str, str], *, fills: bool
-) -> DataFrame:
+    rows: DataFrame, pending: Pending, start: int, shape: Shape, types: Mapping[str, str], changed: Changed, where: str, *, fills: bool
+) -> DataFrame:  # fmt: skip
     names = {new: old for old, new in shape.names(pending.schema).items()}
     origins = (
         lineage(pending, start) if pending.changes else {name: Origin(column=name) for name in pending.schema.names}
@@ -227,6 +256,7 @@ def _present(
             came[name] = str(old)
             value = F.col(quoted(came[name]))
         columns.append(value.cast(type_).alias(name))
+    check_exact(rows.select(*[F.col(quoted(came[name])).alias(name) for name in changed]), changed, where)
     taken = {old.lower() for old in came.values()} | {name.lower() for name in types}
     columns += [F.col(quoted(c)) for c in rows.columns if c.lower() not in taken]
     return rows.select(*columns)

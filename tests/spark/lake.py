@@ -197,6 +197,14 @@ class Database(MemoryDatabase):
             schema = schema.model_copy(update={"columns": said, "comment": text})
             self._alter(schema, _altered(schema), f"COMMENT {text}")
 
+    def arrange_columns(self, table: str, *names: str, nullable: bool = True) -> None:
+        """Give columns another order, and say whether they may be NULL."""
+        with self.lock:
+            schema = next(s for t, s in self._schemas.items() if str(t) == table)
+            columns = tuple(schema.column(name).model_copy(update={"nullable": nullable}) for name in names)
+            schema = schema.model_copy(update={"columns": columns})
+            self._alter(schema, _altered(schema), f"MODIFY {names}")
+
     def change_key(self, table: str, *key: str) -> None:
         with self.lock:
             schema = next(s for t, s in self._schemas.items() if str(t) == table)

@@ -23,7 +23,7 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -32,6 +32,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId
 
 Mode = Literal["current", "log", "soft_delete", "history"]
+TypeChanges = Literal["rewrite", "stop"]
 METADATA = (
     "op", "seq", "commit_ts", "captured_ts", "transaction_id", "source", "snapshot", "unavailable", "connector", "topic", "database", "table",
 )  # fmt: skip
@@ -112,6 +113,8 @@ class TableRule(_Strict):
     :param shard: one column and a text as in ``constant``, for tables that several source tables share: the column is part of their key
     :param partition_by: columns of the table, or transforms that its kind knows: ``days(created_at)``
     :param cluster_by: columns by which rows are kept together
+    :param type_changes: when a column gets a type that does not hold its old values. ``rewrite``: the table is written anew, with the values that the
+        source's table is read again with, or equal ones of the new type. ``stop``: the apply stops for this table
     """
 
     tables: Patterns = Field(min_length=1)
@@ -122,6 +125,7 @@ class TableRule(_Strict):
     shard: dict[str, str] = Field(default_factory=dict, max_length=1)
     partition_by: Names = ()
     cluster_by: Names = ()
+    type_changes: TypeChanges = "rewrite"
 
     @property
     def constants(self) -> dict[str, str]:
@@ -139,8 +143,11 @@ class TableRule(_Strict):
         return self.meaning() == {}
 
     def meaning(self) -> dict[str, Any]:
-        """What decides the rows and the layout of a table, in a form that can be compared and stored."""
-        found = self.model_dump(exclude={"tables", "location"}, exclude_defaults=True, mode="json")
+        """What decides the rows and the layout of a table, in a form that can be compared and stored.
+
+        What it says of changes at the source to come is not part of it: it may be changed for a table that is there.
+        """
+        found = self.model_dump(exclude={"tables", "location", "type_changes"}, exclude_defaults=True, mode="json")
         return {name: value for name, value in found.items() if value}
 
 
@@ -324,12 +331,16 @@ def _explained(error: Any) -> str:
     if error["type"] == "missing":
         return f"{path} is missing"
     if error["type"] == "literal_error":
-        return f"{path}: {_unknown(str(error['input']), list(OF_MODE))}"
+        return f"{path}: {_unknown(str(error['input']), _VALUES.get(path, ()))}"
     if path == "tables" and error["type"] == "too_short":
         return "tables names no table"
     if path == "shard" and error["type"] == "too_long":
         return "shard: it is one column"
     return f"{path}: {error.get('ctx', {}).get('error') or error['msg']}"
+
+
+_VALUES = {"mode": get_args(Mode), "type_changes": get_args(TypeChanges)}
+"""Option → the values that it may have."""
 
 
 def _refused(wrong: Sequence[str]) -> ConfigError:

@@ -54,6 +54,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"tables": ""}, "rule 1: tables names no table"),
     ({"tables": "a(b"}, "is not a regular expression"),
     ({"tables": "a", "mode": "histroy"}, "did you mean 'history'? Valid names are: current, log, soft_delete, history"),
+    (
+        {"tables": "a", "type_changes": "stopp"},
+        "type_changes: 'stopp' is not known; did you mean 'stop'? Valid names are: rewrite, stop",
+    ),
     ({"tables": "a", "filtre": "x"}, "'filtre' is not known; did you mean 'filter'? Valid names are: tables, location"),
     ({"tables": "a", "columns": {"dropp": ["x"]}}, "columns: 'dropp' is not known; did you mean 'drop'?"),
     ({"tables": "a", "columns": {"metadata": ["sequ"]}}, "did you mean 'seq'?"),
@@ -79,6 +83,12 @@ def test_a_wrong_rule_is_refused_with_what_may_have_been_meant(rule: dict[str, A
         TableRules.parse([rule])
     assert text in str(error.value)
     assert "No table was changed." in str(error.value)
+
+
+def test_what_a_rule_says_of_changes_to_come_may_be_changed_for_a_table_that_is_there() -> None:
+    rules = TableRules.parse([{"tables": "a", "type_changes": "stop"}])
+    assert rules.rules[0].meaning() == {}
+    assert rules != TableRules.parse([{"tables": "a"}])
 
 
 def test_all_mistakes_are_named_at_once() -> None:
