@@ -44,6 +44,10 @@ class Case:
     def like(self) -> Word:
         return next(iter(self.columns.values()))
 
+    @property
+    def generated(self) -> bool:
+        return any(" AS (" in word.text for word in self.columns.values())
+
     def statements(self) -> Iterator[str]:
         """What makes the columns, and one change after that."""
         made = [
@@ -110,6 +114,8 @@ def _write(server: Any, connector: Connector, database: str, all_cases: list[Cas
     config = MySqlConfig.parse({**connector.properties, **connector.secrets, "topic.prefix": "x"})
     with server.connect(database=database) as connection, connection.cursor() as cursor:
         catalog = Catalog(connection, config, mariadb=connector.source == "mariadb")
+        cursor.execute("SELECT @@version")
+        whole = "11.8.9" not in str(cursor.fetchall())  # this release leaves generated columns out of updates
         for case in all_cases:
             mode = case.like.mode
             cursor.execute("SET sql_mode = %s", ("" if mode == "-STRICT" else f"{STRICT},{mode}",))
@@ -119,7 +125,8 @@ def _write(server: Any, connector: Connector, database: str, all_cases: list[Cas
             for statement in case.inserts():
                 cursor.execute(statement)
             cursor.execute(f"ALTER TABLE {case.table} ADD after_that INT FIRST")
-            cursor.execute(f"UPDATE {case.table} SET after_that = 7")
+            if whole or not case.generated:
+                cursor.execute(f"UPDATE {case.table} SET after_that = 7")
 
 
 def _differences(connector: Connector, database: str, all_cases: list[Case]) -> list[str]:
