@@ -104,9 +104,9 @@ def _documented() -> list[tuple[str, Any]]:
 
 def test_every_documented_example_is_understood() -> None:
     examples = _documented()
-    assert len(examples) == 14
+    assert len(examples) == 15
     for type_, data in examples:
         assert not isinstance(parse(Signal(1, "", type_, data)), Other), (type_, data)
     kinds = [type(parse(Signal(1, "", *example))) for example in examples]
-    assert kinds.count(ExecuteSnapshot) == 5
+    assert kinds.count(ExecuteSnapshot) == 6
     assert kinds.count(SchemaChanges) == 1
