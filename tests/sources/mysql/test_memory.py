@@ -45,18 +45,22 @@ def test_snapshot_of_two_million_rows(database: Any, tmp_path: Path) -> None:
 def test_chunks_of_wide_rows(server: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """A gigabyte in 256 rows, which by their number are a quarter of one chunk."""
     with request.getfixturevalue(server).database("wide") as database:
-        with database.connect(autocommit=True) as connection, connection.cursor() as cursor:
-            cursor.execute("SET SESSION sql_log_bin = 0")
-            cursor.execute("CREATE TABLE wide (id INT PRIMARY KEY, v LONGTEXT)")
-            for i in range(256):
-                cursor.execute(f"INSERT INTO wide VALUES ({i}, REPEAT(CHAR(97 + {i} % 26), 4194304))")
         connector = mysql_connector(
             database.server, tmp_path, database.server.kind, database_include_list=database.name,
             snapshot_mode="no_data", read_only="true",
         )  # fmt: skip
-        connector.capture()
+        with database.connect(autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute("SET SESSION sql_log_bin = 0")
+            cursor.execute("CREATE TABLE wide (id INT PRIMARY KEY, v LONGTEXT)")
+            cursor.execute("INSERT INTO wide VALUES (-1, 'a')")
+            connector.capture()
+            # kernels are compiled once, by the first run on a machine: a hundred MB that are not what is measured here
+            snapshot(connector, f"{database.name}.wide")
+            connector.capture()
+            for i in range(256):
+                cursor.execute(f"INSERT INTO wide VALUES ({i}, REPEAT(CHAR(97 + {i} % 26), 4194304))")
         number = snapshot(connector, f"{database.name}.wide", chunk_size=1_000_000)
         result = capture_apart(connector)
     assert signal_state(connector, number) == ("done", "")
-    assert result["events"] == 256
+    assert result["events"] == 257
     assert result["peak_mb"] < BOUND_MB
