@@ -18,7 +18,7 @@ from airflow_provider_cdc.hooks.task_base import failure
 from airflow_provider_cdc.operators.lineage import applied, is_installed
 from airflow_provider_cdc.operators.links import BatchLink
 from airflow_provider_cdc.operators.local_driver import LEAN, ClassArchive, little_work
-from airflow_provider_cdc.operators.spark_job import SparkJobOperator, job_path
+from airflow_provider_cdc.operators.spark_job import SparkJobOperator
 from airflow_provider_cdc.operators.warm_task import WarmTask
 
 if TYPE_CHECKING:
@@ -102,15 +102,19 @@ class ApplyChangesOperator(SparkJobOperator):
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        from spark_jobs.targets import known_profile, known_writes, load_format
+        from spark_jobs.targets import known_profile, known_writes
 
         kwargs.setdefault("name", f"cdc-apply-{definition.name}")
         kwargs["outlets"] = [*(kwargs.get("outlets") or []), alias(definition.name)]
         super().__init__(
-            definition=definition, location=location, conn_id=conn_id, storage_conn_id=storage_conn_id, **kwargs
+            definition=definition,
+            location=location,
+            target=target,
+            conn_id=conn_id,
+            storage_conn_id=storage_conn_id,
+            **kwargs,
         )
-        self.target, self.threads = target, threads
-        self._format, self.profile, self.writes = load_format(target), known_profile(profile), known_writes(writes)
+        self.threads, self.profile, self.writes = threads, known_profile(profile), known_writes(writes)
         self.tables = TableRules.parse(tables)
         self.adopt, self.check_crc = list(adopt), check_crc
         self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
@@ -129,7 +133,7 @@ class ApplyChangesOperator(SparkJobOperator):
     def _run(self, context: Context) -> dict[str, Any]:
         from airflow.sdk.exceptions import AirflowException
 
-        self._refuse_secrets()
+        self._refuse_secrets()  # also if there is nothing to submit
         if self.run_for is not None:
             return self._go_on(context)
         if (report := self._nothing_new()) is not None:
@@ -156,9 +160,7 @@ class ApplyChangesOperator(SparkJobOperator):
         archive.keep()
         report = self._read_report()
         if report is None:
-            raise AirflowException(
-                f"The Spark job ended well, but wrote no report to {self.changelog}: is this the change log that it read?"
-            )
+            raise self._no_report()
         return self._announce(context, report)
 
     # -- a job that goes on -------------------------------------------------------------------------------------------
@@ -227,14 +229,11 @@ class ApplyChangesOperator(SparkJobOperator):
 
         :param little: it is little work
         """
-        self.application = job_path("apply_changes.py")
-        self.application_args = [
-            "--changelog", self.changelog, "--connector", self.connector, "--location", self.location,
-            "--target", self.target, "--profile", self.profile, "--writes", self.writes, "--threads", str(self.threads), *(f"--adopt={topic}" for topic in self.adopt),
-            *(["--tables", self.tables.text()] if self.tables else []),
+        self._prepare(
+            "apply_changes.py", "--profile", self.profile, "--writes", self.writes, "--threads", str(self.threads),
+            *(f"--adopt={topic}" for topic in self.adopt), *(["--tables", self.tables.text()] if self.tables else []),
             *(["--check-crc"] if self.check_crc else []), *more,
-        ]  # fmt: skip
-        self._find_spark(self._format.packages)
+        )  # fmt: skip
         submit = self._get_hook()._connection
         archive = ClassArchive(submit["spark_binary"], *filter(None, (self.driver_class_path, self.jars)))
         if not self._cluster_mode() and _JAVA_OPTIONS not in (self.conf or {}):

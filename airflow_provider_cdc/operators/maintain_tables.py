@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.task_base import failure
-from airflow_provider_cdc.operators.spark_job import SparkJobOperator, job_path
+from airflow_provider_cdc.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -50,15 +50,18 @@ class MaintainTablesOperator(SparkJobOperator):
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        from spark_jobs.targets import load_format
         from spark_jobs.targets.formats import known_keep
 
         kwargs.setdefault("name", f"cdc-maintain-{definition.name}")
         super().__init__(
-            definition=definition, location=location, conn_id=conn_id, storage_conn_id=storage_conn_id, **kwargs
+            definition=definition,
+            location=location,
+            target=target,
+            conn_id=conn_id,
+            storage_conn_id=storage_conn_id,
+            **kwargs,
         )
-        self._format = load_format(target)
-        self.target, self.threads = target, threads
+        self.threads = threads
         self.keep = known_keep(keep.total_seconds() / 3600 if isinstance(keep, timedelta) else keep)
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
@@ -87,24 +90,12 @@ class MaintainTablesOperator(SparkJobOperator):
         """
         from airflow.sdk.exceptions import AirflowException
 
-        self._refuse_secrets()
-        self.application = job_path("maintain_tables.py")
-        self.application_args = [
-            "--changelog", self.changelog, "--connector", self.connector, "--location", self.location, "--target", self.target,
-            "--keep-hours", f"{self.keep.total_seconds() / 3600:g}", "--threads", str(self.threads), "--run-id", run,
-        ]  # fmt: skip
-        self._find_spark(self._format.packages)
-        error: AirflowException | None = None
-        try:
-            with self._storage_environment():
-                super().execute(context)
-        except AirflowException as e:
-            error = e
+        hours = f"{self.keep.total_seconds() / 3600:g}"
+        self._prepare("maintain_tables.py", "--keep-hours", hours, "--threads", str(self.threads), "--run-id", run)
+        error = self._submit(context)
         report = self._report(run)
         if report is None:
-            raise error or AirflowException(
-                f"The Spark job ended well, but wrote no report to {self.changelog}: is this the change log that it read?"
-            )
+            raise error or self._no_report()
         if failed := self._tell(report):
             lines = [f"  {topic}: {problem}" for topic, problem in failed.items()]
             raise AirflowException(

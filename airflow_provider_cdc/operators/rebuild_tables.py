@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.task_base import failure
-from airflow_provider_cdc.operators.spark_job import SparkJobOperator, job_path
+from airflow_provider_cdc.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -53,14 +53,16 @@ class RebuildTablesOperator(SparkJobOperator):
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        from spark_jobs.targets import load_format
-
         kwargs.setdefault("name", f"cdc-rebuild-{definition.name}")
         super().__init__(
-            definition=definition, location=location, conn_id=conn_id, storage_conn_id=storage_conn_id, **kwargs
+            definition=definition,
+            location=location,
+            target=target,
+            conn_id=conn_id,
+            storage_conn_id=storage_conn_id,
+            **kwargs,
         )
-        self._format = load_format(target)
-        self.target, self.tables, self.to, self.batch = target, tables, to, batch
+        self.tables, self.to, self.batch = tables, to, batch
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         try:
@@ -86,29 +88,18 @@ class RebuildTablesOperator(SparkJobOperator):
                 safe="No table was changed.",
                 remedy="name them as <database>.<table>",
             )
-        self._refuse_secrets()
         run = str(uuid.uuid4())
-        self.application = job_path("rebuild_tables.py")
-        self.application_args = [
-            "--changelog", self.changelog, "--connector", self.connector, "--location", self.location, "--target", self.target,
-            *[part for name in names for part in ("--topic", name)], *(["--to", self.to] if self.to else []),
+        self._prepare(
+            "rebuild_tables.py", *[part for name in names for part in ("--topic", name)], *(["--to", self.to] if self.to else []),
             *(["--batch", str(self.batch)] if self.batch is not None else []), "--run-id", run,
-        ]  # fmt: skip
-        self._find_spark(self._format.packages)
-        error: AirflowException | None = None
-        try:
-            with self._storage_environment():
-                super().execute(context)
-        except AirflowException as e:
-            error = e
+        )  # fmt: skip
+        error = self._submit(context)
         report = self._report(run)
         if report is not None and report["problem"]:
             built = ", ".join(table["topic"] for table in report["tables"])
             raise AirflowException(report["problem"] + (f"\n  Built before: {built}" if built else "")) from error
         if error is not None or report is None:
-            raise error or AirflowException(
-                f"The Spark job ended well, but wrote no report to {self.changelog}: is this the change log that it read?"
-            )
+            raise error or self._no_report()
         for table in report["tables"]:
             self.log.info("%s is built as of batch %d at %s.", table["topic"], table["batch"], table["location"])
         return report

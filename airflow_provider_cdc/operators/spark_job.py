@@ -21,6 +21,9 @@ from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.task_base import ConnectorFields
 
 if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from airflow.sdk.exceptions import AirflowException
+
     from airflow_provider_cdc.runtime import ConnectorDefinition
 
 STORAGE_OPTIONS = "CDC_STORAGE_OPTIONS"
@@ -30,7 +33,11 @@ _NO_SECRET = ("provider", ".path", ".file", ".enabled", ".location", "providers"
 
 
 class SparkJobOperator(ConnectorFields, SparkSubmitOperator):
-    """Submits a job of :mod:`spark_jobs` for the tables of a connector at a location."""
+    """Submits a job of :mod:`spark_jobs` for the tables of a connector at a location.
+
+    :param target: kind of the tables, ``delta`` or ``iceberg``
+    :raises ConfigError: the target is not known
+    """
 
     template_fields: Sequence[str] = (
         *SparkSubmitOperator.template_fields, "changelog", "changelog_options", "storage_conn_id", "location",
@@ -42,16 +49,55 @@ class SparkJobOperator(ConnectorFields, SparkSubmitOperator):
         *,
         definition: ConnectorDefinition,
         location: str,
+        target: str,
         conn_id: str,
         storage_conn_id: str | None,
         **kwargs: Any,
     ) -> None:
+        from spark_jobs.targets import load_format
+
         for given in ("application", "application_args"):
             if given in kwargs:
                 raise ConfigError(f"{given} cannot be set: the operator submits its own job.")
         super().__init__(conn_id=conn_id, **kwargs)
         self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
-        self.location = location
+        self.location, self.target, self._format = location, target, load_format(target)
+
+    def _prepare(self, script: str, *arguments: str, changelog: str = "") -> None:
+        """Set what is submitted.
+
+        :param changelog: that the job reads, by default the connector's
+        :raises ConfigError: a secret would be on the command line
+        """
+        self._refuse_secrets()
+        self.application = job_path(script)
+        self.application_args = [
+            "--changelog", changelog or self.changelog, "--connector", self.connector, "--location", self.location,
+            "--target", self.target, *arguments,
+        ]  # fmt: skip
+        self._find_spark(self._format.packages)
+
+    def _submit(self, context: Context) -> AirflowException | None:
+        """Submit what is prepared, and wait for its end.
+
+        :return: the error that it ended with. What has happened is in the job's report, if it wrote one
+        """
+        from airflow.sdk.exceptions import AirflowException
+
+        try:
+            with self._storage_environment():
+                super().execute(context)
+        except AirflowException as e:
+            return e
+        return None
+
+    def _no_report(self, changelog: str = "") -> AirflowException:
+        """Of a job that has ended well."""
+        from airflow.sdk.exceptions import AirflowException
+
+        return AirflowException(
+            f"The Spark job ended well, but wrote no report to {changelog or self.changelog}: is this the change log that it read?"
+        )
 
     def _find_spark(self, packages: Sequence[str]) -> None:
         """Add the jars of a kind of table, and ``spark-submit``, where the user has named none."""

@@ -10,7 +10,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.task_base import failure, sender
-from airflow_provider_cdc.operators.spark_job import SparkJobOperator, job_path
+from airflow_provider_cdc.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -75,15 +75,17 @@ class VerifyTablesOperator(SparkJobOperator):
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        from spark_jobs.targets import load_format
-
         kwargs.setdefault("name", f"cdc-verify-{definition.name}")
         super().__init__(
-            definition=definition, location=location, conn_id=conn_id, storage_conn_id=storage_conn_id, **kwargs
+            definition=definition,
+            location=location,
+            target=target,
+            conn_id=conn_id,
+            storage_conn_id=storage_conn_id,
+            **kwargs,
         )
         self.source_conn_id, self.state_conn_id = source_conn_id, state_conn_id
-        self._format = load_format(target)
-        self.target, self.tables, self.values, self.keys = target, tables, values, keys
+        self.tables, self.values, self.keys = tables, values, keys
         self.repair, self.wait, self.threads = repair, wait, threads
         self.scratch, self.keep_scratch = scratch, keep_scratch
         self.repaired: list[str] = []
@@ -115,8 +117,6 @@ class VerifyTablesOperator(SparkJobOperator):
         :raises CdcError: the source cannot be read, or the capture does not come to its position
         :raises AirflowException: the job has failed as a whole
         """
-        from airflow.sdk.exceptions import AirflowException
-
         from airflow_provider_cdc.changelog.verify_plan import read_report
         from spark_jobs.verified import Verified
 
@@ -128,25 +128,15 @@ class VerifyTablesOperator(SparkJobOperator):
             verification.prepare(self.tables, wait_s=self.wait.total_seconds())
             scratch = verification.scratch.storage
             keys = self.keys or (scratch.uri("keys") if self.repair else "")
-            self.application = job_path("verify_tables.py")
-            self.application_args = [
-                "--changelog", scratch.url, "--connector", self.connector, "--location", self.location, "--target", self.target,
-                "--threads", str(self.threads), "--plan", *(["--values"] if self.values else []),
-                *(["--keys", keys] if keys else []),
-            ]  # fmt: skip
-            self._find_spark(self._format.packages)
-            error: AirflowException | None = None
-            try:
-                with self._storage_environment():
-                    super().execute(context)
-            except AirflowException as e:  # the job ends with an error if something differs, too
-                error = e
+            self._prepare(
+                "verify_tables.py", "--threads", str(self.threads), "--plan", *(["--values"] if self.values else []),
+                *(["--keys", keys] if keys else []), changelog=scratch.url,
+            )  # fmt: skip
+            error = self._submit(context)  # it ends with one if something differs, too
             report = read_report(scratch)
             self.repaired = self._repair(verification, report, by) if self.repair and report is not None else []
         if report is None:
-            raise error or AirflowException(
-                f"The Spark job ended well, but wrote no report to {scratch.url}: is this the change log that it read?"
-            )
+            raise error or self._no_report(scratch.url)
         return Verified.of(report)
 
     def _repair(self, verification: Verification, report: dict[str, Any], by: str) -> list[str]:
