@@ -20,7 +20,7 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -29,11 +29,11 @@ from airflow_provider_cdc.core.capture.control_watch import Stop
 from airflow_provider_cdc.core.capture.run import Run
 from airflow_provider_cdc.core.config.filters import WHOLE, Filters
 from airflow_provider_cdc.core.errors import CdcError, CommitConflict, ConnectorHalted, PrerequisiteError
-from airflow_provider_cdc.core.model.manifest import Manifest
 from airflow_provider_cdc.core.model.metrics import Value, shortened
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.spi.interfaces import DesiredState, Lease
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.writing.totals import BatchTotals
 
 log = logging.getLogger(__name__)
 
@@ -259,29 +259,20 @@ def _result(run: Run, inputs: RunInputs, seconds: float) -> CaptureResult:
         seq=offset.seq,
         events=sum(topics.values()),
         topics=topics,
-        batches=[m.batch for m in run.batcher.committed],
+        batches=list(run.batcher.committed.batches),
         seconds=seconds,
         metrics=run.measured(),
         tables=tables,
     )
 
 
-def _tables(manifests: Sequence[Manifest], inputs: RunInputs) -> dict[str, CapturedTable]:
+def _tables(made: BatchTotals, inputs: RunInputs) -> dict[str, CapturedTable]:
     """What was captured of each table that has events."""
-    schemas: dict[str, TableSchema] = {}
-    for manifest in manifests:
-        for topic, versions in manifest.schemas.items():
-            schemas[topic] = versions[max(versions, key=int)]
-    found: dict[str, CapturedTable] = {}
-    for manifest in manifests:
-        for file in manifest.files:
-            if file.topic not in found:
-                schema = schemas[file.topic]
-                found[file.topic] = CapturedTable(
-                    schema, inputs.config.dataset(schema.id), _lengths(schema, inputs.filters)
-                )
-            one = found[file.topic]
-            one.events, one.bytes, one.files = one.events + file.rows, one.bytes + file.bytes, one.files + 1
+    found = {}
+    for topic, files in made.files.items():
+        schema = made.schemas[topic]
+        lengths, dataset = _lengths(schema, inputs.filters), inputs.config.dataset(schema.id)
+        found[topic] = CapturedTable(schema, dataset, lengths, files.events, files.bytes, files.files)
     return found
 
 

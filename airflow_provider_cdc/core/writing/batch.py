@@ -24,6 +24,7 @@ from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.interfaces import BatchWriter, ChangeLog, Lease, StateStore, StoredOffset
+from airflow_provider_cdc.core.writing.totals import BatchTotals
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class Batcher:
     """The batch that is being made, and the offset that the last one left.
 
     :ivar stored: the committed offset
+    :ivar committed: the batches of this run
     :ivar sanitized: of the batches before, and of those that are made; see
         :class:`~airflow_provider_cdc.core.model.manifest.Manifest`
     """
@@ -64,7 +66,7 @@ class Batcher:
         self.sanitized = True
         self.stored = self._adopt(store.load(connector))
         self._seq = self.offset.seq
-        self.committed: list[Manifest] = []
+        self.committed = BatchTotals()
         self.counts: Counter[str] = Counter()
         self.rows = 0
         self._writer: BatchWriter | None = None
@@ -87,7 +89,7 @@ class Batcher:
     @property
     def events(self) -> int:
         """Events of this run, uncommitted ones included."""
-        return sum(manifest.events for manifest in self.committed) + self.rows
+        return self.committed.events + self.rows
 
     @property
     def empty(self) -> bool:
@@ -221,7 +223,7 @@ class Batcher:
         path = self._publish(manifest)
         self.stored = self._store.commit(self._lease, self.stored, manifest, path)
         self._changelog.sweep(manifest)
-        self.committed.append(manifest)
+        self.committed.add(manifest)
         self._deliver()
         self._clear()
         log.info(

@@ -1,0 +1,42 @@
+"""What a run has made durable, in numbers: of constant size for each table, however many batches there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from airflow_provider_cdc.core.model.manifest import Manifest
+from airflow_provider_cdc.core.model.schema import TableSchema
+
+
+@dataclass(slots=True)
+class FileTotals:
+    """Of the files of one topic."""
+
+    events: int = 0
+    bytes: int = 0
+    files: int = 0
+
+
+@dataclass(slots=True)
+class BatchTotals:
+    """Of the batches that a run has committed.
+
+    :ivar batches: their numbers
+    :ivar files: topic → its files
+    :ivar schemas: topic → the newest schema that a batch has of it
+    """
+
+    batches: range = range(0)
+    events: int = 0
+    files: dict[str, FileTotals] = field(default_factory=dict)
+    schemas: dict[str, TableSchema] = field(default_factory=dict)
+
+    def add(self, manifest: Manifest) -> None:
+        """Count a batch, which follows the one before."""
+        self.batches = range(self.batches.start or manifest.batch, manifest.batch + 1)
+        self.events += manifest.events
+        for topic, versions in manifest.schemas.items():
+            self.schemas[topic] = versions[max(versions, key=int)]
+        for file in manifest.files:
+            found = self.files.setdefault(file.topic, FileTotals())
+            found.events, found.bytes, found.files = found.events + file.rows, found.bytes + file.bytes, found.files + 1
