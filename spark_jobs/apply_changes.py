@@ -35,7 +35,9 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.model.manifest import Manifest
 from spark_jobs.catch_up import CatchUp
 from spark_jobs.origins import Origins
+from spark_jobs.placed import Placed
 from spark_jobs.placement import Placement
+from spark_jobs.places import Places, names_of
 from spark_jobs.progress import Progress
 from spark_jobs.rehearsal import rehearse
 from spark_jobs.report import Applied, Report
@@ -94,6 +96,9 @@ class ApplyChanges:
             shapes=self._placement.shape,
             origins=self._origins,
         )
+        self._places = Places(
+            changelog, connector, self._placement, lambda after: self._since(after), check_crc=check_crc
+        )
         self._rules = tables
         self._alone: dict[str, threading.Lock] = {}
         self._reports = AppliedReports(changelog.storage, connector)
@@ -111,46 +116,72 @@ class ApplyChanges:
     def apply(self, view: View, topics: Collection[str], *, settle: bool = True) -> Report:
         """Bring the tables of some topics up to the newest batch of a view.
 
+        :param topics: and names of tables, where a topic has several
         :param settle: look at each table afterwards, so that the next run knows it again without Spark; see :meth:`settled`
         :return: what was done and what failed; the other tables stand as they stood
         """
         began = time.monotonic()
         self._catch_up.newest = max(self._catch_up.newest, view.last)
-        locations = self._placement.locations(view)
-        self._placement.check(self.spark, view, locations, self._open)
-        self._catch_up.progress = Progress(len(topics), view.last)
+        tables = self._placement.tables(view)
+        self._placement.check(self.spark, view, tables, self._open)
+        wanted, failed = self._wanted(view, topics, tables)
+        held = names_of(
+            [t for t in {*view.lagging, *failed} if t not in tables and (t in failed or t not in topics)], tables
+        )
+        wanted = {name: table for name, table in wanted.items() if name not in held}
+        self._catch_up.progress = Progress(len(wanted), view.last)
         applied: list[Applied] = []
-        failed: dict[str, str] = {}
-        stands = {topic: {**entry, **view.source(topic)} for topic, entry in view.stands.items() if topic not in topics}
-        futures = {
-            self._pool.submit(self._table, topic, locations[topic], view, applied, settle): topic
-            for topic in sorted(topics)
+        stands = {
+            name: {**view.stands[name], **view.source(name)}
+            for name in view.stands
+            if name not in wanted and (name in tables or (name in view.lagging and name not in topics))
         }
+        # the next run looks for its tables again
+        stands |= {topic: {**view.known(topic), "stamp": "", "routed": True, **view.source(topic)} for topic in failed}
+        futures = {self._pool.submit(self._table, wanted[name], view, applied, settle): name for name in sorted(wanted)}
         try:
             for future in self._catch_up.progress.watch(futures):
-                topic = futures[future]
+                name = futures[future]
                 try:
                     if stood := future.result():
-                        stands[topic] = stood
+                        stands[name] = stood
                 except Exception as e:  # the other tables go on; the run fails at its end
-                    log.exception("Table of topic %s could not be brought up to date.", topic)
-                    failed[topic] = str(e)
-                    stands[topic] = {
-                        **view.known(topic),
-                        "location": locations[topic],
-                        "stamp": "",
-                        **view.source(topic),
-                    }
+                    log.exception("Table of topic %s could not be brought up to date.", name)
+                    failed[name] = str(e)
+                    stands[name] = _failing(view, wanted[name])
         finally:
             wait(futures)  # nobody goes on behind the back of whoever gets an error
         self._origins.write()
+        done = {*topics, *wanted} - held
         behind = {
-            topic: view.reached(topic) for topic in {*view.lagging, *failed} if topic in failed or topic not in topics
+            name: view.reached(name)
+            for name in {*view.lagging, *failed, *held}
+            if name in failed or name in held or name not in done
         }
         return Report(
             self._connector, self._kind, self._location, view.last, applied, failed, behind, stands,
             round(time.monotonic() - began, 3), rules=self._rules.digest(),
         )  # fmt: skip
+
+    def _wanted(
+        self, view: View, topics: Collection[str], tables: Mapping[str, Placed]
+    ) -> tuple[dict[str, Placed], dict[str, str]]:
+        """The tables to work on by name; and topics whose tables could not be found, with the reason."""
+        wanted, failed = {name: tables[name] for name in topics if name in tables}, dict[str, str]()
+        idle = names_of({*topics} - tables.keys(), wanted)
+        wanted |= {name: dataclasses.replace(wanted[name], touched=False) for name in idle}
+        looks = {t: self._pool.submit(self._concerned, t, view, tables) for t in sorted({*topics} - tables.keys())}
+        for topic, look in looks.items():
+            try:
+                # one that has failed waits until it is tried again
+                wanted |= {t.name: t for t in look.result() if t.name not in view.lagging or t.name in topics}
+            except Exception as e:  # the tables of other topics go on; the run fails at its end
+                log.exception("The tables of topic %s could not be found.", topic)
+                failed[topic] = str(e)
+        return wanted, failed
+
+    def _concerned(self, topic: str, view: View, tables: Mapping[str, Placed]) -> list[Placed]:
+        return self._places.concerned(self._session(), topic, view, tables)
 
     def unchanged(self, view: View) -> set[str]:
         """Topics without new events whose tables look as they did after the last run."""
@@ -164,7 +195,8 @@ class ApplyChanges:
     def look(self) -> None:
         """Read where each table of the last report stands, so that the next round finds it read. Nothing is changed."""
         report = self._reports.read(self._kind, self._location) or {"stands": {}}
-        futures = [self._pool.submit(self._look, entry["location"]) for entry in report["stands"].values()]
+        places = [entry["location"] for entry in report["stands"].values() if entry["location"]]
+        futures = [self._pool.submit(self._look, location) for location in places]
         _, left = wait(futures, LOOK_S)
         for future in left:
             future.cancel()
@@ -213,8 +245,11 @@ class ApplyChanges:
             report = {**report, "last_batch": 0, "stands": stands}
         if report and report.get("rules", "") != self._rules.digest():
             log.info("The rules of tables are not those of the last run: each table is looked at.")
-            stands = {topic: {**entry, "stamp": "", "known": False} for topic, entry in report["stands"].items()}
-            report = {**report, "last_batch": 0, "stands": stands}
+            # where a route brings rows now is found again, in all batches
+            known = {t: e for t, e in report["stands"].items() if not ("place" in e or e.get("routed"))}
+            lagging = {topic: batch for topic, batch in report["lagging"].items() if topic in known}
+            stands = {topic: {**entry, "stamp": "", "known": False} for topic, entry in known.items()}
+            report = {**report, "last_batch": 0, "stands": stands, "lagging": lagging}
         start = report.get("last_batch", 0) or max(numbers[0] - 1 if numbers else 0, 0)
         manifests = list(self._changelog.manifests(self._connector, after=start))
         if not newest:
@@ -222,11 +257,12 @@ class ApplyChanges:
         stands, lagging = report.get("stands", {}), report.get("lagging", {})
         reported = bool(report.get("last_batch"))
         view = View(start, max(newest, start), self.indexed(manifests), reported, stands, lagging)
-        if unknown := sorted(self._catch_up.adopt - view.topics):
+        topics = {view.known(name).get("topic", name) for name in view.topics}
+        if unknown := sorted(self._catch_up.adopt - topics):
             raise ConfigError(
                 f"There is no topic {', '.join(unknown)} whose table could be adopted.",
                 safe="No table was changed.",
-                remedy=f"topics are: {', '.join(sorted(view.topics)[:20])}",
+                remedy=f"topics are: {', '.join(sorted(topics)[:20])}",
             )
         return view
 
@@ -236,67 +272,67 @@ class ApplyChanges:
 
     # -- one table ----------------------------------------------------------------------------------------------------
 
-    def _table(self, topic: str, location: str, view: View, done: list[Applied], settle: bool) -> dict[str, Any]:
+    def _table(self, table: Placed, view: View, done: list[Applied], settle: bool) -> dict[str, Any]:
         """Apply what one table has not seen, in groups of batches; each commit is added to ``done`` at once.
 
         :return: its last batch and position then; nothing if there is no table and none is needed
         """
-        shared = self._placement.shared(view, topic)
-        owner = Owner(self._connector, topic, shared)
-        with self._one_at_a_time(location) if shared else contextlib.nullcontext():
-            return self._caught_up(owner, location, view, done, settle=settle)
+        with self._one_at_a_time(table.location) if table.shared else contextlib.nullcontext():
+            return self._caught_up(table, view, done, settle=settle)
 
     def _one_at_a_time(self, location: str) -> threading.Lock:
         """Held while one of the topics that share a table is written: writes to one table at once would fail, and begin again."""
         with self._lock:
             return self._alone.setdefault(location, threading.Lock())
 
-    def _caught_up(
-        self, owner: Owner, location: str, view: View, done: list[Applied], *, settle: bool
-    ) -> dict[str, Any]:
-        topic = owner.topic
-        target, at = self._catch_up.look(owner, location)
-        if at is None and topic in view.stands and view.source(topic)["dropped"]:
-            log.info("The table of %s is gone, and the source has dropped it too: it is not built again.", topic)
+    def _caught_up(self, table: Placed, view: View, done: list[Applied], *, settle: bool) -> dict[str, Any]:
+        name, owner = table.name, Owner(self._connector, table.topic, table.shared)
+        target, at = self._catch_up.look(owner, table.location, table.place)
+        if at is None and name in view.stands and view.source(name)["dropped"]:
+            log.info("The table of %s is gone, and the source has dropped it too: it is not built again.", name)
             return {}
-        missing = self._missing(topic, at, view)
+        missing = self._missing(table, at, view)
         progress = self._catch_up.progress
-        progress.begins(topic, missing[0].first - 1 if missing and at in (None, NEVER) else at or 0)
+        progress.begins(name, missing[0].first - 1 if missing and at in (None, NEVER) else at or 0)
         try:
             for number, group in enumerate(missing):
                 if at is None or group.last > at:
                     look = (target, at) if number == 0 else None
-                    at = self._catch_up.apply(owner, location, missing[: number + 1], done, look)
+                    at = self._catch_up.apply(owner, table.location, missing[: number + 1], done, look, table)
         finally:
-            progress.ends(topic)
-        stood = {"location": location, "stamp": "", "batch": NEVER if at is None else at, **view.source(topic)}
-        if owner.shared:
-            stood["shared"] = True
-        return self._settled(topic, stood) if settle else stood
+            progress.ends(name)
+        stood = {"location": table.location, "stamp": "", "batch": NEVER if at is None else at}
+        stood |= view.source(name, table.topic) | table.document()
+        return self._settled(name, stood) if settle else stood
 
-    def _settled(self, topic: str, stood: Mapping[str, Any]) -> dict[str, Any]:
+    def _settled(self, name: str, stood: Mapping[str, Any]) -> dict[str, Any]:
         # how it looks is asked first: if it changes in between, the next run looks closer
         looks = stamp(self._changelog, self._kind, stood["location"])
         target = self._open(stood["location"])
         if not target.exists():
             return {**stood, "stamp": looks, "batch": NEVER}
-        batch = target.marker(Owner(self._connector, topic).app)
+        batch = target.marker(Owner(self._connector, stood.get("topic", name)).app)
         return {**stood, "stamp": looks, "batch": batch, "bytes": target.size()}
 
-    def _missing(self, topic: str, at: int | None, view: View) -> list[Batches]:
+    def _missing(self, table: Placed, at: int | None, view: View) -> list[Batches]:
         """Groups of batches that hold everything that a table has not seen."""
-        known = view.stands.get(topic)
+        name = table.name
+        known = view.stands.get(name)
+        through = view.reported and name not in view.lagging and known is not None and known["batch"] == at
+        if through and at not in (None, NEVER) and not table.touched:
+            return []
         if at is not None and at >= view.start:
             return view.groups
-        through = view.reported and topic not in view.lagging and known is not None and known["batch"] == at
         if view.start == 0 or (through and at not in (None, NEVER)):
             return view.groups
         if known is not None and at is not None and at < known["batch"]:
             log.warning(
-                "The table of %s stands at batch %d, and stood at %d: it is caught up.", topic, at, known["batch"]
+                "The table of %s stands at batch %d, and stood at %d: it is caught up.", name, at, known["batch"]
             )
         elif known is not None and at is None:
-            log.warning("The table of %s is gone, and is built again from the change log.", topic)
+            log.warning("The table of %s is gone, and is built again from the change log.", name)
+        if at in (None, NEVER) and table.since:
+            return view.groups if table.since == view.start else self._since(table.since)
         return self._since(max(at or 0, 0))
 
     def _since(self, batch: int) -> list[Batches]:
@@ -307,10 +343,21 @@ class ApplyChanges:
             return self._older[batch]
 
     def _open(self, location: str) -> Target:
-        """A table, in the session of this thread: making one takes longer than a small merge."""
+        """A table, in the session of this thread."""
+        return self._format.open(self._session(), location, profile=self._profile)
+
+    def _session(self) -> SparkSession:
+        """The session of this thread: making one takes longer than a small merge."""
         if not hasattr(self._threads, "session"):
             self._threads.session = own_session(self.spark, self._format)
-        return self._format.open(self._threads.session, location, profile=self._profile)
+        session: SparkSession = self._threads.session
+        return session
+
+
+def _failing(view: View, table: Placed) -> dict[str, Any]:
+    """What a report has of a table that could not be brought up to date."""
+    known = {**view.known(table.name), "location": table.location, "stamp": ""}
+    return {**known, **view.source(table.name, table.topic), **table.document()}
 
 
 def main(arguments: list[str] | None = None) -> int:

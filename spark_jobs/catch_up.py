@@ -15,17 +15,19 @@ from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs.origins import Origins
 from spark_jobs.ownership import applied_batch
+from spark_jobs.placed import Placed
 from spark_jobs.progress import Progress
 from spark_jobs.report import Applied
 from spark_jobs.route import Route
-from spark_jobs.rules import another_rule, same_rule
+from spark_jobs.routing import Place
+from spark_jobs.rules import another_place, another_rule, same_rule
 from spark_jobs.shape import WHOLE, Shape
 from spark_jobs.table import bring_up, one_batch_at_a_time
 from spark_jobs.targets.base import NEVER, Conflict, Marker, Owner, Target
 
 log = logging.getLogger("spark_jobs.catch_up")
-Shapes = Callable[[SparkSession, str, TableSchema, bool], Shape]
-"""Session, topic, schema, and whether unknown names are refused → the shape; see :func:`spark_jobs.shaping.shape`."""
+Shapes = Callable[[SparkSession, str, TableSchema, bool, Place | None], Shape]
+"""Session, topic, schema, whether unknown names are refused, and the place that is meant → the shape; see :func:`spark_jobs.shaping.shape`."""
 
 ATTEMPTS = 6
 
@@ -50,7 +52,7 @@ class CatchUp:
         adopt: Collection[str] = (),
         check_crc: bool = False,
         writes: str = "auto",
-        shapes: Shapes = lambda spark, topic, schema, strict: WHOLE,
+        shapes: Shapes = lambda spark, topic, schema, strict, place: WHOLE,
         origins: Origins | None = None,
     ) -> None:
         self._changelog, self._connector, self._open, self._check_crc = changelog, connector, open_table, check_crc
@@ -61,13 +63,17 @@ class CatchUp:
         self.progress = Progress()
         """Of the round that is on."""
 
-    def look(self, owner: Owner, location: str) -> tuple[Target, int | None]:
+    def look(self, owner: Owner, location: str, place: Place | None = None) -> tuple[Target, int | None]:
         """A table and its last batch, ``None`` if there is no table.
 
+        :param place: of a topic with a route, whose rows it has to have
         :raises TargetError: it is not ours, or cannot be caught up
         """
         target = self._open(location)
         at = applied_batch(target, owner, adopt=owner.topic in self.adopt)
+        # names of two places may be one to a catalog, or to a disk
+        if place is not None and at not in (None, NEVER) and (problem := another_place(target, owner, place)):
+            raise problem
         if at is None or at <= self.newest:
             return target, at
         last = max(self._changelog.batches(self._connector), default=0)
@@ -88,34 +94,37 @@ class CatchUp:
         groups: list[Batches],
         done: list[Applied],
         look: tuple[Target, int | None] | None = None,
+        table: Placed | None = None,
     ) -> int | None:
         """Apply the last of some groups of batches; a table that is new takes all of them.
 
         :param look: the table as it was a moment ago
+        :param table: which one it is, if a topic has several
         :return: its last batch
         """
+        table = table or Placed(owner.topic, owner.topic, location, owner.shared)
         for attempt in range(ATTEMPTS):
             try:
-                return self._attempt(owner, *(look or self.look(owner, location)), groups, done)
+                return self._attempt(owner, table, *(look or self.look(owner, location, table.place)), groups, done)
             except Conflict as e:
                 look = None
                 # whoever was faster may have applied the same batches: the marker tells
                 log.warning(
-                    "Another writer committed to the table of %s first (%d): %s", owner.topic, attempt + 1, str(e)[:200]
+                    "Another writer committed to the table of %s first (%d): %s", table.name, attempt + 1, str(e)[:200]
                 )
                 time.sleep(0.5 * attempt)
         raise TargetError(
-            f"The table of {owner.topic} was changed by other writers {ATTEMPTS} times while it was being merged.",
+            f"The table of {table.name} was changed by other writers {ATTEMPTS} times while it was being merged.",
             safe="The table was not changed by this run.",
             remedy="stop the other writers, then run the apply again",
         )
 
     def _attempt(
-        self, owner: Owner, target: Target, at: int | None, groups: list[Batches], done: list[Applied]
+        self, owner: Owner, table: Placed, target: Target, at: int | None, groups: list[Batches], done: list[Applied]
     ) -> int | None:
         """Apply what a table lacks after the marker that was read once; commits are added to ``done``."""
         new = at in (None, NEVER)
-        if new and groups[0].first > 1:
+        if new and groups[0].first > table.since + 1:
             raise Conflict("it was removed a moment ago")
         parts = [
             part for group in (groups if new else groups[-1:]) for part in group.each(owner.topic, max(at or 0, 0))
@@ -126,33 +135,34 @@ class CatchUp:
         if not (pending.files or pending.changes or new):
             return at
         committed = self._check(pending)
-        shape = self._shape(owner, target, pending.schema, new=new)
+        shape = self._shape(owner, table, target, pending.schema, new=new)
         alone = new and not (owner.shared and target.exists())
         one_by_one = not alone and one_batch_at_a_time(target.spark, pending, shape)
         for step in parts if one_by_one else [pending]:
             began = time.monotonic()
             if step is not pending:
-                shape = self._shape(owner, target, step.schema, new=new)
+                shape = self._shape(owner, table, target, step.schema, new=new)
             target.written = None
-            self.progress.applies(owner.topic, step.first, step.last)
+            self.progress.applies(table.name, step.first, step.last)
             bring_up(target, step, Marker(owner, step.last), self._route, new=new, shape=shape, at=at)
             new, at = False, step.last
             one = Applied(
                 owner.topic, target.location, step.first, step.last, step.counts(), step.position,
                 round(time.monotonic() - began, 3), max((committed[path] for path, _ in step.files), default=0),
+                name="" if table.place is None else table.name,
             )  # fmt: skip
             done.append(one.told(target.written))
         if self._origins is not None:
-            self._origins.note(owner.topic, target, shape, pending.schema)
+            self._origins.note(table.name, target, shape, pending.schema)
         return pending.last
 
-    def _shape(self, owner: Owner, target: Target, schema: TableSchema, *, new: bool) -> Shape:
+    def _shape(self, owner: Owner, table: Placed, target: Target, schema: TableSchema, *, new: bool) -> Shape:
         """What the rule of a topic makes of its rows.
 
         :raises TargetError: the table was made by another rule
         """
         known = not new or (owner.shared and target.exists())
-        shape = self._shapes(target.spark, owner.topic, schema, not known)
+        shape = self._shapes(target.spark, owner.topic, schema, not known, table.place)
         if known and not same_rule(target.rule(), shape.stored(), schema):
             raise another_rule(target, owner, shape)
         return shape

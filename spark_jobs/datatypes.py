@@ -50,6 +50,7 @@ _OBJECTS: dict[str, T.DataType] = {
     "timestamp": T.TimestampType(),
     "array<float>": T.ArrayType(T.FloatType()),
     "array<string>": T.ArrayType(T.StringType()),
+    "map<string,string>": T.MapType(T.StringType(), T.StringType()),
     "struct<wkb:binary,srid:int>": T.StructType(
         [T.StructField("wkb", T.BinaryType()), T.StructField("srid", T.IntegerType())]
     ),

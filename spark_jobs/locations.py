@@ -48,7 +48,12 @@ def parts(name: str) -> tuple[str, ...]:
 
 
 def table_location(
-    location: str, connector: str, topic: str, table: TableId, groups: Mapping[str, str] | None = None
+    location: str,
+    connector: str,
+    topic: str,
+    table: TableId,
+    groups: Mapping[str, str] | None = None,
+    values: Mapping[str, str] | None = None,
 ) -> str:
     """The location of a topic's table.
 
@@ -58,11 +63,12 @@ def table_location(
     'lake.inventory.`orders.2024`'
 
     :param groups: further names that it may have in braces, and their texts
+    :param values: the same of texts that rows have: one that is ``.`` or ``..`` is written ``%2E`` or ``%2E%2E``
     :param location: a template; that of a name is filled part by part, so that a dot in a source's name begins no new part
     :raises ConfigError: the location has a name in braces that is not known, or would lead out of the lake
     """
     names = {"connector": connector, "topic": topic, "database": table.namespace, "table": table.name, **(groups or {})}
-    names = {k: v.replace("%", "%25").replace("/", "%2F") for k, v in names.items()}
+    names = {k: _encoded(v) for k, v in names.items()} | {k: _dotless(_encoded(v)) for k, v in (values or {}).items()}
     if is_path(location):
         found = _formatted(location, names)
         first, *others = found.rpartition("://")[2].rstrip("/").split("/")
@@ -78,6 +84,14 @@ def table_location(
             remedy="leave the table out with table.exclude.list, or give names another place, for example --location /lake/{topic}",
         )
     return found
+
+
+def _encoded(text: str) -> str:
+    return text.replace("%", "%25").replace("/", "%2F")
+
+
+def _dotless(text: str) -> str:
+    return text.replace(".", "%2E") if text in (".", "..") else text
 
 
 def _as_part(text: str) -> str:

@@ -39,7 +39,7 @@ ATTEMPTS = 5
 class MaintainedTable:
     """What was done to one table.
 
-    :param topic: its topic; of a table that several share, all of them with commas between
+    :param topic: its topic; of a table that several share, all of them with commas between; of those that a route makes of one topic, that and the location
     :param steps: step → what it did, or why there was nothing to do
     :param problem: what has failed
     """
@@ -98,11 +98,14 @@ class MaintainTables:
     def run(self) -> Maintained:
         """:raises ConfigError: nothing was applied to this location"""
         began = time.monotonic()
+        names: dict[str, list[str]] = {}
         topics: dict[str, list[str]] = {}
-        for topic, stand in sorted(self._stands().items()):
-            topics.setdefault(stand["location"], []).append(topic)
+        for name, stand in sorted(self._stands().items()):
+            if stand["location"]:
+                names.setdefault(stand["location"], []).append(name)
+                topics.setdefault(stand["location"], []).append(stand.get("topic", name))
         with ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-maintain") as pool:
-            tables = list(pool.map(self._table, topics, topics.values()))
+            tables = list(pool.map(self._table, topics, names.values(), topics.values()))
         report = Maintained(
             self._connector, self._kind, self._location, tables, round(time.monotonic() - began, 3), self._run_id
         )
@@ -123,8 +126,8 @@ class MaintainTables:
         found: Mapping[str, Any] = report["stands"]
         return found
 
-    def _table(self, location: str, topics: list[str]) -> MaintainedTable:
-        began, done = time.monotonic(), MaintainedTable(", ".join(topics), location)
+    def _table(self, location: str, names: list[str], topics: list[str]) -> MaintainedTable:
+        began, done = time.monotonic(), MaintainedTable(", ".join(names), location)
         try:
             self._upkeep(done, topics)
         except Exception as e:  # the other tables go on; the run fails at its end

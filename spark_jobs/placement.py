@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.core.config.table_rules import PLAIN, TableRules
+from airflow_provider_cdc.core.config.hints import names_in
+from airflow_provider_cdc.core.config.routes import AGGREGATE, VALUE
+from airflow_provider_cdc.core.config.table_rules import PLAIN, Matched, TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from spark_jobs.locations import table_location
+from spark_jobs.placed import Placed
+from spark_jobs.routing import ELSE, Place
 from spark_jobs.shape import Shape
 from spark_jobs.shaping import shape
 from spark_jobs.targets.base import NEVER, Target
@@ -30,43 +34,74 @@ class Placement:
         self._checked = False
         self._tables: dict[str, TableId] = {}
 
-    def locations(self, view: View) -> dict[str, str]:
-        """Topic → location of its table, for all topics of a view.
+    def tables(self, view: View) -> dict[str, Placed]:
+        """Name → table, of all that a view knows. A topic with a route is none, but its tables that the report knows are.
 
         :raises ConfigError: two tables would be at one location
         """
-        locations: dict[str, str] = {}
-        topics_by_location: dict[str, str] = {}
-        for topic in sorted(view.topics):
-            table, shared = view.table(topic), self.shared(view, topic)
-            if table is None:
-                location = view.known(topic)["location"]
-            else:
-                found = self._rules.match(table)
-                template = found.rule.location or self._location
-                location = table_location(template, self._connector, topic, table, found.groups)
-                self._tables[topic] = table
-            other = topics_by_location.setdefault(location, topic)
-            if other != topic and not (shared and self.shared(view, other)):
+        tables: dict[str, Placed] = {}
+        by_location: dict[str, Placed] = {}
+        for name in sorted(view.topics):
+            placed = self._table(view, name)
+            if placed is None:
+                continue
+            other = by_location.setdefault(placed.location, placed)
+            if other is not placed and not (placed.shared and other.shared):
                 raise ConfigError(
-                    f"The tables of {other} and {topic} would both be at {location}.",
+                    f"The tables of {other.name} and {placed.name} would both be at {placed.location}.",
                     safe="No table was changed.",
                     remedy="give the location {database} and {table}, or {topic}; or have them share a table by a rule with a shard column",
                 )
-            locations[topic] = location
-        return locations
+            tables[name] = placed
+        return tables
+
+    def _table(self, view: View, name: str) -> Placed | None:
+        entry, table = view.known(name), view.table(name)
+        if "place" in entry:
+            return Placed.known(name, entry)
+        if table is None:
+            return None if entry.get("routed") else Placed(name, name, entry["location"], self.shared(view, name))
+        found = self._rules.match(table)
+        self._tables[name] = table
+        if found.rule.routed:
+            return None
+        location = table_location(found.rule.location or self._location, self._connector, name, table, found.groups)
+        return Placed(name, name, location, self.shared(view, name))
+
+    def match(self, table: TableId) -> Matched:
+        """The rule of a table."""
+        return self._rules.match(table)
+
+    def place(self, matched: Matched, topic: str, table: TableId, place: Place) -> str:
+        """The location of one of the tables that a route makes of a topic."""
+        rule, values = matched.rule, dict[str, str]()
+        location = rule.location or self._location
+        if rule.outbox is not None:
+            if not {"table", "topic", AGGREGATE} & names_in(location):
+                raise ConfigError(
+                    f"The aggregate types of {table} would all have one table at {location}.",
+                    safe="No table was changed.",
+                    remedy="give the rule of the outbox a location with {table}, {topic} or {" + AGGREGATE + "}",
+                )
+            name = rule.outbox.topic(str(place.value))
+            values = {"table": name, "topic": name, AGGREGATE: str(place.value)}
+        elif place != ELSE:
+            location, values = rule.route[place.step].location, {VALUE: str(place.value)}
+        return table_location(location, self._connector, topic, table, matched.groups, values)
 
     def shared(self, view: View, topic: str) -> bool:
         """Whether the table of a topic has rows of other topics, too."""
         table = view.table(topic)
         return bool(view.known(topic).get("shared")) if table is None else bool(self._rules.of(table).shard)
 
-    def shape(self, spark: SparkSession, topic: str, schema: TableSchema, strict: bool) -> Shape:
-        """What the rule of a table makes of its rows."""
-        return shape(spark, self._rules.match(schema.id), self._connector, topic, schema, strict=strict)
+    def shape(
+        self, spark: SparkSession, topic: str, schema: TableSchema, strict: bool, place: Place | None = None
+    ) -> Shape:
+        """What the rule of a table makes of its rows; of a rule with a route, of those that go to a place."""
+        return shape(spark, self.match(schema.id), self._connector, topic, schema, strict=strict, place=place)
 
     def check(
-        self, spark: SparkSession, view: View, locations: Mapping[str, str], open_table: Callable[[str], Target]
+        self, spark: SparkSession, view: View, tables: Mapping[str, Placed], open_table: Callable[[str], Target]
     ) -> None:
         """Check the rules of all tables that are new, or whose rules are, before any table is written; once.
 
@@ -74,15 +109,19 @@ class Placement:
         """
         if self._checked or not self._rules:
             return
-        for topic in sorted(locations):
+        routed = {table.topic for table in tables.values() if table.place is not None}
+        for topic in sorted(view.topics):
             schema, stands = view.schema(topic), view.stands.get(topic, {})
             there = stands.get("batch", NEVER) > NEVER and stands.get("known", True)
-            if schema is None or self._rules.of(schema.id) is PLAIN or there:
+            if schema is None or self._rules.of(schema.id) is PLAIN or there or topic in routed:
                 continue
-            target = open_table(locations[topic])
-            if target.exists() and target.rule():
+            placed = tables.get(topic)
+            # of a topic with a route, any place will do to know what its kind of table takes
+            where = self.place(self.match(schema.id), topic, schema.id, ELSE) if placed is None else placed.location
+            target = open_table(where)
+            if placed is not None and target.exists() and target.rule():
                 continue  # whether it is the rule that the table was made by, its own thread looks
-            made = self.shape(spark, topic, schema, strict=True)
+            made = self.shape(spark, topic, schema, strict=True, place=ELSE if placed is None else None)
             target.check_columns([*made.types(schema), *made.flags()])
             target.check_layout(made.layout())
         for patterns in self._rules.unused(self._tables.values()):

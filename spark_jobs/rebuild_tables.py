@@ -24,6 +24,7 @@ from collections.abc import Collection
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from airflow_provider_cdc.changelog.applied import AppliedReports, routed
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending
 from airflow_provider_cdc.changelog.rebuilt import RebuildReports
@@ -149,10 +150,23 @@ class RebuildTables:
         assert table is not None
         began, owner = time.monotonic(), Owner(self._connector, topic)
         location = table_location(self._to or self._location, self._connector, topic, table)
+        if not self._to:
+            self._refuse_routed(topic)
         target = self._format.open(self._spark, location)
         batch = self._beside(target, owner, whole) if self._to else self._in_place(target, owner)
         log.info("The table of %s at %s is built as of batch %d.", topic, location, batch)
         return Rebuilt(topic, location, batch, round(time.monotonic() - began, 3))
+
+    def _refuse_routed(self, topic: str) -> None:
+        """:raises TargetError: a rule brings the rows of the topic to several tables"""
+        report = AppliedReports(self._changelog.storage, self._connector).read(self._format.kind, self._location)
+        if places := routed(report, topic):
+            raise TargetError(
+                f"The rows of {topic} are in {len(places)} tables, to which a rule routes them, and only the apply builds such tables.",
+                where=", ".join(places[:20]),
+                safe=_UNTOUCHED,
+                remedy="move the table that is to be built again away, and run the apply; or build one table of all rows beside with --to",
+            )
 
     def _beside(self, target: Target, owner: Owner, whole: Batches) -> int:
         found = "a table is there already" if target.exists() else target.strange(owner)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import reduce
 
 from pyspark.sql import Column as Expression
@@ -313,18 +313,45 @@ def differences(spark: SparkSession, pending: Pending, after: int, shape: Shape 
             remedy="leave those columns out with column.exclude.list, or give the table a key at the source or with "
             "message.key.columns; then read it again with snapshot.mode=always for one run",
         )
+    parts = [
+        raw.where(f"{image} IS NOT NULL").select(*columns, F.lit(sign).alias(NUMBER), F.col("seq").alias(SEQ))
+        for raw, image, sign, columns in _images(spark, pending, after)
+    ]
+    return shape.images(reduce(DataFrame.unionAll, parts), pending.schema, NUMBER, SEQ) if parts else None
+
+
+def images(spark: SparkSession, pending: Pending) -> DataFrame | None:
+    """Each row image after (:data:`NUMBER` = 1) and before (-1) an event, with the final columns and its event's :data:`OP`. An update or a delete whose image before
+    is not known is there with :data:`UNKNOWN`. Values that an image lacks are NULL."""
     parts = []
+    for raw, image, sign, columns in _images(spark, pending, 0):
+        gone = F.col(image).isNull()
+        there = ~gone | F.col("op").isin("u", "d") if image == "before" else ~gone
+        told = [F.lit(sign).alias(NUMBER), F.col("op").alias(OP), gone.alias(UNKNOWN)]
+        parts.append(raw.where(there).select(*columns, *told))
+    return reduce(DataFrame.unionAll, parts) if parts else None
+
+
+def _images(
+    spark: SparkSession, pending: Pending, after: int
+) -> Iterator[tuple[DataFrame, str, int, list[Expression]]]:
+    """Events, the image of them that is meant, its sign, and its values for the final columns."""
     for version in _versions(pending, after):
         files = _files(pending, version, after)
         raw = _opened(spark, _file_schema(pending.schemas[version]), files)
         raw = raw.where(f"seq > {after} AND op <> 't'")
         origins, then = lineage(pending, version), pending.schemas[version]
         for image, sign in (("before", -1), ("after", 1)):
-            columns = [_image_value(image, then, origins[c.name], c) for c in pending.schema.columns]
-            parts.append(
-                raw.where(f"{image} IS NOT NULL").select(*columns, F.lit(sign).alias(NUMBER), F.col("seq").alias(SEQ))
-            )
-    return shape.images(reduce(DataFrame.unionAll, parts), pending.schema, NUMBER, SEQ) if parts else None
+            yield raw, image, sign, [_image_value(image, then, origins[c.name], c) for c in pending.schema.columns]
+
+
+def lacking(pending: Pending) -> set[str]:
+    """Final names of the columns whose values an image before or after some event lacks."""
+    found = set[str]()
+    for version in _versions(pending, 0):
+        of = {name for _, f in pending.files if f.schema_version == version for name in f.unavailable}
+        found |= {name for name, origin in lineage(pending, version).items() if of and origin.column in of}
+    return found
 
 
 def _left_out_of_changes(spark: SparkSession, pending: Pending, after: int) -> list[str]:

@@ -24,6 +24,7 @@ class Applied:
     :param rows_written: rows of these events that came into the table; ``None``, like the others, if the format does not tell
     :param rows_deleted: rows that are gone
     :param bytes_written: of new files, with the rows that were copied into them
+    :param name: what the report calls the table, if that is not its topic: a route makes several of one topic. ``rows`` are the topic's events then
     """
 
     topic: str
@@ -40,6 +41,7 @@ class Applied:
     rows_deleted: int | None = None
     bytes_written: int | None = None
     files_written: int | None = None
+    name: str = ""
 
     def told(self, written: Written | None) -> Applied:
         """With what the table says of its write, and how old the events are now."""

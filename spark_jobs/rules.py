@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema
+from spark_jobs.routing import Place
 from spark_jobs.shape import Shape
 from spark_jobs.targets.base import Owner, Target
 
@@ -24,6 +25,21 @@ def same_rule(made_by: str, now: str, schema: TableSchema) -> bool:
 def changes_rows(made_by: str) -> bool:
     """Whether the rule that a table was made by makes other rows or columns than the source has."""
     return bool(_read(made_by).keys() - {"partition_by", "cluster_by"})
+
+
+def another_place(target: Target, owner: Owner, place: Place) -> TargetError | None:
+    """That the table has the rows of another place than this one; ``None`` if it does not."""
+    found = _read(target.rule()).get("place")
+    if found == place.recorded():
+        return None
+    has = "all of its rows, or those of an earlier rule" if found is None else f"its rows of {_shown(found)}"
+    return TargetError(
+        f"A rule brings rows of {owner.topic} to a table that has {has}, and would have those of {_shown(place.recorded())}.",
+        where=f"{target.location} ({owner})",
+        safe="The table was not changed; the change log keeps the batches.",
+        remedy="give the step of the route another location, or make two values one, for example by lower(…); or move the table away: then it is built "
+        "again from the change log, as the rule says",
+    )
 
 
 def another_rule(target: Target, owner: Owner, shape: Shape) -> TargetError:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import or_
+from typing import Any, Protocol
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
@@ -38,13 +39,38 @@ _FLAG_TYPES = {
 }  # fmt: skip
 
 
+class Condition(Protocol):
+    """Which rows of the source are in a table."""
+
+    @property
+    def what(self) -> str:
+        """The option of the rule that says so."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Columns of the source."""
+
+    def expression(self) -> Expression:
+        """It, over the columns of the source."""
+
+
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A SQL expression of a rule: its type, and the columns of the source that it needs."""
+    """An expression of a rule: its type, and the columns of the source that it needs.
+
+    :param sql: its text
+    :param made: makes it, if not the text does
+    """
 
     sql: str
     type: str
     needs: frozenset[str]
+    what: str = "filter"
+    made: Callable[[], Expression] | None = None
+
+    def expression(self) -> Expression:
+        """It, over the columns of the source."""
+        return F.expr(self.sql) if self.made is None else self.made()
 
 
 @dataclass(frozen=True)
@@ -53,13 +79,15 @@ class Shape:
 
     :param constants: column of the table → its text
     :param places: what ``{database}`` and the like are
+    :param place: what the table records of the place that a route gives it, instead of the whole route
     """
 
     rule: TableRule = PLAIN
     constants: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
     computed: Mapping[str, Computed] = field(default_factory=dict)
-    filter: Computed | None = None
+    filter: Condition | None = None
+    place: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def mode(self) -> str:
@@ -77,7 +105,7 @@ class Shape:
 
     def stored(self) -> str:
         """The rule as its table records it; empty if it says nothing about the table."""
-        meaning = self.rule.meaning()
+        meaning = {**self.rule.meaning(), **self.place}
         return json.dumps(meaning, sort_keys=True, ensure_ascii=False) if meaning else ""
 
     def layout(self) -> TableLayout:
@@ -150,19 +178,20 @@ class Shape:
         :param left_out: columns of the source that events leave out
         :raises TargetError: the rule needs values that are not there
         """
-        if self.plain or not left_out:
+        if self.plain or not left_out or self.rule.outbox is not None:  # an outbox has no rows to keep values of
             return list(left_out)
         missing, names = set(left_out), self.names(schema)
-        needed = [("filter", self.filter)] if self.filter else []
+        needed: list[tuple[str, Condition]] = [(self.filter.what, self.filter)] if self.filter else []
         if self.mode != "log":
             needed += list(self.computed.items())
         for what, found in needed:
-            assert found is not None
             if lacking := sorted(found.needs & missing):
                 raise self._lacks(schema, f"{what} needs column {lacking[0]}")
         kept = [names[c] for c in left_out if c in names]
         if kept and self.filter and self.mode != "log":
-            raise self._lacks(schema, f"a row that comes to pass the filter would lack its value of {kept[0]}")
+            raise self._lacks(
+                schema, f"a row that comes to pass the {self.filter.what} would lack its value of {kept[0]}"
+            )
         return self.left_out(left_out, schema)
 
     def left_out(self, columns: Sequence[str], schema: TableSchema) -> list[str]:
@@ -203,8 +232,10 @@ class Shape:
         """
         if self.plain:
             return found
-        passes = F.coalesce(self._sql(self.filter), F.lit(col=False)) if self.filter else F.lit(col=True)
+        passes = F.coalesce(self.filter.expression(), F.lit(col=False)) if self.filter else F.lit(col=True)
         op = F.col(OP)
+        if self.rule.outbox is not None:
+            found = found.where(op.isin("c", "r"))
         if self.filter and self.mode in ("current", "history"):
             op = F.when(passes, op).otherwise(F.lit("d"))
         if self.filter and self.mode == "log":
@@ -229,14 +260,14 @@ class Shape:
         if self.plain:
             return found
         if self.filter:
-            found = found.where(F.coalesce(self._sql(self.filter), F.lit(col=False)))
+            found = found.where(F.coalesce(self.filter.expression(), F.lit(col=False)))
         row = self._row(schema, lambda what: F.lit(None))
         return found.select(*[value.alias(name) for name, value in row.items()], *others)
 
     def _row(self, schema: TableSchema, told: Callable[[str], Expression]) -> dict[str, Expression]:
         """Column of the table → its value."""
         values = {new: F.col(quoted(old)) for old, new in self.names(schema).items()}
-        values |= {name: self._sql(found) for name, found in self.computed.items()}
+        values |= {name: found.expression() for name, found in self.computed.items()}
         values |= {name: F.lit(text) for name, text in self.constants.items()}
         values |= {name: told(what) for name, what in self.rule.metadata.items()}
         return {name: values[name].cast(type_) for name, type_ in self.types(schema).items()}
@@ -250,10 +281,6 @@ class Shape:
             return F.col({"op": OP, "seq": SEQ}.get(what, f"{META}{what}"))
 
         return told
-
-    @staticmethod
-    def _sql(found: Computed) -> Expression:
-        return F.expr(found.sql)
 
     def _kept(self, column: str, schema: TableSchema, left_out: Sequence[str]) -> Expression:
         """Names of the table's columns whose values an event leaves out.

@@ -10,20 +10,31 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.core.config.table_rules import PLAIN, Matched, nearest
+from airflow_provider_cdc.core.config.hints import nearest
+from airflow_provider_cdc.core.config.table_rules import PLAIN, Matched
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs.datatypes import holds, quoted, spark_type, structure
-from spark_jobs.shape import WHOLE, Computed, Shape, lowered
+from spark_jobs.outbox import of_an_outbox, payload_fields
+from spark_jobs.routing import Going, Place, Routing, Taking
+from spark_jobs.shape import WHOLE, Computed, Condition, Shape, lowered
 
 log = logging.getLogger("spark_jobs.shaping")
 
 
 def shape(
-    spark: SparkSession, matched: Matched, connector: str, topic: str, schema: TableSchema, *, strict: bool = True
+    spark: SparkSession,
+    matched: Matched,
+    connector: str,
+    topic: str,
+    schema: TableSchema,
+    *,
+    strict: bool = True,
+    place: Place | None = None,
 ) -> Shape:
     """The shape of a source table.
 
+    :param place: of a rule with a route, the one whose rows are meant; without it, they are those of all
     :param strict: names of columns that the table does not have are refused; otherwise only SQL needs those that it names, as the source may
         have dropped the others
     :raises ConfigError: the rule does not fit the table
@@ -34,19 +45,85 @@ def shape(
     table = schema.id
     places = {"connector": connector, "topic": topic, "database": table.namespace, "table": table.name}
     constants = {name: text.format(**places, **matched.groups) for name, text in rule.constants.items()}
+    if rule.outbox is not None:
+        _check_outbox(Shape(rule), schema, strict=strict)
+        rule = of_an_outbox(rule, schema)
     found = Shape(rule, constants, places)
     _check_names(found, schema, strict=strict)
     computed = {
         name: _analyzed(spark, found, schema, f"columns.computed.{name}", sql)
         for name, sql in rule.columns.computed.items()
     }
-    where = None if rule.filter is None else _analyzed(spark, found, schema, "filter", rule.filter)
-    if where is not None and where.type != "boolean":
-        raise _wrong(found, schema, f"filter is of the type {where.type}, and has to be a condition")
-    made = Shape(rule, constants, places, computed, where)
+    if rule.outbox is not None:
+        computed |= payload_fields(rule.outbox, schema)
+    where: Condition | None = _condition(spark, found, schema, "filter", rule.filter)
+    if place is not None:
+        going = routing(spark, matched, schema)
+        where = Going(going, place, where)
+    recorded = {} if place is None else place.meaning(rule)
+    made = Shape(rule, constants, places, computed, where, recorded)
     _check_types(spark, made, schema, strict=strict)
     _check_key(made, schema)
     return made
+
+
+def routing(spark: SparkSession, matched: Matched, schema: TableSchema) -> Routing:
+    """The route of a rule that has one, checked against a source table.
+
+    :raises ConfigError: the route does not fit the table
+    """
+    rule, found = matched.rule, Shape(matched.rule)
+    if rule.outbox is not None:
+        return Routing((Taking(None, _by_column(found, schema, rule.outbox.by)),))
+    steps = []
+    for number, step in enumerate(rule.route, start=1):
+        when = _condition(spark, found, schema, f"route: step {number}: when", step.when)
+        by = None if step.by is None else _analyzed(spark, found, schema, f"route: step {number}: by", step.by)
+        if by is not None and by.type.startswith(_NO_TEXTS):
+            raise _wrong(found, schema, f"route: step {number}: by is of the type {by.type}, whose values are no texts")
+        steps.append(Taking(when, by))
+    return Routing(tuple(steps))
+
+
+_NO_TEXTS = ("array", "map", "struct", "binary", "variant", "void")
+"""Types whose values cannot be part of a location."""
+
+
+def _condition(spark: SparkSession, made: Shape, schema: TableSchema, what: str, sql: str | None) -> Computed | None:
+    if sql is None:
+        return None
+    found = _analyzed(spark, made, schema, what, sql)
+    if found.type != "boolean":
+        raise _wrong(made, schema, f"{what} is of the type {found.type}, and has to be a condition")
+    return found
+
+
+def _by_column(made: Shape, schema: TableSchema, given: str) -> Computed:
+    """The column of ``route.by.field``; its name is no SQL."""
+    name = next((c.name for c in schema.columns if c.name.lower() == given.lower()), None)
+    if name is None:
+        said = f"outbox: route.by.field names column {given!r}, which the table does not have"
+        raise _wrong(made, schema, f"{said}; {nearest(given, schema.names)}")
+    type_ = spark_type(schema.column(name).type)
+    if type_.startswith(_NO_TEXTS):
+        raise _wrong(made, schema, f"outbox: route.by.field {name} is of the type {type_}, whose values are no texts")
+    return Computed(quoted(name), type_, frozenset({name}), made=lambda: F.col(quoted(name)))
+
+
+def _check_outbox(made: Shape, schema: TableSchema, *, strict: bool) -> None:
+    outbox, there = made.rule.outbox, lowered(schema.names)
+    assert outbox is not None
+    for what, column, _ in outbox.columns(schema.names):
+        if column.lower() in there:
+            continue
+        if strict:
+            said = f"outbox: {what} names column {column!r}, which the table does not have"
+            raise _wrong(made, schema, f"{said}; {nearest(column, schema.names)}")
+        log.warning("%s has no column %s any more, which %s of its outbox names.", schema.id, column, what)
+    payload = next((c for c in schema.columns if c.name.lower() == outbox.payload.lower()), None)
+    if outbox.expand and payload is not None and spark_type(payload.type) != "string":
+        said = f"outbox: {payload.name} is of the type {spark_type(payload.type)}, and table.expand.json.payload needs a text"
+        raise _wrong(made, schema, said)
 
 
 def _check_names(made: Shape, schema: TableSchema, *, strict: bool) -> None:

@@ -30,7 +30,7 @@ import orjson
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.applied import AppliedReports, routed
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Pending, collect
 from airflow_provider_cdc.changelog.verify_plan import VerifyPlan, write_report
@@ -209,6 +209,8 @@ class VerifyTables:
         if self._plan is not None and (why := self._plan.not_compared.get(topic)):
             raise NotComparable(why)
         owner = Owner(self._tables_of, topic)
+        if number := len(routed(self._report(), topic)):
+            raise NotComparable(f"its rows are in {number} tables, to which a rule routes them")
         while True:
             there = target.exists()
             if there and changes_rows(target.rule()):

@@ -38,7 +38,7 @@ class View:
         return set(self.stands).union(*(group.topics for group in self.groups))
 
     def idle(self) -> dict[str, dict[str, Any]]:
-        """The report's entries of tables without events in new batches."""
+        """The report's entries of tables without events in new batches; and those that a route gives rows, which may have none in them."""
         new = set[str]().union(*(group.topics for group in self.groups))
         return {t: entry for t, entry in self.stands.items() if t not in new and t not in self.lagging}
 
@@ -46,8 +46,9 @@ class View:
         return self.stands.get(topic, {"location": "", "batch": NEVER, "stamp": ""})
 
     def reached(self, topic: str) -> int:
-        """The last batch of a table that could not be brought further."""
-        return self.lagging.get(topic, self.start if topic in self.stands else 0)
+        """The last batch of a table that could not be brought further; or of a topic with a route, up to which its tables are known."""
+        there = topic in self.stands or any(entry.get("topic") == topic for entry in self.stands.values())
+        return self.lagging.get(topic, self.start if there else 0)
 
     def table(self, topic: str) -> TableId | None:
         """The table of a topic, by the newest batches."""
@@ -57,20 +58,24 @@ class View:
         """The schema of a topic's table, by the newest batches."""
         return next((found for group in reversed(self.groups) if (found := group.schema(topic))), None)
 
-    def source(self, topic: str) -> dict[str, Any]:
-        """The table at the source that the report has for a topic."""
-        table = self.table(topic)
-        name = self.known(topic).get("table", "") if table is None else table.full_name
-        return {"table": name, "dropped": self.dropped(topic, name)}
+    def source(self, name: str, topic: str = "") -> dict[str, Any]:
+        """The table at the source that the report has for a table.
 
-    def dropped(self, topic: str, name: str) -> bool:
+        :param topic: of a table that is called otherwise
+        """
+        topic = topic or self.known(name).get("topic", name)
+        table = self.table(topic)
+        full = self.known(name).get("table", "") if table is None else table.full_name
+        return {"table": full, "dropped": self._dropped(topic, full, name)}
+
+    def _dropped(self, topic: str, full: str, name: str) -> bool:
         """Whether the source has dropped the table."""
         for group in reversed(self.groups):
-            if name in group.dropped:
+            if full in group.dropped:
                 return True
             if topic in group.topics:
                 return False
-        return bool(self.known(topic).get("dropped"))
+        return bool(self.known(name).get("dropped"))
 
 
 def groups(manifests: list[Manifest]) -> Iterator[list[Manifest]]:

@@ -182,10 +182,10 @@ class WarmApply:
     def _keep(self, report: Report, topics: set[str]) -> None:
         """Take over what a round has done, and write the report."""
         for one in report.tables:
-            known = self._done.get(one.topic)
-            self._done[one.topic] = one if known is None else known.joined(one)
+            known = self._done.get(one.name or one.topic)
+            self._done[one.name or one.topic] = one if known is None else known.joined(one)
         still = {t: text for t, text in (self._report.failed if self._report else {}).items() if t not in topics}
-        for topic in topics:
+        for topic in topics | report.failed.keys():
             if topic in report.failed:
                 known_retry = self._failing.get(topic)
                 self._failing[topic] = Retry() if known_retry is None else known_retry.longer()
@@ -195,7 +195,8 @@ class WarmApply:
         report.failed = {**still, **report.failed}
         report.owner = self._turn.owner
         self._report = report
-        changed = {topic for topic in topics - set(report.failed) if not report.stands.get(topic, {}).get("stamp")}
+        worked = topics | {one.name for one in report.tables if one.name}
+        changed = {t for t in worked - set(report.failed) if t in report.stands and not report.stands[t].get("stamp")}
         self._touched |= dict.fromkeys(changed, time.monotonic())
         self._write()
 
@@ -231,7 +232,7 @@ class WarmApply:
         fresh = f", freshness {time.time() - newest / 1000:.1f} s" if newest else ""
         log.info(
             "Round %d: %d tables, %s events up to batch %d in %.2f s%s.",
-            self._rounds, len({one.topic for one in report.tables}), f"{events:,}", report.last_batch, report.seconds, fresh,
+            self._rounds, len({one.name or one.topic for one in report.tables}), f"{events:,}", report.last_batch, report.seconds, fresh,
         )  # fmt: skip
 
     # -- the end ------------------------------------------------------------------------------------------------------

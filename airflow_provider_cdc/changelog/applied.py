@@ -7,7 +7,7 @@ which batch it has. A report that cannot be read is treated as missing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -25,7 +25,8 @@ class AppliedReports(TargetReports):
 
     A report has ``target``, ``location``, ``last_batch``, ``tables`` (what the run did, see :func:`merged`), ``failed`` (topic → why), ``lagging``
     (topic → last batch of a table that is behind the others), ``stands`` (topic → the table's location, its last batch, and the
-    end of its log and its size in bytes then) and ``seconds``.
+    end of its log and its size in bytes then) and ``seconds``. Of a topic whose rows a route brings to several tables, each table is there by a name of
+    its own, with ``topic`` and ``place``; the topic itself only if its tables could not be found (``routed``).
     """
 
     FOLDER = "applied"
@@ -77,8 +78,24 @@ def joined(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def name_of(table: Mapping[str, Any]) -> str:
+    """What a table is called: its topic; of those that a route makes of one topic, that and the location."""
+    return str(table.get("name") or table["topic"])
+
+
+def topic_of(report: Mapping[str, Any], name: str) -> str:
+    """The topic of a table that a report calls so."""
+    return str(report["stands"].get(name, {}).get("topic", name))
+
+
+def routed(report: Mapping[str, Any] | None, topic: str) -> list[str]:
+    """The locations of the tables to which a route brings the rows of a topic; none if no rule does so."""
+    stands = {} if report is None else report["stands"]
+    return sorted(entry["location"] for entry in stands.values() if entry.get("topic") == topic and "place" in entry)
+
+
 def merged(tables: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One entry for each topic, also if its batches were applied in several steps or jobs.
+    """One entry for each table, also if its batches were applied in several steps or jobs.
 
     Each has ``topic``, ``location``, ``first_batch``, ``last_batch``, ``rows`` (operation letter → change events), ``position``, ``seconds``,
     and what :class:`spark_jobs.report.Applied` says of the write: ``rows_written``, ``rows_deleted``, ``bytes_written``, ``files_written``,
@@ -86,9 +103,9 @@ def merged(tables: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     found: dict[str, dict[str, Any]] = {}
     for table in tables:
-        known = found.get(table["topic"])
-        found[table["topic"]] = table if known is None else joined(known, table)
-    return [found[topic] for topic in sorted(found)]
+        known = found.get(name_of(table))
+        found[name_of(table)] = table if known is None else joined(known, table)
+    return [found[name] for name in sorted(found)]
 
 
 METRICS = (
@@ -98,14 +115,14 @@ METRICS = (
 
 
 def measured(tables: Iterable[dict[str, Any]], most: int | None = None) -> dict[str, dict[str, Any]]:
-    """Topic → its metrics by name; see :data:`METRICS`.
+    """Table, as :func:`name_of` calls it → its metrics by name; see :data:`METRICS`.
 
     :param tables: as :func:`merged` gives them
     :param most: only so many, those with the most events
     """
     counted = [{**table, "events": sum(table["rows"].values())} for table in tables]
-    counted = sorted(counted, key=lambda table: (-table["events"], table["topic"]))[:most]
-    return {table["topic"]: {name: table.get(name) for name in METRICS} for table in counted}
+    counted = sorted(counted, key=lambda table: (-table["events"], name_of(table)))[:most]
+    return {name_of(table): {name: table.get(name) for name in METRICS} for table in counted}
 
 
 def _checked(found: Any) -> dict[str, Any]:

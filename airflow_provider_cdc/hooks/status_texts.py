@@ -143,7 +143,7 @@ def applied(changelog: ChangeLog, connector: str) -> list[dict[str, Any]]:
 
     shown = ("target", "location", "last_batch", "failed", "lagging", "seconds")
     return [
-        {**{k: report[k] for k in shown}, "tables": measured(merged(report["tables"]))}
+        {**{k: report[k] for k in shown}, "topics": _topics(report), "tables": measured(merged(report["tables"]))}
         for report in AppliedReports(changelog.storage, connector).all()
     ]
 
@@ -184,6 +184,17 @@ def target_lines(reports: Iterable[Mapping[str, Any]], trouble: str | None, most
             yield f"    … and {len(tables) - most:,} more tables"
 
 
+def _topics(report: Mapping[str, Any]) -> dict[str, str]:
+    """Table → its topic, of those that are not called by it, and have failed or are behind."""
+    from airflow_provider_cdc.changelog.applied import topic_of
+
+    return {
+        name: topic_of(report, name)
+        for name in {*report["failed"], *report["lagging"]}
+        if topic_of(report, name) != name
+    }
+
+
 _LETTERS = {"r": "read", "c": "created", "u": "updated", "d": "deleted", "t": "truncated"}
 
 
@@ -197,7 +208,9 @@ def table_text(table: Mapping[str, Any]) -> str:
     events = ", ".join(f"{n:,} {_LETTERS.get(letter, letter)}" for letter, n in table["rows"].items())
     fresh = table.get("freshness_s")
     took = f"{table['seconds']:,.1f} s" + (f", {fresh:,.1f} s after the source" if fresh is not None else "")
-    return f"{table['topic']}: " + "; ".join(filter(None, (events or "schema changes only", written_text(table), took)))
+    return f"{table.get('name') or table['topic']}: " + "; ".join(
+        filter(None, (events or "schema changes only", written_text(table), took))
+    )
 
 
 def written_text(table: Mapping[str, Any]) -> str:

@@ -50,7 +50,7 @@ class ApplyChangesOperator(SparkJobOperator):
     """Submits the Spark job that applies the batches of a connector's change log which the target tables have not seen.
 
     Repeated, killed or concurrent runs give the same result. For every table that was changed an event of the
-    asset ``cdc://<connector>/<topic>`` is emitted, with ``rows`` by operation, ``position`` and ``last_batch`` in its extra.
+    asset ``cdc://<connector>/<topic>`` is emitted, with ``rows`` by operation, ``position``, ``last_batch`` and ``location`` in its extra.
 
         >>> ApplyChangesOperator(task_id="apply", definition=shop, location="/lake/{database}/{table}", conn_id="spark_default")
 
@@ -289,7 +289,7 @@ class ApplyChangesOperator(SparkJobOperator):
 
     def _announce(self, context: Context, report: dict[str, Any]) -> dict[str, Any]:
         """Emit an event for each table that was changed."""
-        from airflow_provider_cdc.changelog.applied import measured, merged
+        from airflow_provider_cdc.changelog.applied import measured, merged, name_of
 
         self._note_lineage(report)
         tables = merged([*self._unannounced(context), *report["tables"]])
@@ -301,16 +301,17 @@ class ApplyChangesOperator(SparkJobOperator):
             )
             self.log.info("  %s → %s", table_text(table), table["location"])
         self.batch = report["last_batch"] or None
-        totals = {table["topic"]: sum(table["rows"].values()) for table in tables}
+        totals = {name_of(table): sum(table["rows"].values()) for table in tables}
+        by_topic = {table["topic"]: totals[name_of(table)] for table in tables}  # its tables have read the same events
         self.log.info(
             "Applied %s events to %d tables in %.1f s; %s stands at batch %s.",
-            f"{sum(totals.values()):,}", len(totals), report["seconds"], self.connector, report["last_batch"],
+            f"{sum(by_topic.values()):,}", len(totals), report["seconds"], self.connector, report["last_batch"],
         )  # fmt: skip
         return {
             "connector": self.connector,
             "target": self.target,
             "last_batch": report["last_batch"],
-            "events": sum(totals.values()),
+            "events": sum(by_topic.values()),
             "topics": dict(sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN]),
             "tables": measured(tables, _SHOWN),
             "seconds": report["seconds"],

@@ -104,19 +104,22 @@ def applied(
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import input_statistics_input_dataset
 
-    inputs = []
+    from airflow_provider_cdc.changelog.applied import name_of
+
+    inputs: dict[Name, InputDataset] = {}
     steps: dict[Name, list[_Step]] = {}
     for table in tables:
-        source, known = _topic(changelog, connector, table["topic"]), origins.get(table["topic"], {})
+        source, known = _topic(changelog, connector, table["topic"]), origins.get(name_of(table), {})
         if known.get("location") != table["location"]:
             known = {}  # of another place; only the names are sure
         facets: dict[str, DatasetFacet] = {"schema": _schema(known["source"])} if known else {}
         read = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(rowCount=sum(table["rows"].values()))
-        inputs.append(InputDataset(*source, facets=facets, inputFacets={"inputStatistics": read}))
+        # several tables of one topic have read the same events
+        inputs.setdefault(source, InputDataset(*source, facets=facets, inputFacets={"inputStatistics": read}))
         name = dataset_of(known["path"]) if known else _place(table["location"])
         steps.setdefault(name, []).append((source, table, known))
     outputs = [_written(name, found, target) for name, found in steps.items()]
-    return OperatorLineage(inputs=inputs, outputs=outputs)
+    return OperatorLineage(inputs=list(inputs.values()), outputs=outputs)
 
 
 _Step = tuple[Name, Mapping[str, Any], Mapping[str, Any]]

@@ -64,7 +64,8 @@ def little_work(changelog: ChangeLog, connector: str, report: Mapping[str, Any] 
         topics |= {file.topic for file in manifest.files}
         if pending > LITTLE_BATCH:
             return False
-    sizes = [stands[topic].get("bytes", LITTLE_TABLES + 1) for topic in topics & set(stands)]
+    changed = [entry for name, entry in stands.items() if entry.get("topic", name) in topics]
+    sizes = [entry.get("bytes", LITTLE_TABLES + 1) for entry in changed]
     return bool(sum(sizes) <= LITTLE_TABLES)
 
 

@@ -81,12 +81,16 @@ class AppliedTrigger(StateTrigger):
         """The batch up to which all selected tables are applied. Tables that failed are behind the others."""
         last, lagging = int(report["last_batch"] or 0), report["lagging"] or {}
         if self.topic is not None:
-            return int(lagging.get(self.topic, last))
+            return min([last, *(int(batch) for name, batch in lagging.items() if self._is_of_it(report, name))])
         return min([last, *map(int, lagging.values())])
 
     def _failed(self, report: dict[str, Any]) -> str:
         found = report["failed"] or {}
-        return "; ".join(f"{topic}: {text}" for topic, text in sorted(found.items()) if self.topic in (None, topic))
+        return "; ".join(f"{topic}: {text}" for topic, text in sorted(found.items()) if self._is_of_it(report, topic))
+
+    def _is_of_it(self, report: dict[str, Any], name: str) -> bool:
+        """Whether a table is one that is waited for; a route may make several of one topic."""
+        return self.topic is None or self.topic in (name, report.get("topics", {}).get(name))
 
     def _find(self, store: StateStore, record: ConnectorRecord) -> int | None:
         """The first batch with which everything up to the point is captured; ``None`` as long as it is not."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs import reduce
 from spark_jobs.datatypes import quoted
+from spark_jobs.last import OP
 from spark_jobs.write import Write
 
 
@@ -15,9 +17,17 @@ def write_log(write: Write) -> None:
     shape.sparse(reduce.sparse(pending, 0), pending.schema)
     found = reduce.events(write.spark, pending, 0, shape, truncates=True)
     rows = found if found is not None else reduce.nothing(write.spark, pending, shape)
+    if write.fresh and shape.place:
+        rows = _since_the_first(rows)
     # from the oldest event to the newest one, so that readers find a stretch of the log in few files
     rows = rows.orderBy(F.col("_seq")).select(*map(quoted, write.types))
     if write.fresh:
         write.anew(rows)
     else:
         write.append(rows)
+
+
+def _since_the_first(rows: DataFrame) -> DataFrame:
+    """Without the truncates before a place had any row, so that its table is the same whenever it is built."""
+    first = rows.where(F.col(OP) != "t").agg(F.min("_seq")).head()
+    return rows.where(F.col("_seq") >= (0 if first is None or first[0] is None else first[0]))

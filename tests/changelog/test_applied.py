@@ -111,6 +111,15 @@ def test_steps_of_one_table_become_one_entry_with_their_sums_and_the_newest_posi
     assert (first["seconds"], first["freshness_s"]) == (1.0, 1.5)
 
 
+def test_tables_that_a_route_makes_of_one_topic_stay_apart() -> None:
+    steps = [_table("a", name=f"a → /lake/{place}", location=f"/lake/{place}") for place in ("eu", "us", "eu")]
+    assert [(found["topic"], found["name"], found["rows"]) for found in merged(steps)] == [
+        ("a", "a → /lake/eu", {"c": 2}),
+        ("a", "a → /lake/us", {"c": 1}),
+    ]
+    assert list(measured(merged(steps))) == ["a → /lake/eu", "a → /lake/us"]
+
+
 def test_what_one_step_does_not_tell_is_not_known_of_all() -> None:
     (found,) = merged([_table("a", rows_written=3, freshness_s=2.0), _table("a", rows_written=None)])
     assert (found["rows_written"], found["rows_deleted"]) == (None, None)

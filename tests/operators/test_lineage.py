@@ -191,6 +191,17 @@ def test_topics_that_share_a_table_are_all_named_as_its_columns_origin() -> None
     assert "rowCount" not in written["outputFacets"]["outputStatistics"]  # what is not known of both is not told
 
 
+def test_tables_that_a_route_makes_of_one_topic_are_told_each_with_the_topic_read_once() -> None:
+    names = {f"shop.a → /lake/{place}": f"/lake/{place}" for place in ("eu", "us")}
+    tables = [{**table("shop.a", c=3), "name": name, "location": at} for name, at in names.items()]
+    known = {name: origin("a", location=at, path=at) for name, at in names.items()}
+    told = document(applied(tables, known, "/log", "shop", "delta"))
+    (read,) = told["inputs"]
+    assert (read["name"], read["inputFacets"]["inputStatistics"]["rowCount"]) == ("/log/shop/shop.a", 3)
+    assert [written["name"] for written in told["outputs"]] == ["/lake/eu", "/lake/us"]
+    assert all("columnLineage" in written["facets"] for written in told["outputs"])
+
+
 @pytest.mark.parametrize(
     ("catalog", "namespace"),
     [

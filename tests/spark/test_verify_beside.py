@@ -221,15 +221,25 @@ def _verify_at(lake: Lake, location: str) -> Verified:
         ).run()  # fmt: skip
 
 
-def test_a_table_that_a_rule_has_put_elsewhere_is_found_and_one_with_other_rows_is_not_compared(lake: Lake) -> None:
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        ({"mode": "log"}, "kept by a rule"),
+        ({"route": {"when": "n > 2", "location": "/{table}"}}, "its rows are in 2 tables"),
+    ],
+    ids=["log", "route"],
+)
+def test_a_table_that_a_rule_has_put_elsewhere_is_found_and_one_with_other_rows_is_not_compared(
+    lake: Lake, rule: dict[str, Any], text: str
+) -> None:
+    if "route" in rule:
+        rule = {"route": {**rule["route"], "location": f"{lake.folder}/elsewhere/large"}}
     elsewhere = f"{lake.folder}/elsewhere/bag"
-    lake.tables = TableRules.parse(
-        [{"tables": r"s\.bag", "location": elsewhere}, {"tables": r"s\.orders", "mode": "log"}]
-    )
+    lake.tables = TableRules.parse([{"tables": r"s\.bag", "location": elsewhere}, {"tables": r"s\.orders", **rule}])
     _filled(lake)
     verified = _verify(lake)
     assert (_of(verified, "bag").location, _of(verified, "bag").equal) == (elsewhere, True)
-    assert "kept by a rule" in _of(verified, "orders").not_compared
+    assert text in _of(verified, "orders").not_compared
     assert verified.status == 2
 
 

@@ -36,7 +36,15 @@ def report(
     lagging: dict[str, int] | None = None,
     failed: dict[str, str] | None = None,
     location: str = "/lake",
+    stands: dict[str, dict[str, Any]] | None = None,
 ) -> None:
     """What ``spark_jobs.apply_changes`` writes beside the change log at the end of a run; a stand-in for it."""
-    document = {"target": "delta", "last_batch": last, "lagging": lagging or {}, "failed": failed or {}, "seconds": 1}
+    document = {
+        "target": "delta",
+        "last_batch": last,
+        "lagging": lagging or {},
+        "failed": failed or {},
+        "stands": stands or {},
+        "seconds": 1,
+    }
     AppliedReports(ChangeLog(shop.definition.changelog).storage, "shop").write({**document, "location": location})

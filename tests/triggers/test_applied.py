@@ -79,6 +79,17 @@ def test_a_table_that_lags_holds_up_those_who_wait_for_all_tables_or_for_it(shop
     assert ask(shop, batch=2, topic="shop.inventory.lines").event["applied"] == 3
 
 
+def test_a_table_of_a_topic_that_has_several_holds_up_those_who_wait_for_the_topic(shop: Shop) -> None:
+    name, topic = "shop.inventory.orders → /lake/eu", "shop.inventory.orders"
+    stands = {name: {"location": "/lake/eu", "topic": topic, "place": {"step": 0, "value": "eu"}}}
+    report(shop, 3, {name: 1}, {name: "disk is full"}, stands=stands)
+    found = ask(shop, batch=2, topic=topic)
+    assert found.event is None
+    assert f"{name}: disk is full" in found.text
+    assert ask(shop, batch=1, topic=topic).event["applied"] == 1
+    assert ask(shop, batch=2, topic="shop.inventory.lines").event["applied"] == 3
+
+
 def test_a_connector_that_has_not_run_is_waited_for(shop: Shop) -> None:
     assert "has captured nothing yet" in AppliedTrigger("other").ask(shop.store).text
 

@@ -40,7 +40,7 @@ ACCEPTED: Final = {
 """Accepted with a warning: without them the result is the same."""
 
 REFUSED: Final = {
-    "transforms*": "single message transforms belong to Kafka Connect; change what the tables hold in a view or a job behind them",
+    "transforms*": "single message transforms belong to Kafka Connect; rules for target tables do what the documented ones do (docs/targets.md)",
     "predicates*": "predicates choose records for transforms of Kafka Connect, and there are none here",
     "errors.tolerance": "an event that cannot be read is always an error",
 }

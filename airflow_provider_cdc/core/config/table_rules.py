@@ -15,11 +15,9 @@ This module is imported at DAG parse: it must stay light. Names of columns are c
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
-import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +25,9 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from airflow_provider_cdc.core.config import routes
+from airflow_provider_cdc.core.config.hints import unknown, wrong_names
+from airflow_provider_cdc.core.config.routes import AGGREGATE, Otherwise, Outbox, Step, Steps
 from airflow_provider_cdc.core.config.values import Patterns
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId
@@ -68,7 +69,7 @@ def _metadata(value: Any) -> Any:
     found = value if isinstance(value, Mapping) else {f"_{name}": name for name in _names(value)}
     for name, what in found.items():
         if what not in METADATA:
-            raise ValueError(f"{name}: {_unknown(str(what), METADATA)}")
+            raise ValueError(f"{name}: {unknown(str(what), METADATA)}")
     return dict(found)
 
 
@@ -113,6 +114,10 @@ class TableRule(_Strict):
     :param shard: one column and a text as in ``constant``, for tables that several source tables share: the column is part of their key
     :param partition_by: columns of the table, or transforms that its kind knows: ``days(created_at)``
     :param cluster_by: columns by which rows are kept together
+    :param route: steps by which rows are brought to several tables, by what is in them; see :class:`airflow_provider_cdc.core.config.routes.Step`
+    :param otherwise: what becomes of rows that no step takes. ``default``: the table that they would have without a route. ``drop``: they are in no
+        table. ``error``: nothing is written. Of an outbox ``error`` unless it says ``drop``
+    :param outbox: the table is an outbox; see :class:`airflow_provider_cdc.core.config.routes.Outbox`
     :param type_changes: when a column gets a type that does not hold its old values. ``rewrite``: the table is written anew, with the values that the
         source's table is read again with, or equal ones of the new type. ``stop``: the apply stops for this table
     """
@@ -126,6 +131,19 @@ class TableRule(_Strict):
     partition_by: Names = ()
     cluster_by: Names = ()
     type_changes: TypeChanges = "rewrite"
+    route: Steps = ()
+    otherwise: Otherwise | None = None
+    outbox: Outbox | None = None
+
+    @property
+    def routed(self) -> bool:
+        """Whether the rows of one source table are in several tables."""
+        return bool(self.route) or self.outbox is not None
+
+    @property
+    def left(self) -> Otherwise:
+        """What becomes of rows that no step of the route takes."""
+        return self.otherwise or ("default" if self.outbox is None else "error")
 
     @property
     def constants(self) -> dict[str, str]:
@@ -147,8 +165,13 @@ class TableRule(_Strict):
 
         What it says of changes at the source to come is not part of it: it may be changed for a table that is there.
         """
-        found = self.model_dump(exclude={"tables", "location", "type_changes"}, exclude_defaults=True, mode="json")
-        return {name: value for name, value in found.items() if value}
+        left_out = {"tables", "location", "type_changes", "route", "otherwise", "outbox"}
+        if self.outbox is not None:
+            left_out |= {"mode", "columns"}  # they follow from it
+        found = self.model_dump(exclude=left_out, exclude_defaults=True, mode="json")
+        found["route"] = [step.meaning() for step in self.route]
+        meaning = {name: value for name, value in found.items() if value}
+        return meaning if self.outbox is None else {**meaning, "outbox": self.outbox.meaning()}
 
 
 PLAIN = TableRule(tables=(".*",))
@@ -219,7 +242,7 @@ class TableRules:
 
     def text(self) -> str:
         """The rules as JSON; ``TableRules.parse(text)`` gives the same ones."""
-        rules = [rule.model_dump(exclude_defaults=True, mode="json") for rule in self.rules]
+        rules = [rule.model_dump(exclude_defaults=True, by_alias=True, mode="json") for rule in self.rules]
         return json.dumps(rules, ensure_ascii=False)
 
     def digest(self) -> str:
@@ -237,19 +260,6 @@ class TableRules:
 
 
 NO_RULES = TableRules()
-
-
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """What a person may have meant, and what there is.
-
-    >>> nearest("custmer", ["id", "customer"])
-    "did you mean 'customer'? There are: id, customer"
-    """
-    names = list(valid)
-    lower = {n.lower(): n for n in names}
-    found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
-    hint = f"did you mean {lower[found[0]]!r}? " if found else ""
-    return f"{hint}There are: {', '.join(names)}"
 
 
 def _read(given: str | Path) -> Any:
@@ -279,11 +289,19 @@ def _contradictions(rule: TableRule) -> list[str]:
     wrong, columns = [], rule.columns
     # a text is filled in for each table, whichever pattern matches it
     groups = set.intersection(*(set(re.compile(pattern).groupindex) for pattern in rule.tables))
-    if taken := sorted(groups & set(_PLACES)):
+    ours = {*_PLACES, *((routes.VALUE,) if rule.route else ()), *((AGGREGATE,) if rule.outbox is not None else ())}
+    if taken := sorted(groups & ours):
         wrong.append(f"tables: a group cannot be called {taken[0]}, which has a meaning already")
-    texts = {"location": rule.location or "", **{f"shard.{k}": v for k, v in rule.shard.items()}}
-    for name, text in {**texts, **{f"columns.constant.{k}": v for k, v in columns.constant.items()}}.items():
-        wrong += [f"{name}: {found}" for found in _wrong_places(text, (*_PLACES, *sorted(groups)))]
+    valid = (*_PLACES, *sorted(groups))
+    texts = {f"shard.{k}": v for k, v in rule.shard.items()} | {
+        f"columns.constant.{k}": v for k, v in columns.constant.items()
+    }
+    for name, text in texts.items():
+        wrong += [f"{name}: {found}" for found in wrong_names(text, valid)]
+    of_an_outbox = () if rule.outbox is None else (AGGREGATE, "table", "topic")
+    of_location = wrong_names(rule.location or "", (*dict.fromkeys((*valid, *of_an_outbox)),), exact=of_an_outbox)
+    wrong += [f"location: {found}" for found in of_location]
+    wrong += _wrong_routes(rule, valid, located=not of_location)
     if columns.keep and columns.drop:
         wrong.append("columns: keep and drop cannot be set both")
     gone = {name.lower() for name in columns.drop}
@@ -308,30 +326,37 @@ def _contradictions(rule: TableRule) -> list[str]:
     return wrong
 
 
-def _wrong_places(text: str, valid: Sequence[str]) -> list[str]:
-    try:
-        names = [name for _, name, _, _ in string.Formatter().parse(text) if name is not None]
-    except ValueError as e:
-        return [f"{text!r} cannot be filled in: {e}"]
-    return [_unknown(name, valid) for name in names if name not in valid]
-
-
-def _unknown(name: str, valid: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
-    return f"{name!r} is not known{hint} Valid names are: {', '.join(valid)}"
+def _wrong_routes(rule: TableRule, valid: Sequence[str], *, located: bool) -> list[str]:
+    """
+    :param located: whether nothing is wrong with the names in the rule's location
+    """
+    wrong = routes.contradictions(rule.route, valid)
+    if rule.route and rule.shard:
+        wrong.append("route and shard cannot be set both")
+    if rule.otherwise is not None and not rule.routed:
+        wrong.append("otherwise: there is no route, so that there is nothing else")
+    if rule.outbox is None:
+        return wrong
+    set_too = [name for name in ("mode", "columns", "shard", "route") if name in rule.model_fields_set]
+    wrong += routes.of_an_outbox(rule.outbox, rule.location if located else None, set_too, valid)
+    if rule.otherwise == "default":
+        wrong.append("otherwise: events without an aggregate type have no table of their own: drop, or error")
+    return wrong
 
 
 def _explained(error: Any) -> str:
     """One mistake in words."""
-    path = ".".join(str(part) for part in error["loc"])
+    path = ".".join(str(part + 1 if isinstance(part, int) else part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
-        model: type[BaseModel] = ColumnRules if len(error["loc"]) > 1 else TableRule
-        return f"{'.'.join(map(str, error['loc'][:-1])) + ': ' if len(error['loc']) > 1 else ''}{_unknown(str(error['loc'][-1]), list(model.model_fields))}"
+        *parents, name = error["loc"]
+        where = f"{'.'.join(str(p + 1 if isinstance(p, int) else p) for p in parents)}: " if parents else ""
+        if parents[:1] == ["outbox"] and len(parents) == 1:
+            return f"{where}{routes.explained(str(name))}"
+        return f"{where}{unknown(str(name), list(_MODELS.get(str(parents[0]) if parents else '', TableRule).model_fields))}"
     if error["type"] == "missing":
         return f"{path} is missing"
     if error["type"] == "literal_error":
-        return f"{path}: {_unknown(str(error['input']), _VALUES.get(path, ()))}"
+        return f"{path}: {unknown(str(error['input']), _VALUES.get(path, ()))}"
     if path == "tables" and error["type"] == "too_short":
         return "tables names no table"
     if path == "shard" and error["type"] == "too_long":
@@ -339,7 +364,9 @@ def _explained(error: Any) -> str:
     return f"{path}: {error.get('ctx', {}).get('error') or error['msg']}"
 
 
-_VALUES = {"mode": get_args(Mode), "type_changes": get_args(TypeChanges)}
+_MODELS: Mapping[str, type[BaseModel]] = {"columns": ColumnRules, "route": Step}
+"""Option → what its own options are."""
+_VALUES = {"mode": get_args(Mode), "type_changes": get_args(TypeChanges), **routes.VALUES}
 """Option → the values that it may have."""
 
 

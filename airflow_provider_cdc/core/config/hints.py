@@ -1,0 +1,53 @@
+"""What a person may have meant by a name that is not known.
+
+This module is imported at DAG parse: it must stay light.
+"""
+
+from __future__ import annotations
+
+import difflib
+import string
+from collections.abc import Collection, Iterable, Sequence
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """What a person may have meant, and what there is.
+
+    >>> nearest("custmer", ["id", "customer"])
+    "did you mean 'customer'? There are: id, customer"
+    """
+    names = list(valid)
+    lower = {n.lower(): n for n in names}
+    found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
+    hint = f"did you mean {lower[found[0]]!r}? " if found else ""
+    return f"{hint}There are: {', '.join(names)}"
+
+
+def unknown(name: str, valid: Sequence[str]) -> str:
+    """That a name is not known, with the nearest one and all that are.
+
+    >>> unknown("histroy", ["log", "history"])
+    "'histroy' is not known; did you mean 'history'? Valid names are: log, history"
+    """
+    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    return f"{name!r} is not known{hint} Valid names are: {', '.join(valid)}"
+
+
+def wrong_names(text: str, valid: Sequence[str], exact: Collection[str] = ()) -> list[str]:
+    """What cannot be filled into the braces of a text.
+
+    :param exact: names that are filled in as they are, and are not cut or filled up
+    """
+    try:
+        parts = list(string.Formatter().parse(text))
+    except ValueError as e:
+        return [f"{text!r} cannot be filled in: {e}"]
+    wrong = [unknown(name, valid) for _, name, _, _ in parts if name is not None and name not in valid]
+    formed = [name for _, name, form, how in parts if name in exact and (form or how)]
+    return wrong + [f"{{{name}}} is filled in as it is: write nothing behind its name" for name in formed]
+
+
+def names_in(text: str) -> set[str]:
+    """The names in the braces of a text that :func:`wrong_names` has nothing against."""
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}

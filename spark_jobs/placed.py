@@ -1,0 +1,44 @@
+"""A table that an apply works on: whose rows it has, and where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spark_jobs.routing import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One target table of a topic.
+
+    :param name: what reports call it: its topic, or where a route brings rows of its topic to several tables, that and its location
+    :param shared: it has rows of other topics, too
+    :param place: of a table that has some of its topic's rows only
+    :param since: the batch up to which no row of the topic has gone to this place; 0 if that is not known
+    :param touched: whether rows of new batches come to it or go from it, as far as anybody knows
+    """
+
+    name: str
+    topic: str
+    location: str
+    shared: bool = False
+    place: Place | None = None
+    since: int = 0
+    touched: bool = True
+
+    @classmethod
+    def routed(cls, topic: str, location: str, place: Place, since: int = 0) -> Placed:
+        """One of the tables of a topic with a route."""
+        return cls(f"{topic} → {location}", topic, location, place=place, since=since)
+
+    @classmethod
+    def known(cls, name: str, entry: Mapping[str, Any]) -> Placed:
+        """The same, as a report knows it."""
+        return cls(name, entry["topic"], entry["location"], place=Place.of(entry["place"]))
+
+    def document(self) -> dict[str, Any]:
+        """What a report has of it besides its location."""
+        found: dict[str, Any] = {"shared": True} if self.shared else {}
+        return found if self.place is None else {**found, "topic": self.topic, "place": self.place.document()}
