@@ -221,7 +221,7 @@ class ApplyChangesOperator(SparkJobOperator):
         return super()._with_secrets() + [
             f"location of the rule for {', '.join(rule.tables)}"
             for rule in self.tables.rules
-            if rule.location and credentials("location.url", rule.location)
+            if any(credentials("location.url", location) for location in rule.locations)
         ]
 
     def _complete(self, *more: str, little: bool = False) -> ClassArchive:

@@ -156,8 +156,10 @@ def test_rules_of_tables_reach_the_job_and_are_checked_when_the_dag_is_parsed(tm
         apply(tmp_path, tables=[{"tables": "a", "mode": "histroy"}])
 
 
-def test_a_secret_in_the_location_of_a_rule_is_refused(tmp_path: Path, spark: Spark) -> None:
-    rules = [{"tables": "a", "location": "s3a://key:sesame@lake/{table}"}]
+@pytest.mark.parametrize("routed", [False, True])
+def test_a_secret_in_the_location_of_a_rule_is_refused(tmp_path: Path, spark: Spark, *, routed: bool) -> None:
+    there = {"location": "s3a://key:sesame@lake/{table}"}
+    rules = [{"tables": "a", **({"route": {"when": "x", **there}} if routed else there)}]
     with pytest.raises(AirflowFailException, match="location of the rule for a") as caught:
         apply(tmp_path, tables=rules).execute(context())
     assert "sesame" not in str(caught.value)
@@ -195,6 +197,21 @@ def test_each_table_that_changed_gets_an_event_with_rows_and_position(tmp_path: 
     }  # fmt: skip
     assert asset("shop", "shop.a").uri == "cdc://shop/shop.a"
     assert operator.batch == 4
+
+
+def test_tables_that_a_route_makes_of_one_topic_get_an_event_each_and_their_events_count_once(
+    tmp_path: Path, spark: Spark
+) -> None:
+    names = {f"shop.a → /lake/{place}": f"/lake/{place}" for place in ("eu", "us")}
+    spark.will(report(*({**table("shop.a", c=2), "name": name, "location": at} for name, at in names.items())))
+    given = context()
+    result = apply(tmp_path).execute(given)
+    assert (result["events"], result["topics"]) == (2, dict.fromkeys(names, 2))
+    added = given["outlet_events"][alias("shop")].asset_alias_events
+    assert [(e.dest_asset_key.uri, e.extra["location"]) for e in added] == [
+        ("cdc://shop/shop.a", "/lake/eu"),
+        ("cdc://shop/shop.a", "/lake/us"),
+    ]
 
 
 def test_nothing_to_apply_is_a_success_without_events(tmp_path: Path, spark: Spark) -> None:

@@ -141,6 +141,11 @@ class TableRule(_Strict):
         return bool(self.route) or self.outbox is not None
 
     @property
+    def locations(self) -> list[str]:
+        """Where it says that tables are."""
+        return [*([self.location] if self.location else []), *(step.location for step in self.route)]
+
+    @property
     def left(self) -> Otherwise:
         """What becomes of rows that no step of the route takes."""
         return self.otherwise or ("default" if self.outbox is None else "error")
