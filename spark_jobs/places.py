@@ -98,7 +98,8 @@ class Places:
         new: list[Placed] = []
         for place in sorted(seen.come - known.keys(), key=lambda p: (p.step, p.value or "")):
             location = self._placement.place(found, topic, newest.schema.id, place)
-            made = Placed.routed(topic, location, place, start)
+            # without a report, nobody knows what was in batches that the change log may have lost
+            made = Placed.routed(topic, location, place, start if view.reported else 0)
             if (other := taken.setdefault(location, made.name)) != made.name or location in [t.location for t in new]:
                 raise _one_place(made, other)
             new.append(made)

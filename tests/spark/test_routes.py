@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.core.config.table_rules import TableRules
-from airflow_provider_cdc.core.errors import ConfigError, TargetError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from spark_jobs.maintain_tables import MaintainTables
 from spark_jobs.rebuild_tables import RebuildTables
 from spark_jobs.targets import load_format
@@ -373,3 +373,26 @@ def test_two_values_that_would_have_one_table_are_refused_and_nothing_is_lost_si
     assert '"value": "EU"' in str(error.value)
     memory.apply(tables=_rules(memory))
     _check(memory)
+
+
+def test_a_place_is_not_made_of_a_change_log_that_has_lost_its_beginning(memory: Lake) -> None:
+    memory.tables = _rules(memory)
+    work = Work(memory, 1, regions=PLAIN)
+    memory.connector.capture()
+    work.go(2)
+    memory.connector.capture()
+    changelog = memory.connector.changelog
+    assert changelog.batches("test") == [1, 2]
+    memory.apply()
+    (first,) = [p for p in Path(changelog.storage.root).rglob("*") if p.is_file() and p.name.lstrip("0") == "1.json"]
+    first.unlink()
+    assert changelog.batches("test") == [2]
+    with memory.connector.database.transaction() as t:
+        t.insert("s.t", {"id": 100, "region": "new", "n": 1})
+    memory.follow()  # the report knows that no row went there before
+    _check(memory)
+    STORED.clear()
+    shutil.rmtree(Path(changelog.storage.root) / "test" / "applied")
+    with pytest.raises(CdcError):
+        memory.apply()
+    assert not STORED
