@@ -14,12 +14,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-import tempfile
 import time
-import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_cdc.core.errors import ConfigError, ConnectorHalted, TransientError
@@ -39,9 +36,6 @@ log = logging.getLogger(__name__)
 
 FOLDER: Final = ".verify"
 """Folder of scratch change logs below the connector's own one."""
-_KEPT: Final = "kept-"
-_OLD: Final = timedelta(days=2)
-"""After this time, a scratch change log is what a killed comparison has left."""
 _TRIES: Final = 3
 """How often tables without a key are read, until nothing was written to them at the position."""
 _LOOK_S: Final = 1.0
@@ -63,13 +57,14 @@ def open_verification(
     scratch: str | None = None,
     keep: bool = False,
 ) -> Iterator[Verification]:
-    """A comparison that can be prepared. At its end, the scratch change log is deleted.
+    """A comparison that can be prepared. At its end, the scratch change log is deleted; before, those of comparisons that were killed.
 
     :param scratch: folder or prefix for the scratch change log; by default one below the connector's change log
     :param keep: leave the scratch change log there
     :raises StateError: the state tables are not there
     """
     from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.changelog.scratch import scratch_changelog
     from airflow_provider_cdc.state.store import StateStore
 
     config = parse_config(definition, secrets)
@@ -78,29 +73,11 @@ def open_verification(
         store.verify()
         options = {**definition.changelog_options, **(storage_secrets or {})}
         changelog = ChangeLog(definition.changelog, options)
-        within = scratch.rstrip("/") if scratch else f"{changelog.storage.url}/{FOLDER}"
-        _remove_what_was_left(ChangeLog(within, options))
-        id_ = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
-        own = ChangeLog(f"{within}/{_KEPT if keep else ''}{id_}", options)
-        try:
-            with open_source(definition, secrets) as source:
-                yield Verification(definition, config, source, store, changelog, own, secrets, storage_secrets)
-        finally:
-            if keep:
-                log.info("What was read of the source stays in %s.", own.storage.url)
-            else:
-                own.storage.delete_folder(own.storage.root)
+        within = scratch or f"{changelog.storage.url}/{FOLDER}"
+        with scratch_changelog(within, options, keep=keep) as own, open_source(definition, secrets) as source:
+            yield Verification(definition, config, source, store, changelog, own, secrets, storage_secrets)
     finally:
         store.close()
-
-
-def _remove_what_was_left(within: ChangeLog) -> None:
-    """Delete scratch change logs of comparisons that were killed."""
-    before = f"{datetime.now(UTC) - _OLD:%Y%m%dT%H%M%S}"
-    for name in within.storage.list(within.storage.root):
-        if re.fullmatch(r"\d{8}T\d{6}-[0-9a-f]{6}", name) and name < before:
-            log.info("The scratch change log %s was left by a comparison that was killed: it is deleted.", name)
-            within.storage.delete_folder(within.storage.path(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +85,13 @@ class _Read:
     """What a reference has read.
 
     :param schemas: topic → its table
+    :param batches: how many it has written
     """
 
     name: str
     position: Position
     schemas: dict[str, TableSchema]
+    batches: int
 
 
 class Verification:
@@ -270,12 +249,13 @@ class Verification:
 
     def _read(self, tables: Collection[TableId]) -> _Read:
         """Read tables into the scratch change log, all at one position."""
+        from airflow_provider_cdc.changelog.scratch import scratch_folder
         from airflow_provider_cdc.state.store import StateStore
 
         self._number += 1
         definition = self._reference(tables)
         log.info("Reading %d tables of the source as they are now.", len(tables))
-        with tempfile.TemporaryDirectory(prefix="cdc-verify-") as folder:
+        with scratch_folder() as folder:
             state = f"sqlite:///{folder}/state.db"
             with contextlib.closing(StateStore(state)) as store:
                 store.create_tables()
@@ -284,6 +264,7 @@ class Verification:
             ) as capture:
                 result = capture.run()
         manifests = list(self.scratch.manifests(definition.name))
+        self._refuse_another_number([m.batch for m in manifests], result.batches)
         schemas: dict[str, TableSchema] = {}
         names = set(map(str, tables))
         for manifest in manifests:
@@ -300,7 +281,19 @@ class Verification:
                 remedy="run the comparison again",
             )
         log.info("%s rows were read at %s.", f"{result.events:,}", result.position)
-        return _Read(definition.name, self._source.parse_position(position), schemas)
+        return _Read(definition.name, self._source.parse_position(position), schemas, len(manifests))
+
+    def _refuse_another_number(self, found: Sequence[int], written: Sequence[int]) -> None:
+        """
+        :raises TransientError: somebody has deleted batches of the reference
+        """
+        if list(found) != list(written):
+            raise TransientError(
+                f"The scratch change log has {len(found)} of the {len(written)} batches that were written to it.",
+                where=self.scratch.storage.url,
+                safe="Nothing was compared or changed.",
+                remedy="run the comparison again, and let nobody delete its scratch change log meanwhile",
+            )
 
     def _reference(self, tables: Collection[TableId]) -> ConnectorDefinition:
         """The connector that reads the rows."""
@@ -378,7 +371,7 @@ class Verification:
             first, before = first - 1, (manifest.offset_before.position if manifest.offset_before else None)
         straddles = before is None or not source.parse_position(before).reached(read.position)
         return ReferencePoint(
-            read.name, read.position.to_json(), str(read.position), first, straddles, tuple(read.schemas)
+            read.name, read.position.to_json(), str(read.position), first, straddles, tuple(read.schemas), read.batches
         )
 
     def _written_to(self, read: _Read, point: ReferencePoint) -> dict[str, TableId]:

@@ -34,7 +34,7 @@ from airflow_provider_cdc.changelog.applied import AppliedReports, routed
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Pending, collect
 from airflow_provider_cdc.changelog.verify_plan import VerifyPlan, write_report
-from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, TransientError
 from spark_jobs import reduce
 from spark_jobs.comparison import Comparison
 from spark_jobs.datatypes import common
@@ -144,7 +144,15 @@ class VerifyTables:
         """The same by a plan."""
         tables: dict[str, _Table] = {}
         for one in plan.references:
-            found = collect(self._changelog, list(self._changelog.manifests(one.name)))
+            manifests = list(self._changelog.manifests(one.name))
+            if len(manifests) != one.batches:
+                raise TransientError(
+                    f"The scratch change log has {len(manifests)} of the {one.batches} batches that were written to it.",
+                    where=f"{self._changelog.storage.url}, {one.name}",
+                    safe="No table was changed.",
+                    remedy="run the comparison again, and let nobody delete its scratch change log meanwhile",
+                )
+            found = collect(self._changelog, manifests)
             since = Since(self._source, plan.connector, one.first, straddles=one.straddles)
             tables |= {
                 topic: _Table(found[topic], one.name, one.position, since, one.at)

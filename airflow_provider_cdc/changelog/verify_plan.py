@@ -23,6 +23,7 @@ class ReferencePoint:
     :param first: the connector's first batch that ends after the position; it may not be there yet
     :param straddles: that batch may begin before the position
     :param topics: those for which this is the reference
+    :param batches: how many batches it has: fewer would be rows that the source seems not to have
     """
 
     name: str
@@ -31,6 +32,7 @@ class ReferencePoint:
     first: int
     straddles: bool
     topics: tuple[str, ...]
+    batches: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,8 +77,9 @@ class VerifyPlan:
 
 
 def write_report(scratch: Storage, report: dict[str, Any]) -> None:
-    """Put the result where whoever started the job finds it."""
-    scratch.replace(scratch.path(_REPORT), orjson.dumps(report))
+    """Put the result where whoever started the job finds it. If he was killed, and the plan is deleted, nothing is written."""
+    if scratch.read(scratch.path(_PLAN)) is not None:
+        scratch.replace(scratch.path(_REPORT), orjson.dumps(report))
 
 
 def read_report(scratch: Storage) -> dict[str, Any] | None:

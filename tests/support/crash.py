@@ -7,6 +7,7 @@ import os
 import random
 import resource
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -26,6 +27,7 @@ from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.database import Database
 from airflow_provider_cdc.state.leases import Leases
+from airflow_provider_cdc.verification import open_verification
 from tests.support.memory_work import Workload
 
 LEASE_S = 0.1
@@ -146,6 +148,21 @@ def capture(
     with open_capture(definition, url, secrets=secrets, lease_ttl_s=lease_s, lease_wait_s=lease_wait_s) as ready:
         result = ready.run()
     return {"events": result.events, "batches": result.batches, "count": watched.count, "names": watched.names}
+
+
+def verification(folder: str, *, seed: int, steps: int, at: int = 0) -> dict[str, Any]:
+    """Reads the source for a comparison with the tables of the connector ``test``, and ends without one."""
+    source(seed, steps)
+    tempfile.tempdir = f"{folder}/tmp"
+    watched = Steps(at)
+    watched.note = lambda name: Path(folder, "died").write_text(name)
+    watched.watch()
+    for name in ("replace", "delete_folder"):
+        watched._around(Storage, name, name, after=True)
+    definition = ConnectorDefinition("test", "memory", f"{folder}/changelog", properties())
+    with open_verification(definition, f"sqlite:///{folder}/state.db") as prepared:
+        prepared.prepare(wait_s=0)
+    return {"count": watched.count, "names": watched.names}
 
 
 def write_much(database: MemoryDatabase) -> None:
