@@ -54,15 +54,20 @@ class Repair:
     advice: str
 
 
-def repair(connector: str, topic: str, schema: TableSchema, keys: Sequence[DifferingKey], number: int) -> Repair:
+def repair(
+    connector: str, topic: str, schema: TableSchema, keys: Sequence[DifferingKey], number: int, *, by_rule: bool = False
+) -> Repair:
     """The repair of one table.
 
     :param schema: the table at the source, with the key of events
     :param keys: those that differ, as far as they are known
     :param number: how many differ
+    :param by_rule: a rule makes other rows of it than the source has
     """
     table = schema.id
     rebuild = f"airflow cdc rebuild {connector} {table}"
+    if by_rule:  # which only the apply can do
+        rebuild = "move the table away and run the apply, which builds it again from the change log by its rule"
     again = f"airflow cdc snapshot {connector} {table} --replace"
     if not schema.key:
         return Repair(topic, None, f"its rows have no key, by which they could be read again: {rebuild}")
@@ -162,7 +167,10 @@ def read_keys(storage: Storage, folder: str, key: Sequence[str]) -> list[Differi
         for name in sorted(str(n) for n in files.ls(path, detail=False) if str(n).endswith(".parquet")):
             with files.open(name, "rb") as opened:
                 rows: list[Mapping[str, Any]] = pq.read_table(opened, columns=["key", "source", "target"]).to_pylist()
-            found += [DifferingKey(tuple(row["key"][n] for n in key), row["source"], row["target"]) for row in rows]
+            none = dict.fromkeys(key)  # a key of the table that is none of the source
+            found += [
+                DifferingKey(tuple((row["key"] or none)[n] for n in key), row["source"], row["target"]) for row in rows
+            ]
     except (OSError, ImportError, ValueError, KeyError) as e:
         raise CdcError(
             f"The keys of the rows that differ cannot be read: {e}",

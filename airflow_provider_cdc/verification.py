@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider_cdc.core.config.table_rules import NO_RULES
 from airflow_provider_cdc.core.errors import ConfigError, ConnectorHalted, TransientError
 from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture, open_source, parse_config
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.log import ChangeLog
     from airflow_provider_cdc.changelog.verify_plan import ReferencePoint, VerifyPlan
     from airflow_provider_cdc.core.config.connector import ConnectorConfig
+    from airflow_provider_cdc.core.config.table_rules import TableRules
     from airflow_provider_cdc.core.model.position import Position
     from airflow_provider_cdc.core.model.schema import TableId, TableSchema
     from airflow_provider_cdc.core.spi.source import Source
@@ -118,19 +120,23 @@ class Verification:
         self._number = 0
         self.schemas: dict[str, TableSchema] = {}
 
-    def prepare(self, tables: Sequence[str] | str = (), *, wait_s: float = 600.0) -> VerifyPlan:
+    def prepare(
+        self, tables: Sequence[str] | str = (), *, wait_s: float = 600.0, rules: TableRules = NO_RULES
+    ) -> VerifyPlan:
         """Read the source, wait until the capture has come to the position of the rows, and write the plan into the scratch change log.
 
         :param tables: patterns of the tables to compare, a list or a text, as in ``table.include.list``; by default all that are captured
         :param wait_s: how long to wait for the capture, and then for the apply, seconds
+        :param rules: by which the target keeps its tables: those that cannot be compared are not read
         :raises ConfigError: no table is captured that is meant
         :raises ConnectorHalted: the connector is paused or stopped before the position
         :raises TransientError: the capture does not come to the position in time
         """
-        from airflow_provider_cdc.changelog.verify_plan import VerifyPlan
+        from airflow_provider_cdc.changelog.verify_plan import VerifyPlan, why_not
 
         meant = self._meant(tables)
-        not_compared = self._not_comparable(meant)
+        by_rule = {table: why for table in meant if (why := why_not(rules.of(table)))}
+        not_compared = by_rule | self._not_comparable(meant)
         left = [table for table in meant if table not in not_compared]
         points: list[ReferencePoint] = []
         for attempt in range(1, _TRIES + 1):
@@ -170,7 +176,7 @@ class Verification:
                 schema = self.schemas[topic]
                 some = table["keys"] and number <= MOST_KEYS
                 keys = read_keys(self.scratch.storage, table["keys"], schema.key) if some else []
-                found.append(repair(name, topic, schema, keys, number))
+                found.append(repair(name, topic, schema, keys, number, by_rule=table["by_rule"]))
         return found
 
     def send(self, repairs: Sequence[Repair], by: str) -> dict[str, int]:

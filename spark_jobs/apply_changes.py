@@ -160,7 +160,7 @@ class ApplyChanges:
         }
         return Report(
             self._connector, self._kind, self._location, view.last, applied, failed, behind, stands,
-            round(time.monotonic() - began, 3), rules=self._rules.digest(),
+            round(time.monotonic() - began, 3), rules=self._rules.digest(), table_rules=self._rules.text() if self._rules else "",
         )  # fmt: skip
 
     def _wanted(

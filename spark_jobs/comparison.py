@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import Column as Expression
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F
 from spark_jobs import checksums
 from spark_jobs.datatypes import quoted
 from spark_jobs.last import OURS, UNKNOWN
+from spark_jobs.shaped import written_key
 from spark_jobs.verified import Compared
 
 EXAMPLES = 5
@@ -29,6 +31,7 @@ class Comparison:
     :param types: the columns that are compared, and the Spark types in which they are
     :param key: columns that tell rows apart; all columns if there is no key
     :param rows: about how many there are
+    :param key_at_source: key column → its name and its type at the source, where these are others
     """
 
     expected: DataFrame
@@ -36,6 +39,7 @@ class Comparison:
     types: dict[str, str]
     key: tuple[str, ...]
     rows: int
+    key_at_source: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def compare(self, result: Compared, *, values: bool, keys: str = "") -> None:
         """Put into the result what differs.
@@ -69,7 +73,7 @@ class Comparison:
             if result.rows_differ:
                 result.not_compared = ""
             if keys and result.rows_differ and (keyed or values):
-                _keys(wrong, key).write.parquet(keys)
+                _keys(wrong, key, self.key_at_source).write.parquet(keys)
                 result.keys = keys
         finally:
             wrong.unpersist()
@@ -147,10 +151,10 @@ def _what() -> Expression:
     return more.otherwise("different").alias("what")
 
 
-def _keys(wrong: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """The key, what is the matter with it, the columns that differ, and how many rows source and table have of it."""
+def _keys(wrong: DataFrame, key: tuple[str, ...], at_source: Mapping[str, tuple[str, str]]) -> DataFrame:
+    """The key of the source, what is the matter with it, the columns that differ, and how many rows source and table have of it."""
     counts = F.col(_SOURCE).alias("source"), F.col(_TARGET).alias("target")
-    return wrong.select(F.struct(*map(quoted, key)).alias("key"), _what(), F.col(_COLUMNS).alias("columns"), *counts)
+    return wrong.select(written_key(key, at_source).alias("key"), _what(), F.col(_COLUMNS).alias("columns"), *counts)
 
 
 def _example(row: Row, key: tuple[str, ...], *, values: bool) -> dict[str, Any]:

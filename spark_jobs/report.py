@@ -73,6 +73,7 @@ class Report:
 
     :param owner: of a run that goes on for a while: who it is
     :param rules: tells other rules of tables from those that were in force; empty if there are none
+    :param table_rules: these rules, for those who look at the tables later; see :func:`airflow_provider_cdc.changelog.applied.rules_of`
     """
 
     connector: str
@@ -86,6 +87,7 @@ class Report:
     seconds: float
     owner: str = ""
     rules: str = ""
+    table_rules: str = ""
 
     def refuse_failed(self) -> None:
         """:raises TargetError: some tables could not be brought up to date"""

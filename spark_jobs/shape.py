@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.config.table_rules import FLAGS, PLAIN, TableRule
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs.datatypes import quoted, spark_type
-from spark_jobs.last import FROM, KEPT, OP, OURS, SEQ
+from spark_jobs.last import FROM, KEPT, OP, OURS, SEQ, UNKNOWN
 from spark_jobs.targets.base import NO_COMMENTS, Comments, TableLayout
 
 META = f"{OURS}meta_"
@@ -255,7 +255,7 @@ class Shape:
             columns.append(self._from(schema).alias(FROM))
         return found.select(*columns)
 
-    def images(self, found: DataFrame, schema: TableSchema, *others: str) -> DataFrame:
+    def images(self, found: DataFrame, schema: TableSchema, *others: str | Expression) -> DataFrame:
         """Row images of a table without a key, with the columns of the table; those that do not pass the filter are not there."""
         if self.plain:
             return found
@@ -263,6 +263,16 @@ class Shape:
             found = found.where(F.coalesce(self.filter.expression(), F.lit(col=False)))
         row = self._row(schema, lambda what: F.lit(None))
         return found.select(*[value.alias(name) for name, value in row.items()], *others)
+
+    def present(self, found: DataFrame, schema: TableSchema) -> DataFrame:
+        """Rows that the source has, with the columns of the table: what :meth:`events` makes of the last event of each. Columns that tell about
+        events are NULL.
+
+        :param found: with the columns of the source; with :data:`~spark_jobs.last.UNKNOWN` where values are not known
+        """
+        if self.plain or UNKNOWN not in found.columns:
+            return self.images(found, schema)
+        return self.images(found, schema, self._kept(UNKNOWN, schema, schema.names).alias(UNKNOWN))
 
     def _row(self, schema: TableSchema, told: Callable[[str], Expression]) -> dict[str, Expression]:
         """Column of the table → its value."""

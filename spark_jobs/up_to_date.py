@@ -56,6 +56,8 @@ def nothing_new(
         return None
     if report.get("rules", "") != rules:
         return None  # tables may have other places now
+    if rules and not report.get("table_rules"):
+        return None  # an earlier release did not note them
     numbers = changelog.batches(connector)
     if not numbers or numbers[-1] != report["last_batch"]:
         return None

@@ -20,6 +20,9 @@ class Compared:
     :param differing: column → rows in which it differs
     :param examples: the first different, missing and surplus rows: their key and the columns concerned
     :param only_in_table: columns that the source does not have (any more)
+    :param by_rule: a rule makes other rows or columns of it than the source has
+    :param told: columns of such a table that tell about events; they are not compared
+    :param aside: rows of such a table that the source does not have any more, by what they say themselves; they are not compared
     :param unknown: column → rows in which the reference does not have its value (``unavailable``); they are not compared in it
     :param problem: why the table cannot be equal, whatever its rows are
     :param not_compared: why nobody can say whether it is equal
@@ -39,6 +42,9 @@ class Compared:
     differing: dict[str, int] = dataclasses.field(default_factory=dict)
     examples: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     only_in_table: list[str] = dataclasses.field(default_factory=list)
+    by_rule: bool = False
+    told: list[str] = dataclasses.field(default_factory=list)
+    aside: int = 0
     unknown: dict[str, int] = dataclasses.field(default_factory=dict)
     problem: str = ""
     not_compared: str = ""
@@ -115,6 +121,10 @@ def _notes(table: Compared) -> list[str]:
     notes = [f"{table.problem} ({table.location})"] if table.problem else []
     if table.not_compared:
         notes.append(f"not compared: {table.not_compared} ({table.location})")
+    if table.aside:
+        notes.append(f"left aside: {table.aside:,} rows that are over, as the table says itself")
+    if table.told:
+        notes.append(f"not compared, they tell about events: {', '.join(table.told)}")
     if table.only_in_table:
         notes.append(f"not compared, only in the table: {', '.join(table.only_in_table)}")
     if table.unknown:

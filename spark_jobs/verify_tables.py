@@ -9,8 +9,9 @@ connector has captured since.
 Without ``--plan``, tables and source must be at the same position: stop the writers, or apply up to the position that the reference was read at. Any complete
 change log can be the reference then: the rows that result from its events are compared.
 
-Columns that only the table has (dropped at the source) are named and not compared. Where the types differ, values are compared
-in the wider one. Neither side has to fit into memory.
+Of tables that are kept by rules, which the report of the last apply has, the rows that the source has now are compared, with what the rules make of the
+source's rows. Columns that tell about events are named and not compared, and so are columns that only the table has (dropped at the source).
+Where the types differ, values are compared in the wider one. Neither side has to fit into memory.
 
 Exit status: 0 everything is equal, 1 something is not, 2 something could not be compared, and the rest is equal.
 """
@@ -21,6 +22,7 @@ import argparse
 import logging
 import sys
 import time
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,18 +32,19 @@ import orjson
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.applied import AppliedReports, routed
+from airflow_provider_cdc.changelog.applied import AppliedReports, routed, rules_of
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Pending, collect
 from airflow_provider_cdc.changelog.verify_plan import VerifyPlan, write_report
+from airflow_provider_cdc.core.config.table_rules import Matched, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TransientError
 from spark_jobs import reduce
 from spark_jobs.comparison import Comparison
 from spark_jobs.datatypes import common
 from spark_jobs.expected import Expected, NotComparable, Since, expected, of_reference
 from spark_jobs.locations import table_location
-from spark_jobs.rules import changes_rows
 from spark_jobs.session import open_changelog, own_session, session, suit
+from spark_jobs.shaped import Shaped, matched, shaped
 from spark_jobs.targets import load_format
 from spark_jobs.targets.base import Owner, Pinned, Target
 from spark_jobs.verified import Compared, Verified
@@ -82,6 +85,7 @@ class VerifyTables:
     :param keys: folder for the keys of the rows that differ, as Parquet: one folder for each topic
     :param plan: how tables are compared while capture and apply go on
     :param source: the change log that the plan names
+    :param rules: by which the apply keeps the tables; with a plan, those of the last apply's report if not given
     """
 
     def __init__(
@@ -98,12 +102,13 @@ class VerifyTables:
         threads: int = 4,
         plan: VerifyPlan | None = None,
         source: ChangeLog | None = None,
+        rules: TableRules | None = None,
     ) -> None:
         self._spark, self._changelog, self._connector = spark, changelog, connector
         self._location, self._tables_of, self._values = location, tables_of or connector, values
         self._kind, self._format, self._threads = target, load_format(target), threads
         self._keys, self._plan = keys.rstrip("/"), plan
-        self._source = source or changelog
+        self._source, self._rules = source or changelog, rules
         self._deadline = 0.0
 
     def run(self) -> Verified:
@@ -113,11 +118,27 @@ class VerifyTables:
         began = time.monotonic()
         self._deadline = began + (self._plan.wait_s if self._plan else 0.0)
         self._refuse_keys()
+        if self._rules is None and self._plan is not None:
+            self._rules = rules_of(self._report() or {})
         tables = self._following(self._plan) if self._plan else self._at_rest()
         with ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-verify") as pool:
             results = list(pool.map(self._table, (tables[name] for name in sorted(tables))))
-        position = max((t for t in tables.values()), key=lambda t: t.connector).position
+        results += self._left_out(tables)
+        position = max(((t.connector, t.position) for t in tables.values()), key=lambda one: one[0], default=("", {}))[
+            1
+        ]
+        results.sort(key=lambda result: result.topic)
         return Verified(self._tables_of, position, results, round(time.monotonic() - began, 3))
+
+    def _left_out(self, tables: Collection[str]) -> list[Compared]:
+        """Tables of the plan whose rows nobody has read, as they could not be compared."""
+        why = self._plan.not_compared if self._plan else {}
+        known = (self._report() or {"stands": {}})["stands"] if why else {}
+        return [
+            Compared(topic, known.get(topic, {}).get("location") or self._location, not_compared=text)
+            for topic, text in why.items()
+            if topic not in tables
+        ]
 
     def _refuse_keys(self) -> None:
         if not self._keys:
@@ -159,7 +180,7 @@ class VerifyTables:
                 for topic in one.topics
                 if topic in found
             }
-        if not tables:
+        if not tables and not plan.not_compared:
             raise self._nothing(plan.connector)
         return tables
 
@@ -179,9 +200,12 @@ class VerifyTables:
             self._changelog.check(table.connector, file)
         target = self._format.open(spark, location)
         try:
-            pinned = self._pinned(target, table, result)
+            if number := len(routed(self._report(), topic)):
+                raise NotComparable(f"its rows are in {number} tables, to which a rule routes them")
+            rule = matched(self._rules, table.reference.schema)
+            pinned = self._pinned(target, table, result, Owner(self._tables_of, topic, bool(rule.rule.shard)))
             if pinned is not None:
-                self._compare(spark, result, table, target, pinned)
+                self._compare(spark, result, table, target, pinned, rule)
         except NotComparable as e:
             result.not_compared = str(e)
         except PySparkException as e:
@@ -208,24 +232,17 @@ class VerifyTables:
 
     # -- the table --------------------------------------------------------------------------------------------------------
 
-    def _pinned(self, target: Target, table: _Table, result: Compared) -> Pinned | None:
+    def _pinned(self, target: Target, table: _Table, result: Compared, owner: Owner) -> Pinned | None:
         """The state of the table that is compared: the present one, as soon as it has everything up to the reference's position.
 
-        :raises NotComparable: it does not come there in time, or is kept by a rule
+        :raises NotComparable: it does not come there in time
         """
         topic = table.reference.topic
-        if self._plan is not None and (why := self._plan.not_compared.get(topic)):
-            raise NotComparable(why)
-        owner = Owner(self._tables_of, topic)
-        if number := len(routed(self._report(), topic)):
-            raise NotComparable(f"its rows are in {number} tables, to which a rule routes them")
         while True:
             there = target.exists()
-            if there and changes_rows(target.rule()):
-                raise NotComparable("it is kept by a rule, so that its rows are not those of the source")
             if there and table.since is None:
                 return target.pinned()
-            if there and target.owner() != owner:
+            if there and target.owner() != owner.recorded:
                 result.problem = f"the table there belongs to {target.owner() or 'nobody'}"
                 return None
             if there:
@@ -282,13 +299,32 @@ class VerifyTables:
                 table.since.changelog.check(table.since.connector, file)
         return expected(spark, table.reference, table.since, last)
 
-    def _compare(self, spark: SparkSession, result: Compared, table: _Table, target: Target, pinned: Pinned) -> None:
+    def _compare(
+        self, spark: SparkSession, result: Compared, table: _Table, target: Target, pinned: Pinned, rule: Matched
+    ) -> None:
         suit(spark, table.reference.bytes + target.size())
         last = 0 if table.since is None else max(result.batch or 0, table.since.reached)
         wanted = self._expected(spark, table, last)
+        kept = shaped(
+            spark, rule, self._tables_of, result.topic, wanted.schema, target.rule(), known=self._rules is not None
+        )
+        rows, found = kept.made_of(wanted.rows), kept.live(pinned.rows)
+        types = self._types(result, kept, pinned)
+        if result.problem:
+            result.source, result.target = rows.count(), found.count()
+        else:
+            comparison = Comparison(rows, found, types, kept.key, wanted.rows_about, kept.key_at_source)
+            keys = f"{self._keys}/{result.topic}" if self._keys else ""
+            comparison.compare(result, values=self._values, keys=keys)
+            result.aside = kept.aside(pinned.rows)
+        if table.since is not None and (result.problem or result.rows_differ):
+            self._settled(result, table, last)
+
+    def _types(self, result: Compared, kept: Shaped, pinned: Pinned) -> dict[str, str]:
+        """Column → the type in which it is compared. What is the matter with columns is put into the result."""
         there = {f.name.lower(): (f.name, f.dataType.simpleString()) for f in pinned.rows.schema.fields}
         types, problems = dict[str, str](), list[str]()
-        for name, type_ in reduce.final_types(wanted.schema).items():
+        for name, type_ in kept.types.items():
             other = there.pop(name.lower(), None)
             compared = common(type_, other[1]) if other else None
             if other is None:
@@ -297,16 +333,11 @@ class VerifyTables:
                 problems.append(f"column {name} is {type_} at the source and {other[1]} in the table")
             else:
                 types[name] = compared
+        result.by_rule = kept.by_rule
+        result.told = [name for name in kept.told if there.pop(name.lower(), None)]
         result.only_in_table = sorted(name for name, _ in there.values())
         result.problem = "; ".join(problems)
-        if result.problem:
-            result.source, result.target = wanted.rows.count(), pinned.rows.count()
-        else:
-            comparison = Comparison(wanted.rows, pinned.rows, types, wanted.schema.key, wanted.rows_about)
-            keys = f"{self._keys}/{result.topic}" if self._keys else ""
-            comparison.compare(result, values=self._values, keys=keys)
-        if table.since is not None and (result.problem or result.rows_differ):
-            self._settled(result, table, last)
+        return types
 
     def _settled(self, result: Compared, table: _Table, last: int) -> None:
         """
@@ -337,6 +368,7 @@ def main(arguments: list[str] | None = None) -> int:
                 spark, changelog, given.connector, location=given.location, target=given.target,
                 tables_of=given.tables_of, values=given.values, keys=given.keys, threads=given.threads, plan=plan,
                 source=open_changelog(plan.changelog) if plan else None,
+                rules=TableRules.parse(given.rules) if given.rules else None,
             )  # fmt: skip
             verified = job.run()
         finally:
@@ -372,6 +404,9 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--keys", default="", metavar="FOLDER", help="write the keys of rows that differ there, as Parquet; a folder for each topic"
+    )  # fmt: skip
+    parser.add_argument(
+        "--rules", default="", help="rules of tables that the apply has, as JSON or YAML, or a file with them; with --plan, those of the last apply if not given"
     )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to a file")
     return parser.parse_args(arguments)

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from airflow_provider_cdc.changelog.target_reports import TargetReports
+from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +26,8 @@ class AppliedReports(TargetReports):
 
     A report has ``target``, ``location``, ``last_batch``, ``tables`` (what the run did, see :func:`merged`), ``failed`` (topic → why), ``lagging``
     (topic → last batch of a table that is behind the others), ``stands`` (topic → the table's location, its last batch, and the
-    end of its log and its size in bytes then) and ``seconds``. Of a topic whose rows a route brings to several tables, each table is there by a name of
-    its own, with ``topic`` and ``place``; the topic itself only if its tables could not be found (``routed``).
+    end of its log and its size in bytes then), ``seconds``, and the rules of tables, see :func:`rules_of`. Of a topic whose rows a route brings to several
+    tables, each table is there by a name of its own, with ``topic`` and ``place``; the topic itself only if its tables could not be found (``routed``).
     """
 
     FOLDER = "applied"
@@ -59,6 +60,14 @@ class AppliedReports(TargetReports):
         except (ValueError, TypeError) as e:
             log.warning("The report %s cannot be read, and is left out: %s", path, e)
             return None
+
+
+def rules_of(report: Mapping[str, Any]) -> TableRules | None:
+    """The rules of tables by which a run has applied; ``None`` if its report, that of an earlier release, does not have them."""
+    if not report.get("rules"):
+        return NO_RULES
+    rules = TableRules.parse(report["table_rules"]) if report.get("table_rules") else NO_RULES
+    return rules if rules.digest() == report["rules"] else None
 
 
 def joined(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,22 @@ from typing import Any, Self
 import orjson
 
 from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.core.config.table_rules import TableRule
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 
 _PLAN, _REPORT = "plan.json", "report.json"
+
+
+def why_not(rule: TableRule) -> str:
+    """Why a table that is kept by a rule is not compared with the source; empty if it is."""
+    if rule.routed:
+        return "its rows are in several tables, to which a rule routes them; name the other tables with --tables to leave it out"
+    if rule.mode == "log":
+        return (
+            "it is kept by a rule in mode log: its rows are events, and the source has no such rows to compare them with; name the other tables "
+            "with --tables to leave it out"
+        )
+    return ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

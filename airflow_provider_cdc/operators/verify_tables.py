@@ -15,6 +15,7 @@ from airflow_provider_cdc.operators.spark_job import SparkJobOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_cdc.core.config.table_rules import TableRules
     from airflow_provider_cdc.runtime import ConnectorDefinition
     from airflow_provider_cdc.verification import Verification
     from spark_jobs.verified import Compared, Verified
@@ -125,7 +126,7 @@ class VerifyTablesOperator(SparkJobOperator):
             self.access.definition, self.source_conn_id, self.state_conn_id, self.storage_conn_id or None
         )
         with connector.verification(scratch=self.scratch or None, keep=self.keep_scratch) as verification:
-            verification.prepare(self.tables, wait_s=self.wait.total_seconds())
+            verification.prepare(self.tables, wait_s=self.wait.total_seconds(), rules=self._rules())
             scratch = verification.scratch.storage
             keys = self.keys or (scratch.uri("keys") if self.repair else "")
             self._prepare(
@@ -138,6 +139,14 @@ class VerifyTablesOperator(SparkJobOperator):
         if report is None:
             raise error or self._no_report(scratch.url)
         return Verified.of(report)
+
+    def _rules(self) -> TableRules:
+        """By which the last apply has kept the tables, as far as that is known."""
+        from airflow_provider_cdc.changelog.applied import AppliedReports, rules_of
+        from airflow_provider_cdc.core.config.table_rules import NO_RULES
+
+        report = AppliedReports(self.access.changelog().storage, self.connector).read(self.target, self.location)
+        return rules_of(report or {}) or NO_RULES
 
     def _repair(self, verification: Verification, report: dict[str, Any], by: str) -> list[str]:
         """Send what repairs the tables that differ.
