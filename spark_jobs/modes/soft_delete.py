@@ -8,9 +8,10 @@ from __future__ import annotations
 from functools import reduce as fold
 from operator import or_
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark_jobs import reduce
 from spark_jobs.datatypes import quoted
 from spark_jobs.last import KEPT, OP, ORIGIN, OURS, SEQ, UNKNOWN, inherited, last_per_key
 from spark_jobs.modes.follow import cut_after, followed, none
@@ -18,6 +19,8 @@ from spark_jobs.shape import COMMITTED, PASSES
 from spark_jobs.write import Write, key_is_another
 
 _AT, _IMAGE, _LAST = f"{OURS}at", f"{OURS}image", f"{OURS}last"
+_ENDED, _LIVED, _BEFORE = f"{OURS}ended", f"{OURS}lived", f"{OURS}before"
+"""When a row has ended that stays deleted, whether it was alive in the batches, and when it had ended by the table."""
 
 
 def write_soft_delete(write: Write) -> None:
@@ -30,6 +33,10 @@ def write_soft_delete(write: Write) -> None:
     events = events.withColumn(_AT, F.col(SEQ))
     last = last_per_key(events.drop(PASSES), key, sparse) if shape.filter is None else _last_that_passed(events, key)
     rows = _flagged(last, cuts)
+    # a key that was looked up and is not there, or a row that still does not pass, may be deleted already
+    again = shape.filter is not None or _lookups(write)
+    if again:
+        rows = _first_end(rows, events, key)
 
     def final(there: DataFrame) -> DataFrame:
         if pending.changes and there.groupBy(*map(quoted, key)).count().where("count > 1").head(1):
@@ -38,6 +45,8 @@ def write_soft_delete(write: Write) -> None:
             )
         found = inherited(rows, there, key, sparse) if ORIGIN in rows.columns else rows
         found = found.drop(UNKNOWN)
+        if again:
+            found = _as_it_was(found, there, key)
         flags = set(shape.flags())
         # deletes, and rows that a truncate has taken, change the flags alone
         marks = F.array(*[F.lit(name) for name in types if name not in {*flags, *key}]).cast("array<string>")
@@ -65,6 +74,40 @@ def write_soft_delete(write: Write) -> None:
         write.anew(rows.select(*map(quoted, types)))
     else:
         write.merge(final, key, shape.nullable(pending.schema))
+
+
+def _lookups(write: Write) -> bool:
+    """Whether there are deletes that have only the key: of a row that the table may have as deleted already."""
+    whole, with_deletes = (reduce.sparse(write.pending, 0, deletes=deletes) for deletes in (False, True))
+    return set(whole) != set(with_deletes)
+
+
+def _first_end(rows: DataFrame, events: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """Rows that are deleted since the first event after their last life in the batches, not since the last one."""
+    alive = F.col(PASSES) & (F.col(OP) != "d")
+    lived = F.max(F.when(alive, F.col(SEQ))).over(Window.partitionBy(*map(quoted, key)))
+    after = events.withColumn(_LIVED, F.coalesce(lived, F.lit(0))).where(F.col(SEQ) > F.col(_LIVED))
+    ends = after.groupBy(*map(quoted, key)).agg(
+        F.min_by(COMMITTED, SEQ).alias(_ENDED), (F.max(_LIVED) > 0).alias(_LIVED)
+    )
+    ended = F.when(F.col("_is_deleted"), F.coalesce(_ENDED, "_deleted_at"))
+    return _joined(rows, ends, key).withColumn("_deleted_at", ended).drop(_ENDED)
+
+
+def _as_it_was(rows: DataFrame, there: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """Rows that were deleted before, and stay so, since the time that the table has."""
+    before = there.where("_is_deleted").select(*map(quoted, key), F.col("_deleted_at").alias(_BEFORE))
+    stays = F.col("_is_deleted") & ~F.coalesce(_LIVED, F.lit(col=True)) & F.col(_BEFORE).isNotNull()
+    since = F.when(stays, F.col(_BEFORE)).otherwise(F.col("_deleted_at"))
+    # a merge reads its rows twice, and may not see two states of the table
+    return _joined(rows, before, key).withColumn("_deleted_at", since).drop(_BEFORE, _LIVED).localCheckpoint()
+
+
+def _joined(rows: DataFrame, more: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """Rows with the columns that others have of their keys."""
+    same = fold(lambda a, b: a & b, [F.col(f"a.{quoted(c)}").eqNullSafe(F.col(f"b.{quoted(c)}")) for c in key])
+    others = [F.col(f"b.{quoted(c)}") for c in more.columns if c not in key]
+    return rows.alias("a").join(more.alias("b"), same, "left").select("a.*", *others)
 
 
 def _last_that_passed(events: DataFrame, key: tuple[str, ...]) -> DataFrame:

@@ -101,6 +101,47 @@ def test_every_mode_needs_only_the_key(spark: SparkSession, tmp_path: Path, mode
         assert all(row["note"] is None for row in deletes if row["id"] != 2)
 
 
+@pytest.mark.parametrize("batches", [1, 2], ids=["in one batch", "in two batches"])
+@pytest.mark.parametrize("more", [{}, {"filter": "note = 'kept'"}], ids=["plain", "filter"])
+def test_a_row_that_is_deleted_already_stays_deleted_since_then(
+    spark: SparkSession, tmp_path: Path, batches: int, more: dict[str, Any]
+) -> None:
+    lake = lake_with_rows(spark, tmp_path, "memory")
+    db, rules = lake.connector.database, TableRules.parse([{"tables": ".*", "mode": "soft_delete", **more}])
+    lake.apply(tables=rules)
+    first = 1_700_000_000_000_000
+
+    def at(second: int) -> None:
+        db.clock = lambda: first + second * 1_000_000
+
+    at(1)
+    with db.transaction() as t:
+        t.delete(TABLE, {"id": 1})
+        t.update(TABLE, {"id": 5}, {"note": "gone"})  # it does not pass the filter any more
+    lake.connector.capture()
+    if batches == 2:
+        lake.apply(tables=rules)
+    at(5)
+    with db.transaction() as t:
+        t.update(TABLE, {"id": 5}, {"n": 7})
+        t.delete(TABLE, {"id": 3})
+        t.insert(TABLE, {"id": 3, "note": "kept"})
+    at(9)
+    with db.transaction() as t:
+        t.delete(TABLE, {"id": 3})
+    lake.connector.capture()
+    repair(lake, 1, 5, beside=False)
+    if batches == 2:
+        lake.apply(tables=rules)
+    at(20)
+    repair(lake, 1, beside=False)
+    lake.apply(tables=rules)
+    ended = {row["id"]: (row["_deleted_at"].timestamp() if row["_is_deleted"] else None) for row in lake.rows(TABLE)}
+    seconds = {id_: None if when is None else when - first / 1_000_000 for id_, when in ended.items()}
+    assert {id_: seconds[id_] for id_ in (1, 3)} == {1: 1, 3: 9}
+    assert seconds[5] == (1 if more else None)
+
+
 def test_deletes_alone_in_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     lake = lake_with_rows(spark, tmp_path, "memory")
     rules = TableRules.parse([{"tables": ".*", "filter": "note = 'kept'"}])
