@@ -270,7 +270,7 @@ class Verification:
             ) as capture:
                 result = capture.run()
         manifests = list(self.scratch.manifests(definition.name))
-        self._refuse_another_number([m.batch for m in manifests], result.batches)
+        self._refuse_fewer(len(manifests), max(result.batches, default=0))
         schemas: dict[str, TableSchema] = {}
         names = set(map(str, tables))
         for manifest in manifests:
@@ -289,13 +289,13 @@ class Verification:
         log.info("%s rows were read at %s.", f"{result.events:,}", result.position)
         return _Read(definition.name, self._source.parse_position(position), schemas, len(manifests))
 
-    def _refuse_another_number(self, found: Sequence[int], written: Sequence[int]) -> None:
+    def _refuse_fewer(self, found: int, written: int) -> None:
         """
         :raises TransientError: somebody has deleted batches of the reference
         """
-        if list(found) != list(written):
+        if found != written:
             raise TransientError(
-                f"The scratch change log has {len(found)} of the {len(written)} batches that were written to it.",
+                f"The scratch change log has {found} of the {written} batches that were written to it.",
                 where=self.scratch.storage.url,
                 safe="Nothing was compared or changed.",
                 remedy="run the comparison again, and let nobody delete its scratch change log meanwhile",

@@ -185,6 +185,23 @@ def test_batches_that_are_gone_are_an_error(connector: Connector) -> None:
         verification.prepare()
 
 
+def test_a_reference_of_which_batches_were_deleted_is_refused(connector: Connector) -> None:
+    for key in range(2, 6):
+        _write(connector, key)
+    connector.capture()
+    with _opened(connector, properties={"batch.max.rows": 2}) as verification:
+        manifests = verification.scratch.manifests
+
+        def fewer(name: str) -> Any:
+            """The last one is deleted by somebody who takes the comparison for dead."""
+            Path(verification.scratch.path_of(name, max(verification.scratch.batches(name)))).unlink()
+            return manifests(name)
+
+        verification.scratch.manifests = fewer  # type: ignore[method-assign, assignment]
+        with pytest.raises(TransientError, match=r"has \d of the \d batches that were written to it"):
+            verification.prepare()
+
+
 def test_what_killed_comparisons_have_left_is_removed_and_nothing_else(connector: Connector, tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     young = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-abcdef"

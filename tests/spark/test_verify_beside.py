@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
-from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.verification import open_verification
 from spark_jobs.verified import Compared, Verified
@@ -138,6 +138,19 @@ def _removed(lake: Lake, table: str) -> None:
     import shutil
 
     shutil.rmtree(lake.path(table))
+
+
+def test_a_scratch_change_log_that_somebody_has_begun_to_delete_is_not_compared_with(lake: Lake) -> None:
+    _filled(lake)
+    with open_verification(lake.connector.definition(), lake.connector.state_url) as verification:
+        plan = verification.prepare()
+        Path(verification.scratch.path_of("test-verify-1", plan.references[0].batches)).unlink()
+        job = VerifyTables(
+            lake.spark, verification.scratch, lake.connector.name, location=lake.location, target=lake.kind, plan=plan,
+            source=lake.connector.changelog,
+        )  # fmt: skip
+        with pytest.raises(TransientError, match="batches that were written to it"):
+            job.run()
 
 
 def test_rows_without_a_key_are_compared_when_nothing_was_written_at_the_position(lake: Lake) -> None:
