@@ -396,3 +396,21 @@ def test_a_place_is_not_made_of_a_change_log_that_has_lost_its_beginning(memory:
     with pytest.raises(CdcError):
         memory.apply()
     assert not STORED
+
+
+def test_a_table_with_all_rows_is_no_place_of_a_route_that_came_later(memory: Lake) -> None:
+    work = Work(memory, 1, regions=PLAIN)
+    memory.follow()
+    before = STORED[memory.path("s.t")]
+    with memory.connector.database.transaction() as t:
+        t.insert("s.t", {"id": 100, "region": None, "n": 1})
+    memory.tables = _rules(memory)
+    memory.connector.capture()
+    with pytest.raises(TargetError, match="to a table that has all of its rows, or those of an earlier rule"):
+        memory.apply()
+    assert STORED[memory.path("s.t")] is before
+    assert len(_rows(memory, f"{memory.folder}/lake/of eu")) == 1
+    del STORED[memory.path("s.t")]  # moved away
+    work.go(2)
+    memory.follow()
+    _check(memory)
