@@ -18,13 +18,15 @@ from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending
 from airflow_provider_cdc.core.config.table_rules import Matched
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
+from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs import reduce
 from spark_jobs.bags import NUMBER
 from spark_jobs.last import OP, OURS, UNKNOWN
 from spark_jobs.placed import Placed
 from spark_jobs.placement import Placement
-from spark_jobs.routing import ELSE, Place
+from spark_jobs.routing import ELSE, Place, Routing
 from spark_jobs.session import suit
+from spark_jobs.shape import Shape
 from spark_jobs.shaping import routing
 from spark_jobs.view import View
 
@@ -70,6 +72,7 @@ class Places:
     ) -> None:
         self._changelog, self._connector, self._placement = changelog, connector, placement
         self._since, self._check_crc = since, check_crc
+        self._checked: dict[str, tuple[TableSchema, Shape, Routing]] = {}
 
     def concerned(self, spark: SparkSession, topic: str, view: View, tables: Mapping[str, Placed]) -> list[Placed]:
         """The tables of a topic that its new batches concern; those that are new are among them.
@@ -120,12 +123,12 @@ class Places:
         suit(spark, pending.bytes)
         reduce.check_names(pending)
         logged = rule.outbox is not None or rule.mode == "log"
-        shape = self._placement.shape(spark, pending.topic, pending.schema, False, ELSE)
+        shape, route = self._route(spark, pending, matched)
         # of an update whose image after does not tell where its row goes
         shape.sparse(reduce.sparse(pending, 0), pending.schema)
         needs = frozenset() if shape.filter is None else shape.filter.needs
         seen.whole |= rule.outbox is None and bool(reduce.lacking(pending) & needs)
-        for sign, op, unknown, step, value, number in self._groups(spark, pending, matched, logged=logged):
+        for sign, op, unknown, step, value, number in _groups(spark, pending, matched, route, logged=logged):
             place = Place(step, value)
             if unknown or (op == "r" and not logged):
                 # what a read replaces is known to no image
@@ -137,25 +140,34 @@ class Places:
                 seen.come.add(place)
                 seen.left += number if place == ELSE else 0
 
-    def _groups(self, spark: SparkSession, pending: Pending, matched: Matched, *, logged: bool) -> Iterable[Any]:
-        """Image (1: after, -1: before), operation, whether it is not known, place, and how many events there are of all this."""
-        images = reduce.images(spark, pending)
-        if images is None:
-            return []
-        rule = matched.rule
-        if logged:  # each event is in one table: an update in that of its row
-            images = images.where((F.col(NUMBER) == 1) | (F.col(OP) == "d"))
-        if rule.outbox is not None:
-            images = images.where(F.col(OP).isin("c", "r"))
-        if rule.filter is not None:
-            images = images.where(F.col(UNKNOWN) | F.coalesce(F.expr(rule.filter), F.lit(col=False)))
-        route = routing(spark, matched, pending.schema)
-        by = [F.col(NUMBER), F.col(OP), F.col(UNKNOWN), route.step().alias(_STEP), route.value().alias(_VALUE)]
-        counted = images.select(*by).groupBy(NUMBER, OP, UNKNOWN, _STEP, _VALUE).agg(F.count("*").alias(_COUNT))
-        found = counted.limit(MOST * _KINDS + 1).collect()
-        if len(found) > MOST * _KINDS:
-            raise _too_many(pending, matched)
-        return found
+    def _route(self, spark: SparkSession, pending: Pending, matched: Matched) -> tuple[Shape, Routing]:
+        """The rule of a topic, checked against its table; once for each schema."""
+        known = self._checked.get(pending.topic)
+        if known is None or known[0] != pending.schema:
+            shape = self._placement.shape(spark, pending.topic, pending.schema, False, ELSE)
+            known = pending.schema, shape, routing(spark, matched, pending.schema)
+            self._checked[pending.topic] = known
+        return known[1:]
+
+
+def _groups(spark: SparkSession, pending: Pending, matched: Matched, route: Routing, *, logged: bool) -> Iterable[Any]:
+    """Image (1: after, -1: before), operation, whether it is not known, place, and how many events there are of all this."""
+    images = reduce.images(spark, pending)
+    if images is None:
+        return []
+    rule = matched.rule
+    if logged:  # each event is in one table: an update in that of its row
+        images = images.where((F.col(NUMBER) == 1) | (F.col(OP) == "d"))
+    if rule.outbox is not None:
+        images = images.where(F.col(OP).isin("c", "r"))
+    if rule.filter is not None:
+        images = images.where(F.col(UNKNOWN) | F.coalesce(F.expr(rule.filter), F.lit(col=False)))
+    by = [F.col(NUMBER), F.col(OP), F.col(UNKNOWN), route.step().alias(_STEP), route.value().alias(_VALUE)]
+    counted = images.select(*by).groupBy(NUMBER, OP, UNKNOWN, _STEP, _VALUE).agg(F.count("*").alias(_COUNT))
+    found = counted.limit(MOST * _KINDS + 1).collect()
+    if len(found) > MOST * _KINDS:
+        raise _too_many(pending, matched)
+    return found
 
 
 def _check_updates(pending: Pending, behavior: str) -> None:
