@@ -24,6 +24,7 @@ from spark_jobs.rules import another_place, another_rule, same_rule
 from spark_jobs.shape import WHOLE, Shape
 from spark_jobs.table import bring_up, one_batch_at_a_time
 from spark_jobs.targets.base import NEVER, Conflict, Marker, Owner, Target
+from spark_jobs.variants import shown
 
 log = logging.getLogger("spark_jobs.catch_up")
 Shapes = Callable[[SparkSession, str, TableSchema, bool, Place | None], Shape]
@@ -153,6 +154,7 @@ class CatchUp:
             )  # fmt: skip
             done.append(one.told(target.written))
         if self._origins is not None:
+            shape = shown(target, owner.app, shape, pending.version)
             self._origins.note(table.name, target, shape, pending.schema)
         return pending.last
 

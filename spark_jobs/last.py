@@ -9,7 +9,7 @@ Rows are made with columns of our own beside those of the table. Their names beg
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
@@ -37,19 +37,25 @@ _LIFE, _LAST, _VALUE = f"{OURS}life", f"{OURS}last", f"{OURS}value_"
 _MOVED, _OLD, _VALUES = f"{OURS}moved", f"{OURS}old", f"{OURS}values"
 
 
-def last_per_key(rows: DataFrame, key: tuple[str, ...], sparse: Sequence[str] = ()) -> DataFrame:
+def last_per_key(
+    rows: DataFrame, key: tuple[str, ...], sparse: Sequence[str] = (), carried: Collection[str] = ()
+) -> DataFrame:
     """Of each key the event with the highest number; without that number.
 
     :param rows: events with :data:`SEQ`, :data:`OP` and final columns; with :data:`KEPT` where ``sparse`` is not empty, and with
         :data:`FROM` where an event that changes the key lacks values
     :param sparse: columns that events may lack
+    :param carried: those among them that also creates and reads leave as they are, and that have the image before a delete
     """
     groups = rows.groupBy(*map(quoted, key))
     if not sparse:
         return groups.agg(_newest([c for c in rows.columns if c != SEQ]).alias(_LAST)).select(f"{_LAST}.*")
     others = [c for c in rows.columns if c not in (SEQ, KEPT, FROM, *key, *sparse)]
     last = _newest(others).alias(_LAST)
-    values = [_last_value(c, moves=FROM in rows.columns).alias(f"{_VALUE}{i}") for i, c in enumerate(sparse)]
+    values = [
+        _last_value(c, moves=FROM in rows.columns, carried=c in carried).alias(f"{_VALUE}{i}")
+        for i, c in enumerate(sparse)
+    ]
     if FROM not in rows.columns:
         return _shown(groups.agg(last, *values), key, others, sparse)
     rows = identified(rows, key).localCheckpoint()
@@ -64,13 +70,13 @@ def _newest(columns: Sequence[str]) -> Expression:
     return F.max_by(F.struct(*map(quoted, columns)), SEQ)
 
 
-def _last_value(column: str, *, moves: bool) -> Expression:
+def _last_value(column: str, *, moves: bool, carried: bool) -> Expression:
     """The value of a column by the last event that has it, or that begins a row without it."""
     lacks = F.array_contains(KEPT, F.lit(column))
     begins = F.col(OP).isin("c", "r")
     if moves:
         begins &= F.col(FROM).isNull()
-    has_value = (F.col(OP) != "d") & (~lacks | begins)
+    has_value = ~lacks if carried else (F.col(OP) != "d") & (~lacks | begins)
     # of events without a number none is the newest
     return F.max_by(F.struct(F.col(quoted(column)).alias("v"), lacks.alias("lacks")), F.when(has_value, F.col(SEQ)))
 

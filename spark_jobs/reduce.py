@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.model.schema import Column, TableSchema
 from spark_jobs.bags import NUMBER
 from spark_jobs.datatypes import constant, file_type, filled, from_file, quoted, spark_type, structure
 from spark_jobs.last import FROM, KEPT, OP, OURS, SEQ, UNKNOWN, last_per_key
-from spark_jobs.shape import META, WHOLE, Shape
+from spark_jobs.shape import LEFT, META, WHOLE, Shape
 
 _COPY = f"{OURS}copy"
 
@@ -95,7 +95,7 @@ def contents(spark: SparkSession, pending: Pending, cut: int, shape: Shape = WHO
         return nothing(spark, pending, shape).select(*names)
     # a snapshot reads each key once
     only_reads = all(set(f.counts) <= {"r", "t"} for _, f in pending.files if f.last_seq > cut)
-    last = rows if only_reads else last_per_key(rows, shape.key(pending.schema), left_out)
+    last = rows if only_reads else last_per_key(rows, shape.key(pending.schema), left_out, shape.carried)
     if left_out:
         unknown = F.col(KEPT) if only_reads else F.concat(KEPT, UNKNOWN)
         return last.where(F.col(OP) != "d").select(*names, unknown.alias(UNKNOWN))
@@ -125,7 +125,8 @@ def events(
     parts = []
     for version in _versions(pending, after):
         files = _files(pending, version, after)
-        rows = _read(spark, pending, version, files, kept=bool(left_out), moved=moved, told=told)
+        kept = bool(left_out or shape.carried)
+        rows = _read(spark, pending, version, files, kept=kept, moved=moved, told=told, shape=shape)
         parts.append(rows.where(F.col(SEQ) > after) if after else rows)
     return shape.events(reduce(DataFrame.unionAll, parts), pending.schema, left_out) if parts else None
 
@@ -213,8 +214,8 @@ class _Told:
 
 
 def _read(
-    spark: SparkSession, pending: Pending, version: int, files: list[str], *, kept: bool, moved: bool, told: _Told
-) -> DataFrame:
+    spark: SparkSession, pending: Pending, version: int, files: list[str], *, kept: bool, moved: bool, told: _Told, shape: Shape
+) -> DataFrame:  # fmt: skip
     """Events of one schema version."""
     then, now = pending.schemas[version], pending.schema
     schema = T.StructType([*_file_schema(then).fields, *structure(told.fields(spark, files)).fields])
@@ -224,11 +225,31 @@ def _read(
     selected = [F.col("seq").alias(SEQ), F.col("op").alias(OP)]
     for column in now.columns:
         selected.append(_value(then, origins[column.name], column).cast(spark_type(column.type)).alias(column.name))
+    before, lacking = _left(pending, version, shape)
+    selected += before
     if kept:
-        selected.append(_left_out(now, origins).alias(KEPT))
+        selected.append(F.concat(_left_out(now, origins), lacking).alias(KEPT))
     if moved:
         selected.append(_previous(then, now, origins).alias(FROM))
     return raw.select(*selected, *told.values(_left_out(now, origins, deletes=True)))
+
+
+def _left(pending: Pending, version: int, shape: Shape) -> tuple[list[Expression], Expression]:
+    """What events of a version have for columns whose columns of the source go on in others; and the names of those for which they have nothing."""
+    then = pending.schemas[version]
+    values, lacking = [], []
+    for name, left in shape.left.items():
+        own, value = f"{LEFT}{name}", F.lit(None)
+        if version < left.until:
+            origin = lineage(pending, version, left.until - 1)[left.column]
+            value = _value(then, origin, pending.schemas[left.until - 1].column(left.column))
+            if origin.column is not None:
+                lacking.append(F.when(F.array_contains("unavailable", origin.column), F.lit(own)))
+        else:
+            lacking.append(F.lit(own))
+        values.append(value.cast(left.type).alias(own))
+    none = F.array().cast("array<string>")
+    return values, F.array_compact(F.array(*lacking)) if lacking else none
 
 
 _UNKNOWN_VARIABLE = f"${{{OURS}none}}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import or_
 from typing import Any, Protocol
@@ -73,6 +73,24 @@ class Computed:
         return F.expr(self.sql) if self.made is None else self.made()
 
 
+LEFT = f"{OURS}left_"
+"""What the names of columns begin with that have the values of columns that go on in others, see :class:`Left`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A column of the table that gets no values any more, as its column of the source goes on in a new one.
+
+    :param until: the first schema version whose events have no values for it
+    :param column: the column of the source, as it was called before that version
+    :param type: of the table's column
+    """
+
+    until: int
+    column: str
+    type: str
+
+
 @dataclass(frozen=True)
 class Shape:
     """A rule, applied to one source table.
@@ -80,6 +98,9 @@ class Shape:
     :param constants: column of the table → its text
     :param places: what ``{database}`` and the like are
     :param place: what the table records of the place that a route gives it, instead of the whole route
+    :param variants: column of the source → its column in the table, of those that go on in another one (:mod:`spark_jobs.variants`)
+    :param versions: schema version → the same, of the versions that batches bring the table through
+    :param left: column of the table → what it gets from events before its column of the source went on elsewhere
     """
 
     rule: TableRule = PLAIN
@@ -88,6 +109,9 @@ class Shape:
     computed: Mapping[str, Computed] = field(default_factory=dict)
     filter: Condition | None = None
     place: Mapping[str, Any] = field(default_factory=dict)
+    variants: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    left: Mapping[str, Left] = field(default_factory=dict)
 
     @property
     def mode(self) -> str:
@@ -96,12 +120,26 @@ class Shape:
     @cached_property
     def plain(self) -> bool:
         """Whether nothing becomes of the rows: the table is as the source has it."""
+        if self.variants or self.left:
+            return False
         return not (set(self.rule.meaning()) - {"partition_by", "cluster_by"})
 
     @property
     def shared(self) -> str:
         """The column that tells which source table a row is from; empty if the target table has only one."""
         return next(iter(self.rule.shard), "")
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """Columns that keep the table's values where events have none for them any more. In other modes rows are new, and have none."""
+        return tuple(self.left) if self.mode in ("current", "soft_delete") else ()
+
+    def as_of(self, version: int) -> Shape:
+        """The shape of rows of another schema version that the batches begin with, or go through."""
+        if version not in self.versions:
+            return self
+        left = {name: one for name, one in self.left.items() if one.until <= version}
+        return replace(self, variants=self.versions[version], left=left)
 
     def stored(self) -> str:
         """The rule as its table records it; empty if it says nothing about the table."""
@@ -124,13 +162,15 @@ class Shape:
         keep, drop = lowered(columns.keep), lowered(columns.drop)
         rename = {old.lower(): new for old, new in columns.rename.items()}
         wanted = [n for n in schema.names if n.lower() not in drop and (not keep or n.lower() in keep)]
-        return {name: rename.get(name.lower(), name) for name in wanted}
+        return {name: self.variants.get(name) or rename.get(name.lower(), name) for name in wanted}
 
     def name(self, column: str) -> str | None:
         """The name of a column of the source, of any version, in the table."""
         columns, lower = self.rule.columns, column.lower()
         if lower in lowered(columns.drop) or (columns.keep and lower not in lowered(columns.keep)):
             return None
+        if column in self.variants:
+            return self.variants[column]
         return next((new for old, new in columns.rename.items() if old.lower() == lower), column)
 
     def key(self, schema: TableSchema) -> tuple[str, ...]:
@@ -150,6 +190,7 @@ class Shape:
             **self.values(schema),
             **dict.fromkeys(self.rule.columns.constant, "string"),
             **{name: _TYPES[what] for name, what in self.rule.metadata.items()},
+            **{name: found.type for name, found in self.left.items()},
         }
 
     def values(self, schema: TableSchema) -> dict[str, str]:
@@ -179,7 +220,7 @@ class Shape:
         :raises TargetError: the rule needs values that are not there
         """
         if self.plain or not left_out or self.rule.outbox is not None:  # an outbox has no rows to keep values of
-            return list(left_out)
+            return [*left_out, *self.carried]
         missing, names = set(left_out), self.names(schema)
         needed: list[tuple[str, Condition]] = [(self.filter.what, self.filter)] if self.filter else []
         if self.mode != "log":
@@ -198,7 +239,7 @@ class Shape:
         """Columns of the table whose values follow from some columns of the source, which events leave out."""
         names, missing = self.names(schema), set(columns)
         kept = [names[c] for c in columns if c in names]
-        return kept + [name for name, found in self.computed.items() if found.needs & missing]
+        return kept + [name for name, found in self.computed.items() if found.needs & missing] + [*self.carried]
 
     def _lacks(self, schema: TableSchema, why: str) -> TargetError:
         return TargetError(
@@ -280,6 +321,7 @@ class Shape:
         values |= {name: found.expression() for name, found in self.computed.items()}
         values |= {name: F.lit(text) for name, text in self.constants.items()}
         values |= {name: told(what) for name, what in self.rule.metadata.items()}
+        values |= {name: F.col(quoted(f"{LEFT}{name}")) for name in self.left}
         return {name: values[name].cast(type_) for name, type_ in self.types(schema).items()}
 
     def _telling(self, schema: TableSchema, left_out: Sequence[str]) -> Callable[[str], Expression]:
@@ -302,6 +344,7 @@ class Shape:
         for name, found in self.computed.items():
             if lacking := [F.array_contains(column, F.lit(c)) for c in left_out if c in found.needs]:
                 of.append(F.when(reduce(or_, lacking), F.lit(name)))
+        of += [F.when(F.array_contains(column, F.lit(f"{LEFT}{name}")), F.lit(name)) for name in self.carried]
         return F.array_compact(F.array(*of)).cast("array<string>") if of else F.array().cast("array<string>")
 
     def _from(self, schema: TableSchema) -> Expression:

@@ -6,7 +6,7 @@ The rows are made by :class:`~spark_jobs.shape.Shape`, as the apply makes them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce as fold
 from operator import or_
 
@@ -69,6 +69,10 @@ class Shaped:
             return {}
         names = self.shape.names(self.schema)
         return {names[k]: (k, spark_type(self.schema.column(k).type)) for k in self.schema.key}
+
+    def with_variants(self, variants: Mapping[str, str]) -> Shaped:
+        """The same where columns of the source go on in others of the table (:mod:`spark_jobs.variants`)."""
+        return replace(self, shape=replace(self.shape, variants=variants)) if variants else self
 
     def made_of(self, rows: DataFrame) -> DataFrame:
         """The rows that the table ought to have.

@@ -25,6 +25,8 @@ from spark_jobs.route import Route
 from spark_jobs.session import suit
 from spark_jobs.shape import WHOLE, Shape
 from spark_jobs.targets.base import Conflict, Marker, Target
+from spark_jobs.variants import followed as followed_by_variants
+from spark_jobs.variants import shown
 from spark_jobs.write import Write, key_is_another, present_version
 
 log = logging.getLogger("spark_jobs.table")
@@ -60,7 +62,8 @@ def bring_up(
     """
     suit(target.spark, pending.bytes + (0 if new else target.size()))
     _write(target, pending, marker, route, new=new, shape=shape, at=at)
-    if comments := shape.comments(pending.schema):
+    if shape.comments(pending.schema):
+        comments = shown(target, marker.app, shape, pending.version).comments(pending.schema)
         try:
             target.describe(comments)
         except Conflict as e:
@@ -73,6 +76,8 @@ def _write(
     spark = target.spark
     reduce.check_names(pending)
     joins = bool(shape.shared) and target.exists()
+    if not new:
+        pending, shape = followed_by_variants(target, pending, marker.app, shape)
     write = Write(target, pending, marker, shape, fresh=new and not joins, joins=new and joins, at=at)
     if shape.mode != "current":
         log.info("%s is written by Spark: its mode is %s.", pending.topic, shape.mode)
@@ -80,12 +85,12 @@ def _write(
         return
     cut = reduce.last_truncate(spark, pending)
     if write.fresh or cut:
-        rows = reduce.contents(spark, pending, cut, shape).drop(UNKNOWN)
-        write.anew(rows)
+        write.anew(reduce.contents(spark, pending, cut, shape).drop(UNKNOWN), cut)
     elif not pending.schema.key or reduce.key_changed(pending, 0):
         _by_number(write, route)
     else:
-        merges = "" if shape.plain else "its rule is applied by Spark"
+        merges = "a column goes on in another one" if shape.variants else ""
+        merges = merges or ("" if shape.plain else "its rule is applied by Spark")
         merges = merges or route.merges(target, pending) or _by_arrays(target, pending, marker, route)
         if merges:
             log.info("%s is merged: %s.", pending.topic, merges)
@@ -109,7 +114,11 @@ def _by_key(write: Write) -> None:
     pending, shape = write.pending, write.shape
     found, key = reduce.events(write.spark, pending, 0, shape), shape.key(pending.schema)
     sparse = shape.sparse(reduce.sparse(pending, 0), pending.schema)
-    rows = last_per_key(found, key, sparse) if found is not None else reduce.nothing(write.spark, pending, shape)
+    rows = (
+        last_per_key(found, key, sparse, shape.carried)
+        if found is not None
+        else reduce.nothing(write.spark, pending, shape)
+    )
 
     def final(there: DataFrame) -> DataFrame:
         return inherited(rows, there, key, sparse) if ORIGIN in rows.columns else rows

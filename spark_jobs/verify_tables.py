@@ -10,7 +10,7 @@ Without ``--plan``, tables and source must be at the same position: stop the wri
 change log can be the reference then: the rows that result from its events are compared.
 
 Of tables that are kept by rules, which the report of the last apply has, the rows that the source has now are compared, with what the rules make of the
-source's rows. Columns that tell about events are named and not compared, and so are columns that only the table has (dropped at the source).
+source's rows. Columns that tell about events are named and not compared, and so are columns that only the table has (dropped at the source, or left behind by ``type_changes: new_column``).
 Where the types differ, values are compared in the wider one. Neither side has to fit into memory.
 
 Exit status: 0 everything is equal, 1 something is not, 2 something could not be compared, and the rest is equal.
@@ -47,6 +47,7 @@ from spark_jobs.session import open_changelog, own_session, session, suit
 from spark_jobs.shaped import Shaped, matched, shaped
 from spark_jobs.targets import load_format
 from spark_jobs.targets.base import Owner, Pinned, Target
+from spark_jobs.variants import Variants, recorded
 from spark_jobs.verified import Compared, Verified
 
 log = logging.getLogger("spark_jobs.verify_tables")
@@ -308,6 +309,7 @@ class VerifyTables:
         kept = shaped(
             spark, rule, self._tables_of, result.topic, wanted.schema, target.rule(), known=self._rules is not None
         )
+        kept = kept.with_variants(_variants(target, pinned))
         rows, found = kept.made_of(wanted.rows), kept.live(pinned.rows)
         types = self._types(result, kept, pinned)
         if result.problem:
@@ -349,6 +351,13 @@ class VerifyTables:
             result.problem, result.missing, result.surplus, result.different = "", 0, 0, 0
             result.differing, result.examples = {}, []
             raise NotComparable(text)
+
+
+def _variants(target: Target, pinned: Pinned) -> dict[str, str]:
+    """Column of the source → the table's column that it goes on in. What has been recorded a moment ago may not be there yet."""
+    owner = target.owner()
+    known = recorded(target, owner.app) if owner is not None else Variants()
+    return {column: name for column, name in known.at(known.until).items() if name in pinned.rows.columns}
 
 
 def _differs(result: Compared) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce as fold
+from operator import and_
 
+from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -13,9 +16,12 @@ from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs import reduce
 from spark_jobs.casts import Changed, check_exact, other_types
 from spark_jobs.datatypes import common, constant, filled, quoted
+from spark_jobs.last import KEPT, OP, OURS, SEQ, last_per_key
 from spark_jobs.rewrite import rewritten
-from spark_jobs.shape import Shape
+from spark_jobs.shape import Shape, lowered
 from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Merge, Target
+
+_OLD, _TOLD = f"{OURS}old_", f"{OURS}told_"
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,11 @@ class Write:
         """The table's columns, with those that its mode keeps up to date."""
         return {**reduce.final_types(self.pending.schema, self.shape), **self.shape.flags()}
 
-    def anew(self, rows: DataFrame) -> None:
-        """Make these the rows of this topic, and all rows of the table if nobody shares it."""
+    def anew(self, rows: DataFrame, cut: int = 0) -> None:
+        """Make these the rows of this topic, and all rows of the table if nobody shares it.
+
+        :param cut: number of the event that has emptied the table
+        """
         if not self.target.exists():
             self.target.create(rows, self.marker, self.shape.layout())
         elif self.shape.shared:
@@ -53,10 +62,55 @@ class Write:
             self.target.replace(others.unionByName(rows, allowMissingColumns=True), self.marker)
         elif self.fresh:
             self.target.record_rule(self.shape.stored())
+            if self.target.variants():
+                self.target.record_variants("")
             self.target.replace(rows, self.marker)
+        elif self.shape.rule.type_changes == "new_column":
+            self.target.replace(self._read_again(rows, cut), self.marker)
         else:
             self._changes_types(Evolution(self.marker.app, self.pending.version, self.types))
             self.target.replace(rows, self.marker)
+
+    def _read_again(self, rows: DataFrame, cut: int) -> DataFrame:
+        """Rows with what the table has in columns that the source has no more. Of rows that are read again it stays, others begin without it.
+
+        :param cut: number of the event that has emptied the table
+        """
+        pending, shape = self.pending, self.shape
+        key, there = shape.key(pending.schema), self._present_unchanged()
+        others = [c for c in there.columns if c.lower() not in lowered(rows.columns)]
+        if not key or reduce.key_changed(pending, 0):  # no key tells which rows they were
+            return rows.select("*", *[F.lit(None).cast(there.schema[c].dataType).alias(c) for c in others])
+        carried, events = shape.carried, reduce.events(self.spark, pending, 0, shape)
+        if events is None or not (others or carried):
+            return rows
+        names = list(map(quoted, key))
+        read = events.where((F.col(OP) == "r") & (F.col(SEQ) > cut)).select(*names).distinct()
+        old = there.select(*names, *[F.col(quoted(c)).alias(f"{_OLD}{i}") for i, c in enumerate([*others, *carried])])
+        found = rows.alias("n").join(
+            old.alias("t").join(read.alias("s"), same(key, "t", "s"), "left_semi").alias("o"),
+            same(key, "n", "o"),
+            "left",
+        )
+        stays = {c: F.col(f"{_OLD}{i}") for i, c in enumerate([*others, *carried])}
+        if carried:  # events before the rows were read again may have had values
+            told = last_per_key(events.select(SEQ, OP, KEPT, *names, *map(quoted, carried)), key, carried, carried)
+            told = told.select(
+                *names, F.col(KEPT), *[F.col(quoted(c)).alias(f"{_TOLD}{i}") for i, c in enumerate(carried)]
+            )
+            found = found.join(told.alias("e"), same(key, "n", "e"), "left")
+            for i, c in enumerate(carried):
+                lacks = F.coalesce(F.array_contains(KEPT, F.lit(c)), F.lit(col=True))
+                stays[c] = F.when(lacks, stays[c]).otherwise(F.col(f"{_TOLD}{i}"))
+        return found.select(
+            *[(stays[c] if c in carried else F.col(f"n.{quoted(c)}")).alias(c) for c in rows.columns],
+            *[stays[c].alias(c) for c in others],
+        )
+
+    def _present_unchanged(self) -> DataFrame:
+        """As :meth:`present`, of a table whose columns all have room for their values."""
+        self._changes_types(self._evolution())
+        return self.present()
 
     def _others(self) -> DataFrame:
         """Rows of other topics, with columns and types that have room for this one's."""
@@ -127,7 +181,7 @@ class Write:
         :raises TargetError: the rule has the apply stop then
         """
         others = {} if self.shape.shared else other_types(self.target.columns(), evolution)
-        if others and self.shape.rule.type_changes == "stop":
+        if others and self.shape.rule.type_changes != "rewrite":
             raise self._stopped(others)
         return bool(others)
 
@@ -135,8 +189,14 @@ class Write:
         changes = "; ".join(
             f"{name} is {old} in the table and would have to become {new}" for name, (old, new) in others.items()
         )
+        says = self.shape.rule.type_changes
+        only = (
+            ""
+            if says == "stop"
+            else ", by which columns of the source go on in new ones, and not those that the rule makes"
+        )
         return TargetError(
-            f"Columns of {self.pending.schema.id} have got other types: {changes}. The rule of the table says type_changes: stop.",
+            f"Columns of {self.pending.schema.id} have got other types: {changes}. The rule of the table says type_changes: {says}{only}.",
             where=f"{self.target.location}, batches {self.pending.first} to {self.pending.last}",
             safe="The table was not changed; the change log keeps the batches.",
             remedy="let the rule say type_changes: rewrite, or cast the column to one type with columns.cast and give the rule another location",
@@ -201,6 +261,11 @@ def _filled(there: DataFrame, types: Mapping[str, str], fills: Mapping[str, str 
     return there.select(*[filled(fills[c], t).alias(c) if c in fills else F.col(quoted(c)) for c, t in types.items()])
 
 
+def same(key: tuple[str, ...], a: str, b: str) -> Expression:
+    """Whether rows of two frames have the same key."""
+    return fold(and_, [F.col(f"{a}.{quoted(c)}").eqNullSafe(F.col(f"{b}.{quoted(c)}")) for c in key])
+
+
 def present_version(target: Target, pending: Pending, app: str, shape: Shape) -> int:
     """The schema version of the table's columns. If a killed run has left an evolution unfinished, it is finished first.
 
@@ -219,13 +284,18 @@ def present_version(target: Target, pending: Pending, app: str, shape: Shape) ->
 
 def _evolution(pending: Pending, app: str, start: int, until: int, shape: Shape) -> Evolution:
     """How columns have to change from one version to another. Fills are those of all rows that the table has."""
-    types = {**reduce.final_types(pending.schemas[until], shape), **shape.flags()}
+    # the newest version is that of the shape itself
+    before, after = shape.as_of(start), shape if until == pending.version else shape.as_of(until)
+    types = {**reduce.final_types(pending.schemas[until], after), **shape.flags()}
     if not pending.changes:
         return Evolution(app, until, types)
     pairs = [(str(o.column), name) for name, o in lineage(pending, start, until).items() if o.column is not None]
-    named = [(shape.name(old), shape.name(new)) for old, new in pairs]
+    named = [(before.name(old), after.name(new)) for old, new in pairs]
+    named += [
+        (before.name(str(o.column)), n) for n, o in _left_from(pending, start, after).items() if o.column is not None
+    ]
     renamed = tuple((old, new) for old, new in named if old is not None and new is not None and old != new)
-    return Evolution(app, until, types, renamed, _fills(pending, until, shape))
+    return Evolution(app, until, types, renamed, _fills(pending, until, after))
 
 
 def _fills(pending: Pending, until: int, shape: Shape) -> dict[str, str | None]:
@@ -235,24 +305,44 @@ def _fills(pending: Pending, until: int, shape: Shape) -> dict[str, str | None]:
         names[name]: constant(origin.fill, schema.column(name).type)
         for name, origin in lineage(pending, base_version(pending), until).items()
         if origin.column is None and name in names
+    } | {
+        name: constant(origin.fill, pending.schemas[left.until - 1].column(left.column).type)
+        for name, left in shape.left.items()
+        if (origin := _left_from(pending, base_version(pending), shape)[name]).column is None
     }
+
+
+def _left_from(pending: Pending, start: int, shape: Shape) -> dict[str, Origin]:
+    """Column that gets no values any more → where its values come from in rows of a version, which may be of before that."""
+    return {
+        name: _origin(pending, start, left.until - 1, left.column)
+        for name, left in shape.left.items()
+        if start < left.until
+    }
+
+
+def _origin(pending: Pending, start: int, until: int, column: str) -> Origin:
+    """Where the values of a column of one version come from in rows of a version before. The batches need not have the schema of the first one."""
+    return Origin(column=column) if start == until else lineage(pending, start, until)[column]
 
 
 def _present(
     rows: DataFrame, pending: Pending, start: int, shape: Shape, types: Mapping[str, str], changed: Changed, where: str, *, fills: bool
 ) -> DataFrame:  # fmt: skip
-    names = {new: old for old, new in shape.names(pending.schema).items()}
+    names, before = {new: old for old, new in shape.names(pending.schema).items()}, shape.as_of(start)
     origins = (
         lineage(pending, start) if pending.changes else {name: Origin(column=name) for name in pending.schema.names}
     )
     found = _fills(pending, pending.version, shape) if pending.changes else {}
     came: dict[str, str] = {}
-    columns = []
+    columns, left = [], _left_from(pending, start, shape)
     for name, type_ in types.items():
         if name in found:
             value = filled(found[name] if fills else None, type_)
         else:
-            old = shape.name(str(origins[names[name]].column)) if name in names else name
+            old = before.name(str(origins[names[name]].column)) if name in names else name
+            if name in left:
+                old = before.name(str(left[name].column))
             came[name] = str(old)
             value = F.col(quoted(came[name]))
         columns.append(value.cast(type_).alias(name))

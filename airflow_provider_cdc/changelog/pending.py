@@ -148,9 +148,7 @@ def lineage(pending: Pending, version: int, until: int | None = None) -> dict[st
     :raises ChangeLogDamaged: a change between the two versions is missing
     """
     final = pending.version if until is None else until
-    start = pending.schemas.get(version)
-    names = start.names if start is not None else _names_before(pending, version)
-    origins = {name: Origin(column=name) for name in names}
+    origins = {name: Origin(column=name) for name in names_at(pending, version)}
     for step in range(version + 1, final + 1):
         table = _change(pending, step).table
         assert table is not None
@@ -177,8 +175,13 @@ def _through(origins: dict[str, Origin], change: TableChange, name: str) -> Orig
     return origins.get(change.renamed.get(name, name), Origin())
 
 
-def _names_before(pending: Pending, version: int) -> tuple[str, ...]:
-    """Columns of the version that was in force before the first pending change."""
+def names_at(pending: Pending, version: int) -> tuple[str, ...]:
+    """Columns of a version: one of the batches, or the one before the first pending change.
+
+    :raises ChangeLogDamaged: that change is missing
+    """
+    if (schema := pending.schemas.get(version)) is not None:
+        return schema.names
     change = _change(pending, version + 1)
     assert change.table is not None
     return tuple(change.renamed.get(c.name, c.name) for c in change.table.columns if c.name not in change.added)

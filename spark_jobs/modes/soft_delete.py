@@ -29,9 +29,13 @@ def write_soft_delete(write: Write) -> None:
     events, cuts, sparse = followed(write)
     key, types = shape.key(pending.schema), write.types
     if events is None:
-        events = none(write).withColumn(PASSES, F.lit(col=True))
+        events, sparse = none(write).withColumn(PASSES, F.lit(col=True)), []
     events = events.withColumn(_AT, F.col(SEQ))
-    last = last_per_key(events.drop(PASSES), key, sparse) if shape.filter is None else _last_that_passed(events, key)
+    last = (
+        last_per_key(events.drop(PASSES), key, sparse, shape.carried)
+        if shape.filter is None
+        else _last_that_passed(events, key)
+    )
     rows = _flagged(last, cuts)
     # a key that was looked up and is not there, or a row that still does not pass, may be deleted already
     again = shape.filter is not None or _lookups(write)

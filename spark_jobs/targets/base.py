@@ -240,6 +240,14 @@ class Target(abc.ABC):
         """Record a rule in an existing table, before all its rows are replaced."""
 
     @abc.abstractmethod
+    def variants(self) -> str:
+        """What the table records of columns that go on in others (:mod:`spark_jobs.variants`); empty if there are none."""
+
+    @abc.abstractmethod
+    def record_variants(self, text: str) -> None:
+        """Record it in an existing table, before its columns change. Rows and columns stay as they are."""
+
+    @abc.abstractmethod
     def markers(self) -> dict[str, int]:
         """:attr:`Owner.app` → the last batch applied, of everybody who ever applied one."""
 
@@ -290,7 +298,7 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def evolve(self, evolution: Evolution) -> dict[str, str | None]:
-        """Add, rename and widen columns. May be repeated, also after it was killed half way.
+        """Add, rename, widen and drop columns. May be repeated, also after it was killed half way.
 
         :return: the fills that are still to be made, by the merge
         """

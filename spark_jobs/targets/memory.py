@@ -53,6 +53,7 @@ class Stored:
     version: tuple[str, int] = ("", 0)
     layout: TableLayout = PLAIN_LAYOUT
     comments: Comments = NO_COMMENTS
+    variants: str = ""
 
 
 _PLACE = f"{OURS}place"
@@ -84,6 +85,13 @@ class MemoryTarget(Target):
     def record_rule(self, rule: str) -> None:
         with self._commit() as there:
             STORED[self.location] = replace(there, layout=replace(there.layout, rule=rule))
+
+    def variants(self) -> str:
+        return self._there().variants
+
+    def record_variants(self, text: str) -> None:
+        with self._commit() as there:
+            STORED[self.location] = replace(there, variants=text)
 
     def markers(self) -> dict[str, int]:
         return dict(self._there().markers)
@@ -149,7 +157,8 @@ class MemoryTarget(Target):
         if name in evolution.fills:
             return filled(evolution.fills[name], type_)
         old = came.get(name, name)
-        return F.col(quoted(old if old in there.types else name)).cast(type_)
+        known = next((n for n in (old, name) if n in there.types), None)
+        return (F.lit(None) if known is None else F.col(quoted(known))).cast(type_)
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 

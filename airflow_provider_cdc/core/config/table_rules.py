@@ -33,7 +33,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId
 
 Mode = Literal["current", "log", "soft_delete", "history"]
-TypeChanges = Literal["rewrite", "stop"]
+TypeChanges = Literal["rewrite", "new_column", "stop"]
 METADATA = (
     "op", "seq", "commit_ts", "captured_ts", "transaction_id", "source", "snapshot", "unavailable", "connector", "topic", "database", "table",
 )  # fmt: skip
@@ -119,7 +119,8 @@ class TableRule(_Strict):
         table. ``error``: nothing is written. Of an outbox ``error`` unless it says ``drop``
     :param outbox: the table is an outbox; see :class:`airflow_provider_cdc.core.config.routes.Outbox`
     :param type_changes: when a column gets a type that does not hold its old values. ``rewrite``: the table is written anew, with the values that the
-        source's table is read again with, or equal ones of the new type. ``stop``: the apply stops for this table
+        source's table is read again with, or equal ones of the new type. ``new_column``: the table's column stays as it is, and the source's goes
+        on in a new one, ``amount__v_string``. ``stop``: the apply stops for this table
     """
 
     tables: Patterns = Field(min_length=1)
@@ -326,6 +327,10 @@ def _contradictions(rule: TableRule) -> list[str]:
         )
     if rule.partition_by and rule.cluster_by:
         wrong.append("partition_by and cluster_by cannot be set both")
+    if rule.type_changes == "new_column" and (rule.shard or rule.routed):
+        wrong.append(
+            "type_changes: new_column cannot be used with shard, route or outbox: a table has its columns from one source table, whole"
+        )
     if rule.filter is not None and not rule.filter.strip():
         wrong.append("filter: it is empty")
     return wrong

@@ -71,7 +71,7 @@ _CONFLICTS = (
 )
 _COLUMN_CONFLICTS = ("FIELD_ALREADY_EXISTS", "UNRESOLVED_COLUMN", "FIELD_NOT_FOUND")
 """What ``ALTER TABLE`` says when another run has made the same change a moment before."""
-_VERSION = "cdc.columns"
+_VERSION, _VARIANTS = "cdc.columns", "cdc.variants"
 # only properties with this beginning can be given with the rows of the first commit
 _OWNER = "delta.cdc.connector", "delta.cdc.topic"
 _RULE = "delta.cdc.rule"
@@ -127,6 +127,13 @@ class DeltaTarget(Target):
         if rule != self.rule():
             with _conflicts():
                 self._set({_RULE: rule})
+
+    def variants(self) -> str:
+        return self._configuration().get(_VARIANTS, "")
+
+    def record_variants(self, text: str) -> None:
+        with _conflicts():
+            self._set({_VARIANTS: text})
 
     def markers(self) -> dict[str, int]:
         return markers(self.spark, self._log().unsafeVolatileSnapshot())

@@ -67,7 +67,7 @@ _OWNER = "cdc.connector", "cdc.topic"
 _RULE = "cdc.rule"
 _COMMENT = "comment"
 """The property that Spark and others show as the table's comment."""
-_VERSION = "cdc.columns"
+_VERSION, _VARIANTS = "cdc.columns", "cdc.variants"
 _PROPERTIES = {
     # files are not written anew for a few changed rows
     "write.merge.mode": "merge-on-read",
@@ -143,6 +143,12 @@ class IcebergTarget(Target):
     def record_rule(self, rule: str) -> None:
         if rule != self.rule():
             self._alter(lambda table: _set(table, {_RULE: rule}))
+
+    def variants(self) -> str:
+        return self._properties().get(_VARIANTS, "")
+
+    def record_variants(self, text: str) -> None:
+        self._alter(lambda table: _set(table, {_VARIANTS: text}))
 
     def markers(self) -> dict[str, int]:
         return {app: found.batch for app, found in self._history().markers.items()}

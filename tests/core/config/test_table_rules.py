@@ -56,7 +56,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"tables": "a", "mode": "histroy"}, "did you mean 'history'? Valid names are: current, log, soft_delete, history"),
     (
         {"tables": "a", "type_changes": "stopp"},
-        "type_changes: 'stopp' is not known; did you mean 'stop'? Valid names are: rewrite, stop",
+        "type_changes: 'stopp' is not known; did you mean 'stop'? Valid names are: rewrite, new_column, stop",
+    ),
+    (
+        {"tables": "a", "type_changes": "new_column", "shard": {"s": "x"}},
+        "type_changes: new_column cannot be used with shard, route or outbox",
     ),
     ({"tables": "a", "filtre": "x"}, "'filtre' is not known; did you mean 'filter'? Valid names are: tables, location"),
     ({"tables": "a", "columns": {"dropp": ["x"]}}, "columns: 'dropp' is not known; did you mean 'drop'?"),
