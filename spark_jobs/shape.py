@@ -358,6 +358,15 @@ WHOLE = Shape()
 """The table is as the source has it."""
 
 
+def laid_out_by(given: str) -> str:
+    """The column of a partition or cluster.
+
+    >>> laid_out_by("bucket(16, id)"), laid_out_by("country")
+    ('id', 'country')
+    """
+    return given[given.find("(") + 1 : -1].rpartition(",")[2].strip() if given.endswith(")") else given
+
+
 def lowered(names: Iterable[str]) -> set[str]:
     """Names as Spark compares them."""
     return {name.lower() for name in names}

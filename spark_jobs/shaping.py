@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs.datatypes import holds, quoted, spark_type, structure
 from spark_jobs.outbox import of_an_outbox, payload_fields
 from spark_jobs.routing import Going, Place, Routing, Taking
-from spark_jobs.shape import WHOLE, Computed, Condition, Shape, lowered
+from spark_jobs.shape import WHOLE, Computed, Condition, Shape, laid_out_by, lowered
 
 log = logging.getLogger("spark_jobs.shaping")
 
@@ -176,7 +176,7 @@ def _check_types(spark: SparkSession, made: Shape, schema: TableSchema, *, stric
         )
     for what in ("partition_by", "cluster_by"):
         for given in getattr(made.rule, what):
-            name = given[given.find("(") + 1 : -1].rpartition(",")[2].strip() if given.endswith(")") else given
+            name = laid_out_by(given)
             # the source may have dropped it since the table was laid out
             if strict and name.lower() not in lowered(names):
                 raise _wrong(

@@ -120,6 +120,9 @@ class _Way:
     def go(self) -> Variants:
         for version in sorted(self.whole.changes):
             change, schema = self.whole.changes[version], self.whole.schemas[version]
+            if self.plain.rule.dropped_columns == "drop":
+                for name in change.dropped:
+                    self.types.pop(self.placed.get(name, "").lower(), None)
             if version <= self.known.until:
                 placed = self._all(self.known.at(version), schema.names)
                 new = list(self.known.began.get(version, ()))

@@ -18,7 +18,7 @@ from spark_jobs.casts import Changed, check_exact, other_types
 from spark_jobs.datatypes import common, constant, filled, quoted
 from spark_jobs.last import KEPT, OP, OURS, SEQ, last_per_key
 from spark_jobs.rewrite import rewritten
-from spark_jobs.shape import Shape, lowered
+from spark_jobs.shape import Shape, laid_out_by, lowered
 from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Merge, Target
 
 _OLD, _TOLD = f"{OURS}old_", f"{OURS}told_"
@@ -224,7 +224,26 @@ class Write:
         start = present_version(self.target, pending, app, shape)
         if self.joins:  # what has changed in rows that the table does not have does not matter
             return Evolution(app, pending.version, self.types)
-        return _evolution(pending, app, start, pending.version, shape)
+        found = _evolution(pending, app, start, pending.version, shape)
+        self._check_dropped(found)
+        return found
+
+    def _check_dropped(self, evolution: Evolution) -> None:
+        """
+        :raises TargetError: the rule lays the table out by a column that goes
+        """
+        rule, gone = self.shape.rule, lowered(evolution.dropped)
+        for what in ("partition_by", "cluster_by"):
+            for given in getattr(rule, what):
+                if laid_out_by(given).lower() in gone:
+                    raise TargetError(
+                        f"Column {laid_out_by(given)} of {self.pending.schema.id} was dropped at the source. The rule of its table says dropped_columns: drop, "
+                        f"and lays it out by this column: {what}: {given}.",
+                        where=f"{self.target.location}, batches {self.pending.first} to {self.pending.last}",
+                        safe="The table was not changed; the change log keeps the batches.",
+                        remedy="let the rule say dropped_columns: keep, so that the column stays with its values; or give it another layout and another location: "
+                        "then the table is built again from the change log",
+                    )
 
     def present(self, *, fills: bool = True) -> DataFrame:
         """The table's rows, with the final columns first, then the columns that the source has dropped."""
@@ -236,6 +255,7 @@ class Write:
         there = self.target.rows()
         if not shape.shared:
             evolution = _evolution(pending, self.marker.app, start, pending.version, shape)
+            there = there.drop(*[F.col(quoted(name)) for name in evolution.going(there.columns)])
             changed = other_types(self.target.columns(), evolution)
             return _present(there, pending, start, shape, types, changed, self.target.location, fills=fills)
         mine = there.where(shape.mine())
@@ -295,7 +315,19 @@ def _evolution(pending: Pending, app: str, start: int, until: int, shape: Shape)
         (before.name(str(o.column)), n) for n, o in _left_from(pending, start, after).items() if o.column is not None
     ]
     renamed = tuple((old, new) for old, new in named if old is not None and new is not None and old != new)
-    return Evolution(app, until, types, renamed, _fills(pending, until, after))
+    gone = _dropped(pending, start, until, shape, types) if shape.rule.dropped_columns == "drop" else ()
+    return Evolution(app, until, types, renamed, _fills(pending, until, after), gone)
+
+
+def _dropped(pending: Pending, start: int, until: int, shape: Shape, types: Mapping[str, str]) -> tuple[str, ...]:
+    """Columns of the table whose columns of the source are dropped on the way from one version to another."""
+    gone = [
+        shape.as_of(start).name(origin.column)
+        for v in range(start + 1, until + 1)
+        for old in pending.changes[v].dropped
+        if (origin := _origin(pending, start, v - 1, old)).column is not None
+    ]
+    return tuple(dict.fromkeys(name for name in gone if name is not None and name.lower() not in lowered(types)))
 
 
 def _fills(pending: Pending, until: int, shape: Shape) -> dict[str, str | None]:

@@ -134,6 +134,7 @@ class Evolution:
     :param renamed: (old, new) names
     :param fills: final column → what rows that are already there get in it: a text that a cast to the column's type
         understands, or ``None`` for NULL
+    :param dropped: columns that go; none of them is a final one
     """
 
     app: str
@@ -141,6 +142,16 @@ class Evolution:
     types: Mapping[str, str]
     renamed: tuple[tuple[str, str], ...] = ()
     fills: Mapping[str, str | None] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
+
+    def going(self, columns: Iterable[str]) -> list[str]:
+        """Those of a table's columns that go.
+
+        >>> Evolution("app", 2, {"id": "int"}, dropped=("Note",)).going(["id", "note"])
+        ['note']
+        """
+        dropped = {name.lower() for name in self.dropped}
+        return [name for name in columns if name.lower() in dropped]
 
 
 @dataclass(frozen=True, slots=True)

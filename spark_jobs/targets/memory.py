@@ -134,7 +134,8 @@ class MemoryTarget(Target):
         came = {new: old for old, new in evolution.renamed}
         with self._commit() as there:
             goes = {old: new for new, old in came.items()}
-            final = {goes.get(name, name): type_ for name, type_ in there.types.items()}
+            gone = evolution.going(there.types)
+            final = {goes.get(name, name): type_ for name, type_ in there.types.items() if name not in gone}
             for name, type_ in evolution.types.items():
                 if not holds(final.get(name, type_), type_):
                     final[name] = type_

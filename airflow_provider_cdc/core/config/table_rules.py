@@ -34,6 +34,7 @@ from airflow_provider_cdc.core.model.schema import TableId
 
 Mode = Literal["current", "log", "soft_delete", "history"]
 TypeChanges = Literal["rewrite", "new_column", "stop"]
+DroppedColumns = Literal["keep", "drop"]
 METADATA = (
     "op", "seq", "commit_ts", "captured_ts", "transaction_id", "source", "snapshot", "unavailable", "connector", "topic", "database", "table",
 )  # fmt: skip
@@ -52,6 +53,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = {
     "history": ("_valid_from", "_valid_to", "_is_current", "_seq", "_seq_to"),
 }
 """Mode → the columns that it keeps up to date itself."""
+_TO_COME = frozenset({"type_changes", "dropped_columns"})
+"""What a rule says of changes at the source to come. It does not decide the rows that are there."""
 _PLACES = ("connector", "topic", "database", "table")
 
 
@@ -121,6 +124,8 @@ class TableRule(_Strict):
     :param type_changes: when a column gets a type that does not hold its old values. ``rewrite``: the table is written anew, with the values that the
         source's table is read again with, or equal ones of the new type. ``new_column``: the table's column stays as it is, and the source's goes
         on in a new one, ``amount__v_string``. ``stop``: the apply stops for this table
+    :param dropped_columns: what becomes of a column that the source drops. ``keep``: it stays, with the values that it had. ``drop``: it goes from the
+        table, too
     """
 
     tables: Patterns = Field(min_length=1)
@@ -132,6 +137,7 @@ class TableRule(_Strict):
     partition_by: Names = ()
     cluster_by: Names = ()
     type_changes: TypeChanges = "rewrite"
+    dropped_columns: DroppedColumns = "keep"
     route: Steps = ()
     otherwise: Otherwise | None = None
     outbox: Outbox | None = None
@@ -171,7 +177,7 @@ class TableRule(_Strict):
 
         What it says of changes at the source to come is not part of it: it may be changed for a table that is there.
         """
-        left_out = {"tables", "location", "type_changes", "route", "otherwise", "outbox"}
+        left_out = {"tables", "location", "route", "otherwise", "outbox", *_TO_COME}
         if self.outbox is not None:
             left_out |= {"mode", "columns"}  # they follow from it
         found = self.model_dump(exclude=left_out, exclude_defaults=True, mode="json")
@@ -331,6 +337,14 @@ def _contradictions(rule: TableRule) -> list[str]:
         wrong.append(
             "type_changes: new_column cannot be used with shard, route or outbox: a table has its columns from one source table, whole"
         )
+    if rule.dropped_columns == "drop" and rule.mode in ("log", "history"):
+        wrong.append(
+            f"dropped_columns: drop cannot be used with mode {rule.mode}, whose tables tell what was; leave it out, or use another mode"
+        )
+    if rule.dropped_columns == "drop" and (rule.shard or rule.routed):
+        wrong.append(
+            "dropped_columns: drop cannot be used with shard, route or outbox: a table has its columns from one source table, whole"
+        )
     if rule.filter is not None and not rule.filter.strip():
         wrong.append("filter: it is empty")
     return wrong
@@ -376,7 +390,12 @@ def _explained(error: Any) -> str:
 
 _MODELS: Mapping[str, type[BaseModel]] = {"columns": ColumnRules, "route": Step}
 """Option → what its own options are."""
-_VALUES = {"mode": get_args(Mode), "type_changes": get_args(TypeChanges), **routes.VALUES}
+_VALUES = {
+    "mode": get_args(Mode),
+    "type_changes": get_args(TypeChanges),
+    "dropped_columns": get_args(DroppedColumns),
+    **routes.VALUES,
+}
 """Option → the values that it may have."""
 
 

@@ -141,6 +141,7 @@ class TableChange(_Frozen):
     :param renamed: new column name → old column name
     :param added: new column → value that existing rows have in it, as text that a cast to the column's type understands;
         ``None`` is NULL
+    :param dropped: columns of the schema before that no column goes on from, or is called as; :class:`SchemaHistory` fills it in
     :param exact: ``False`` if existing rows may have values that neither the log nor this change shows
     """
 
@@ -150,6 +151,7 @@ class TableChange(_Frozen):
     table: TableSchema | None = None
     renamed: dict[str, str] = Field(default_factory=dict)
     added: dict[str, str | None] = Field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
     exact: bool = True
 
 

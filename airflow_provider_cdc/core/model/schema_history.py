@@ -79,7 +79,7 @@ class SchemaHistory:
             if known is not None and known.same_structure(change.table) and change.type == "ALTER" and change.exact:
                 return None
             table = change.table.model_copy(update={"version": self._versions.get(change.id, 0) + 1})
-            change = change.model_copy(update={"table": table})
+            change = change.model_copy(update={"table": table, "dropped": _dropped(known, change)})
         self._put(change)
         return change
 
@@ -89,3 +89,10 @@ class SchemaHistory:
         else:
             self._tables[change.id] = change.table
             self._versions[change.id] = change.table.version
+
+
+def _dropped(before: TableSchema | None, change: TableChange) -> tuple[str, ...]:
+    if before is None or change.table is None:
+        return ()
+    stays = {change.renamed.get(name, name) for name in change.table.names}
+    return tuple(name for name in before.names if name not in stays)

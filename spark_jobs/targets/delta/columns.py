@@ -60,6 +60,8 @@ def statements(evolution: Evolution, columns: Mapping[str, str], location: str) 
         if old in there and new in names:
             yield f"RENAME COLUMN {quoted(old)} TO {quoted(names[new])}"
             there[new] = there.pop(old)
+    if gone := evolution.going(columns):
+        yield f"DROP COLUMNS ({', '.join(map(quoted, gone))})"
     missing = [f"{quoted(name)} {type_}" for name, type_ in evolution.types.items() if name.lower() not in there]
     if missing:
         yield f"ADD COLUMNS ({', '.join(missing)})"

@@ -190,7 +190,18 @@ class DeltaTarget(Target):
         return int(version) if owner == app else 0
 
     def can_evolve(self, evolution: Evolution) -> bool:
-        return columns.can_evolve(evolution, self.columns(), self.location)
+        there = self.columns()
+        can, gone = columns.can_evolve(evolution, there, self.location), evolution.going(there)
+        return can and (not gone or self._drops(gone))
+
+    def _drops(self, names: list[str]) -> bool:
+        """Whether columns can be dropped in place: files have other names for columns than the table, and none of these has a say in the layout."""
+        snapshot = self._log().unsafeVolatileSnapshot()
+        laid_out = self._plain(snapshot.metadata().partitionColumns())
+        clustered = self._class("org.apache.spark.sql.delta.skipping.clustering.ClusteredTableUtils")
+        laid_out += [name for name in names if clustered.getClusteringColumnsOptional(snapshot).isDefined()]
+        mapped = self._configuration().get("delta.columnMapping.mode", "none") != "none"
+        return mapped and not {name.lower() for name in names} & {name.lower() for name in laid_out}
 
     def evolve(self, evolution: Evolution) -> dict[str, str | None]:
         with _conflicts(*_CONFLICTS, *_COLUMN_CONFLICTS):

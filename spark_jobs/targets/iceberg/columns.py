@@ -126,6 +126,12 @@ def was_partitioned_by_a_column_that_is_gone(table: Any) -> bool:
     return any(schema.findField(field.sourceId()) is None for field in fields)
 
 
+def lays_out(table: Any, names: Iterable[str]) -> bool:
+    """Whether the table is partitioned or sorted by one of some columns."""
+    ids = {table.schema().findField(name).fieldId() for name in names}
+    return any(field.sourceId() in ids for field in [*table.spec().fields(), *table.sortOrder().fields()])
+
+
 def _forget(table: Any, ids: set[int]) -> None:
     """Partition no longer by columns that go, and do not sort by them."""
     fields = [field.name() for field in table.spec().fields() if field.sourceId() in ids]

@@ -46,6 +46,7 @@ from spark_jobs.targets.iceberg.columns import (
     held,
     iceberg_types,
     lay_out,
+    lays_out,
     rearrange,
     refuse_reserved,
     schema,
@@ -208,7 +209,7 @@ class IcebergTarget(Target):
             if old not in there and new not in there:
                 raise self._lost(old, new)
             there.setdefault(new, there.get(old, ""))
-        can = True
+        can = not lays_out(self._table(), evolution.going(self.columns()))
         for name, type_ in evolution.types.items():
             there_type = there.get(name.lower(), held(type_))
             if holds(there_type, type_) or holds(there_type, held(type_)) or widens(there_type, held(type_)):
@@ -269,6 +270,8 @@ class IcebergTarget(Target):
             if old in names and new in wanted:
                 yield "renameColumn", names[old], wanted[new]
                 names[new] = names.pop(old)
+        for name in evolution.going(there):
+            yield "deleteColumn", name
         made = iceberg_types(self.spark, evolution.types)
         for name, type_ in evolution.types.items():
             known = names.get(name.lower())

@@ -62,6 +62,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"tables": "a", "type_changes": "new_column", "shard": {"s": "x"}},
         "type_changes: new_column cannot be used with shard, route or outbox",
     ),
+    ({"tables": "a", "dropped_columns": "delete"}, "dropped_columns: 'delete' is not known"),
+    ({"tables": "a", "dropped_columns": "drop", "mode": "log"}, "dropped_columns: drop cannot be used with mode log"),
+    (
+        {"tables": "a", "dropped_columns": "drop", "shard": {"s": "x"}},
+        "dropped_columns: drop cannot be used with shard, route or outbox",
+    ),
     ({"tables": "a", "filtre": "x"}, "'filtre' is not known; did you mean 'filter'? Valid names are: tables, location"),
     ({"tables": "a", "columns": {"dropp": ["x"]}}, "columns: 'dropp' is not known; did you mean 'drop'?"),
     ({"tables": "a", "columns": {"metadata": ["sequ"]}}, "did you mean 'seq'?"),
@@ -90,7 +96,7 @@ def test_a_wrong_rule_is_refused_with_what_may_have_been_meant(rule: dict[str, A
 
 
 def test_what_a_rule_says_of_changes_to_come_may_be_changed_for_a_table_that_is_there() -> None:
-    rules = TableRules.parse([{"tables": "a", "type_changes": "stop"}])
+    rules = TableRules.parse([{"tables": "a", "type_changes": "stop", "dropped_columns": "drop"}])
     assert rules.rules[0].meaning() == {}
     assert rules != TableRules.parse([{"tables": "a"}])
 

@@ -33,6 +33,17 @@ def _record(seq: int, *changes: TableChange) -> SchemaChangeRecord:
     return SchemaChangeRecord(seq=seq, ddl="", database="shop", position={}, ts_us=0, changes=list(changes))
 
 
+def test_a_change_names_the_columns_that_it_drops() -> None:
+    history = SchemaHistory()
+    history.apply(_change("CREATE", table=_table(a="int64", b="string", c="string", d="string")))
+    made = history.apply(_change(table=_table(a="int64", c="string", d="int64"), renamed={"c": "b"}, added={"d": None}))
+    assert made is not None
+    assert made.dropped == ("c",)  # b is called c now, and d is there again
+    again = history.apply(_change(table=_table(c="string", a="int64", d="int64")))
+    assert again is not None
+    assert again.dropped == ()
+
+
 def test_versions_grow_with_each_change_of_structure() -> None:
     history = SchemaHistory()
     first = history.apply(_change("CREATE", table=_table(a="int64")))
