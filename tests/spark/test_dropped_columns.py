@@ -170,11 +170,11 @@ def test_a_kill_between_any_two_commits_loses_no_other_column(make_lake: Callabl
         return write()
 
     lake.hook, kills = hook, 0
-    for allowed in (0, 2, 1, 3, 99):
+    for allowed in (0, 1, 2, 1, 3, 99):
         left[0] = allowed
         try:
             lake.apply()
         except (Killed, TargetError):
             kills += 1
-    assert kills >= 3
+    assert kills >= 2
     _same(lake)

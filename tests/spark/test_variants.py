@@ -419,7 +419,7 @@ def test_a_kill_between_any_two_commits_changes_nothing_in_the_end(
             lake.apply()
         except (Killed, TargetError):
             kills += 1
-    assert kills >= 3
+    assert kills >= 2
     assert lake.rows("s.t", "id", "n", "n__v_string", "n__v_bigint", ODD) == [
         {"id": 0, "n": 0, "n__v_string": None, "n__v_bigint": None, ODD: "n0"},
         {"id": 1, "n": 10, "n__v_string": "eleven", "n__v_bigint": None, ODD: "n1"},
