@@ -87,7 +87,7 @@ def test_properties_without_a_meaning_here_are_accepted_and_told(
         ("driver.oracle.jdbc.timezoneAsRegion", "false", "no JDBC driver"),
         ("include.schema.comments", "true", "comments"),
         ("topic.naming.strategy", "io.debezium.schema.SchemaTopicNamingStrategy", "Java classes cannot be loaded"),
-        ("transforms", "unwrap", "views? or a job"),
+        ("transforms", "unwrap", "rules for target tables"),
         ("errors.tolerance", "all", "always an error"),
         ("column.mask.hash.SHA-256.with.salt.CzQM", "A.B.C", "salt"),
         ("column.mask.hash.v2.SHA-256.with.salt.CzQM", "A.B.C", "salt"),
