@@ -88,8 +88,8 @@ def test_a_run_killed_at_any_step_loses_and_repeats_nothing(
             break
         assert ended.signal == signal.SIGKILL
         kind = (place / "died").read_text()
-        if kind not in died or sampled.of(n, every=2):
-            _recovers(place, steps, at_once=sampled.of(n // 2, every=2))
+        if kind not in died or sampled.of(n, every=4):
+            _recovers(place, steps, at_once=sampled.of(n // 4, every=2))
         died[kind] += 1
         shutil.rmtree(place)
     assert len(ended.result["batches"]) >= 2

@@ -87,7 +87,7 @@ FORMS: dict[str, tuple[dict[str, Any], int]] = {
 
 
 @pytest.mark.parametrize(
-    "form", [pytest.param(form, marks=[] if "cluster" in form else pytest.mark.long) for form in FORMS]
+    "form", [pytest.param(form, marks=[] if form == "hybrid-cluster" else pytest.mark.long) for form in FORMS]
 )
 def test_a_stream_killed_at_random_moments_is_what_the_engine_held_at_any_scn(
     oracle_forks: Forks, folder: Path, form: str

@@ -80,7 +80,13 @@ def _work(lake: Lake, table: str, key: dict[str, str], r: Random) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    [("int64",), ("string",), ("timestamp[us]", "bool"), ("decimal128(12, 2)", "string"), ("date32[day]", "binary")],
+    [
+        ("int64",),
+        pytest.param(("string",), marks=pytest.mark.long),
+        ("timestamp[us]", "bool"),
+        pytest.param(("decimal128(12, 2)", "string"), marks=pytest.mark.long),
+        pytest.param(("date32[day]", "binary"), marks=pytest.mark.long),
+    ],
 )
 @pytest.mark.parametrize("way", ["files", "vectors"])
 def test_a_commit_of_arrays_makes_the_table_that_a_merge_makes(

@@ -235,6 +235,7 @@ def test_other_writers_that_never_stop_are_an_error(lake: Lake, monkeypatch: pyt
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_at_once_give_the_same_tables(prepared: Lake, children: Callable[[], list[Child]]) -> None:
     for child in children():
         child.begin(prepared)

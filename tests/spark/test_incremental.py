@@ -174,7 +174,7 @@ def _but_long(*names: str) -> list[Any]:
     return [pytest.param(form, marks=[pytest.mark.long] if form in names else []) for form in FORMS]
 
 
-@pytest.mark.parametrize("form", _but_long("insert_insert"))
+@pytest.mark.parametrize("form", _but_long("insert_insert", "read_only"))
 def test_no_row_of_a_chunk_is_ever_out_of_date_on_mariadb(
     mariadb: Any, form: str, tmp_path: Path, mysql_forks: Forks, spark: SparkSession
 ) -> None:

@@ -59,9 +59,10 @@ def test_one_transaction_of_two_million_rows(server: Oracle, connector: Connecto
     assert _keys(connector) == (rows, 1, rows, rows)
 
 
-def test_ten_thousand_transactions_that_are_open_at_once(server: Oracle, connector: Connector) -> None:
-    rows = 400_000
-    server.serve_rows(rows, connector.properties["table.include.list"][4:], transaction_rows=40, at_once=10_000)
+@pytest.mark.parametrize("number", [1_000, pytest.param(10_000, marks=pytest.mark.long)])
+def test_thousands_of_transactions_that_are_open_at_once(server: Oracle, connector: Connector, number: int) -> None:
+    rows = 40 * number
+    server.serve_rows(rows, connector.properties["table.include.list"][4:], transaction_rows=40, at_once=number)
     result = capture_apart(connector)
     assert result["events"] == rows
     print(result)

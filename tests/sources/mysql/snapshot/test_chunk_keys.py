@@ -95,7 +95,12 @@ OWN: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "INET4": st.ip_addresses(v=4).map(str),
     },
 }
-CASES = [(server, kind) for server, own in OWN.items() for kind in [*COMMON, *own]]
+CASES = [
+    pytest.param(server, kind, marks=[] if server == "mariadb" or kind in own else pytest.mark.long)
+    for server, own in OWN.items()
+    for kind in [*COMMON, *own]
+]
+"""What the servers have in common is tried on one of them; on all with ``--long``."""
 EPOCHS = ("1970-01-01", "1970-01-01T00:00:00", "1970-01-01T00:00:00+00:00")
 """What dates are captured as that the calendar does not have."""
 MODES = [

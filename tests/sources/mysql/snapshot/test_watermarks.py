@@ -25,7 +25,7 @@ ROWS = 40
 CHUNKS = 120
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture(params=[*SERVERS[:2], pytest.param(SERVERS[2], marks=pytest.mark.long)])
 def db(request: pytest.FixtureRequest) -> Iterator[Any]:
     with request.getfixturevalue(request.param).database("marks") as database:
         database.sql(
