@@ -62,7 +62,9 @@ SLOWNESS = ("server", "mysql", "crash", "slow", "airflow", "spark")
 COLLECTED = pytest.StashKey[set[str]]()
 """Names of all tests that were collected, the long ones too, without the parts in brackets."""
 SHARED = ("tests/spark/", "tests/system/")
-"""Folders whose tests share a Spark session, or an Airflow with all of its services: two of them cost more than they save."""
+"""Folders whose tests share a Spark session, or an Airflow with all of its services: one for each file would cost more than it saves."""
+HALVED = "tests/spark/"
+"""The one that takes as long as all the rest: its files up to ``test_l…`` are one group, the others another one."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -144,9 +146,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def group_of(nodeid: str) -> str:
-    """What runs in one worker: a file, or a folder of :data:`SHARED`."""
+    """What runs in one worker: a file, a folder of :data:`SHARED`, or half of one."""
     file = nodeid.partition("::")[0]
-    return next((folder for folder in SHARED if file.startswith(folder)), file)
+    folder = next((folder for folder in SHARED if file.startswith(folder)), file)
+    if folder != HALVED:
+        return folder
+    return f"{folder}, {'first' if file < f'{HALVED}test_m' else 'second'} half"
 
 
 def _without_long(config: pytest.Config, items: list[pytest.Item]) -> None:
