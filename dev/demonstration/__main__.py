@@ -323,7 +323,8 @@ def _worked(demo: Demo, writer: LiveWriter) -> int:
     :return: the batch from which on the apply had nothing to catch up with
     """
     demo.begin()
-    warm = demo.applied_batch() + 1
+    # what was captured while Spark was starting has waited for that
+    warm = demo.captured_batch() + 1
     with demo.report.step(f"the application writes for {WRITING_S} s, and adds a column") as step:
         began, still = time.monotonic(), [lambda: writer.change_schema(demo.kit.new_column), demo.kit.switch_log]
         while (passed := time.monotonic() - began) < WRITING_S:
