@@ -156,7 +156,7 @@ class CatchUp:
         if self._origins is not None:
             shape = shown(target, owner.app, shape, pending.version)
             self._origins.note(table.name, target, shape, pending.schema)
-        return pending.last
+        return at
 
     def _shape(self, owner: Owner, table: Placed, target: Target, schema: TableSchema, *, new: bool) -> Shape:
         """What the rule of a topic makes of its rows.

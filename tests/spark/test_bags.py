@@ -19,11 +19,12 @@ from pyspark.sql import types as T
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.bags import NUMBER, followed
 from spark_jobs.last import SEQ
-from spark_jobs.targets.base import Conflict
+from spark_jobs.targets.base import Conflict, Owner
 from spark_jobs.targets.delta.commit import Delta
 from spark_jobs.targets.iceberg import copy_on_write as of_iceberg
 from spark_jobs.targets.iceberg.table import IcebergTarget
-from tests.spark.lake import Lake
+from spark_jobs.targets.memory import STORED
+from tests.spark.lake import Lake, new_lake
 from tests.support.sampled import Sampled
 
 pytestmark = pytest.mark.spark
@@ -346,3 +347,24 @@ def test_what_cannot_be_taken_is_written_anew_and_the_log_says_why(
     bag.follow()
     assert _said(caplog)[-1].startswith("written anew: it has changeDataFeed")
     _same(bag)
+
+
+def test_a_round_that_does_not_look_again_knows_the_last_batch_of_a_table_that_is_written_batch_by_batch(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What a report says of a table is that everything up to its own last batch is there, and nothing came since."""
+    STORED.clear()
+    lake = new_lake(spark, tmp_path, "memory")
+    db = lake.connector.database
+    for table in ("bag", "other"):
+        db.create_table(f"s.{table}", {"a": "int32"})
+    lake.follow()
+    for table in ("bag", "other"):
+        with db.transaction() as t:
+            t.insert(f"s.{table}", {"a": 1})
+        lake.connector.capture()
+    job = lake.job()
+    report = job.apply(job.view(), {"p.s.bag", "p.s.other"}, settle=False)
+    markers = {t: lake.target(f"s.{t}").marker(Owner("test", f"p.s.{t}").app) for t in ("bag", "other")}
+    assert markers == {"bag": 2, "other": 3}
+    assert {t: report.stands[f"p.s.{t}"]["batch"] for t in markers} == markers
