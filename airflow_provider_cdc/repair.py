@@ -10,7 +10,7 @@ import heapq
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,6 +45,7 @@ class DifferingKey:
 class Repair:
     """What repairs one table.
 
+    :param topic: its topic; where a route makes several tables of it and not all are meant, that and the location of one
     :param signal: data of an ``execute-snapshot`` signal; ``None``: no signal repairs it
     :param advice: what to do instead, or what the signal does
     """
@@ -54,20 +55,72 @@ class Repair:
     advice: str
 
 
+def repairs_of(
+    connector: str, tables: Iterable[Mapping[str, Any]], schemas: Mapping[str, TableSchema], storage: Storage
+) -> list[Repair]:
+    """The repairs of all tables that differ. The tables that a route makes of one topic are repaired by one signal: what is read again is brought to
+    whichever of them it belongs in.
+
+    :param tables: what a comparison has found, as its result has it
+    :param schemas: topic → its table at the source
+    :param storage: whose credentials open the folders of keys
+    :raises CdcError: the keys of rows that differ cannot be read
+    """
+    found, routed = list[Repair](), dict[str, list[list[DifferingKey]]]()
+    for table in tables:
+        topic, number = table["topic"], table["missing"] + table["surplus"] + table["different"]
+        name, schema = table["name"] or topic, schemas.get(topic)
+        if table["problem"]:
+            found.append(Repair(name, None, _advice(connector, table, schema)))
+        elif number:
+            assert schema is not None
+            some = table["keys"] and number <= MOST_KEYS
+            keys = read_keys(storage, table["keys"], schema.key) if some else []
+            at = table["location"] if table["name"] else ""
+            one = repair(connector, name, schema, keys, number, by_rule=table["by_rule"], at=at)
+            if at and one.signal is not None:
+                routed.setdefault(topic, []).append(keys)
+            else:
+                found.append(one)
+    for topic, several in routed.items():
+        keys = _together(several)
+        found.append(repair(connector, topic, schemas[topic], keys, len(keys), by_rule=True))
+    return sorted(found, key=lambda one: one.topic)
+
+
+def _advice(connector: str, table: Mapping[str, Any], schema: TableSchema | None) -> str:
+    advice = (
+        f"{table['problem']}: run the apply; if it is so afterwards, move the table away, and the apply builds it again"
+    )
+    if not table["name"] or schema is None:
+        return advice
+    return f"{advice}, or have all rows read again: airflow cdc snapshot {connector} {schema.id} --replace"
+
+
 def repair(
-    connector: str, topic: str, schema: TableSchema, keys: Sequence[DifferingKey], number: int, *, by_rule: bool = False
+    connector: str,
+    topic: str,
+    schema: TableSchema,
+    keys: Sequence[DifferingKey],
+    number: int,
+    *,
+    by_rule: bool = False,
+    at: str = "",
 ) -> Repair:
     """The repair of one table.
 
+    :param topic: as of :class:`Repair`
     :param schema: the table at the source, with the key of events
     :param keys: those that differ, as far as they are known
     :param number: how many differ
     :param by_rule: a rule makes other rows of it than the source has
+    :param at: where the table is, if its topic has several
     """
     table = schema.id
     rebuild = f"airflow cdc rebuild {connector} {table}"
     if by_rule:  # which only the apply can do
-        rebuild = "move the table away and run the apply, which builds it again from the change log by its rule"
+        which = f"the table at {at}" if at else "the table"
+        rebuild = f"move {which} away and run the apply, which builds it again from the change log by its rule"
     again = f"airflow cdc snapshot {connector} {table} --replace"
     if not schema.key:
         return Repair(topic, None, f"its rows have no key, by which they could be read again: {rebuild}")
@@ -90,6 +143,15 @@ def repair(
     return Repair(
         topic, data, f"{number:,} keys are read again in {len(ranges):,} ranges; the next apply repairs the table"
     )
+
+
+def _together(found: Iterable[Sequence[DifferingKey]]) -> list[DifferingKey]:
+    """Keys that differ in several tables of one topic, each once: a row in the wrong table is missing in one and too much in another."""
+    keys: dict[tuple[Any, ...], DifferingKey] = {}
+    for key in itertools.chain.from_iterable(found):
+        known = keys.get(key.values, key)
+        keys[key.values] = DifferingKey(key.values, max(key.source, known.source), max(key.target, known.target))
+    return list(keys.values())
 
 
 def key_ranges(table: TableId, columns: Sequence[Column], keys: Sequence[DifferingKey]) -> list[dict[str, Any]]:

@@ -127,8 +127,8 @@ class Verification:
 
         :param tables: patterns of the tables to compare, a list or a text, as in ``table.include.list``; by default all that are captured
         :param wait_s: how long to wait for the capture, and then for the apply, seconds
-        :param rules: by which the target keeps its tables: those that cannot be compared are not read
-        :raises ConfigError: no table is captured that is meant
+        :param rules: by which the target keeps its tables: those that can never be compared are not read
+        :raises ConfigError: no table is captured that is meant, or none of these can be compared
         :raises ConnectorHalted: the connector is paused or stopped before the position
         :raises TransientError: the capture does not come to the position in time
         """
@@ -138,10 +138,10 @@ class Verification:
         by_rule = {table: why for table in meant if (why := why_not(rules.of(table)))}
         not_compared = by_rule | self._not_comparable(meant)
         left = [table for table in meant if table not in not_compared]
+        if not left:
+            raise self._nothing(not_compared)
         points: list[ReferencePoint] = []
         for attempt in range(1, _TRIES + 1):
-            if not left:
-                break
             read = self._read(left)
             self.schemas |= read.schemas
             self._wait(read.position, wait_s)
@@ -149,11 +149,13 @@ class Verification:
             again = self._written_to(read, point) if attempt < _TRIES else {}
             points.append(replace(point, topics=tuple(sorted(read.schemas.keys() - again.keys()))))
             left = list(again.values())
-            if left:
-                log.info("%s have no key, and were being written to: they are read again.", ", ".join(map(str, left)))
+            if not left:
+                break
+            log.info("%s have no key, and were being written to: they are read again.", ", ".join(map(str, left)))
         topics = self._topics()
         plan = VerifyPlan(
             self._definition.name, self._definition.changelog, tuple(points), {topics(t): why for t, why in not_compared.items()}, wait_s,
+            named=bool(tables),
         )  # fmt: skip
         plan.write(self.scratch.storage)
         return plan
@@ -164,20 +166,9 @@ class Verification:
         :param verified: the result of the job
         :raises CdcError: the keys of rows that differ cannot be read
         """
-        from airflow_provider_cdc.repair import MOST_KEYS, Repair, read_keys, repair
+        from airflow_provider_cdc.repair import repairs_of
 
-        found, name = [], self._definition.name
-        for table in verified["tables"]:
-            topic, number = table["topic"], table["missing"] + table["surplus"] + table["different"]
-            if table["problem"]:
-                advice = f"{table['problem']}: run the apply; if it is so afterwards, move the table away, and the apply builds it again"
-                found.append(Repair(topic, None, advice))
-            elif number:
-                schema = self.schemas[topic]
-                some = table["keys"] and number <= MOST_KEYS
-                keys = read_keys(self.scratch.storage, table["keys"], schema.key) if some else []
-                found.append(repair(name, topic, schema, keys, number, by_rule=table["by_rule"]))
-        return found
+        return repairs_of(self._definition.name, verified["tables"], self.schemas, self.scratch.storage)
 
     def send(self, repairs: Sequence[Repair], by: str) -> dict[str, int]:
         """Send the signals of repairs to the connector.
@@ -223,6 +214,16 @@ class Verification:
                 remedy="patterns match whole names, <database>.<table>, as in table.include.list",
             )
         return sorted(found, key=str)
+
+    def _nothing(self, not_compared: Mapping[TableId, str]) -> ConfigError:
+        found = [f"{table}: {why}" for table, why in sorted(not_compared.items(), key=str)]
+        more = [f"and {len(found) - 20} more"] if len(found) > 20 else []
+        return ConfigError(
+            f"None of the {len(found)} tables of connector {self._definition.name} that are meant can be compared with the source.",
+            where="; ".join(found[:20] + more),
+            safe="Nothing was read.",
+            remedy="compare tables whose rows the source has, if there are others: --tables names them",
+        )
 
     def _not_comparable(self, tables: Collection[TableId]) -> dict[TableId, str]:
         """Tables of which nobody can say which rows the targets ought to have, and why."""

@@ -34,6 +34,10 @@ class NotComparable(Exception):
     """Nobody can say which rows the table ought to have. The text says why, and what to do."""
 
 
+class NeverComparable(NotComparable):
+    """Nor will anybody ever, as the source has no such rows."""
+
+
 class Since:
     """The connector's own batches since the position of a reference. They are read as far as they are needed; safe for threads.
 

@@ -343,23 +343,33 @@ def differences(spark: SparkSession, pending: Pending, after: int, shape: Shape 
 
 def images(spark: SparkSession, pending: Pending) -> DataFrame | None:
     """Each row image after (:data:`NUMBER` = 1) and before (-1) an event, with the final columns and its event's :data:`OP`. An update or a delete whose image before
-    is not known is there with :data:`UNKNOWN`. Values that an image lacks are NULL."""
+    is not known is there with :data:`UNKNOWN`; so is the delete of a key that was looked up and has no row, as nobody knows which one the table has. Values that an
+    image lacks are NULL."""
     parts = []
-    for raw, image, sign, columns in _images(spark, pending, 0):
+    for raw, image, sign, columns in _images(spark, pending, 0, _SNAPSHOT):
         gone = F.col(image).isNull()
-        there = ~gone | F.col("op").isin("u", "d") if image == "before" else ~gone
+        there = ~gone
+        if image == "before":
+            looked_up = (F.col("op") == "d") & F.col("source.snapshot").eqNullSafe("incremental")
+            there, gone = there | F.col("op").isin("u", "d"), gone | looked_up
         told = [F.lit(sign).alias(NUMBER), F.col("op").alias(OP), gone.alias(UNKNOWN)]
         parts.append(raw.where(there).select(*columns, *told))
     return reduce(DataFrame.unionAll, parts) if parts else None
 
 
+_SNAPSHOT = T.StructField("source", T.StructType([T.StructField("snapshot", T.StringType())]))
+
+
 def _images(
-    spark: SparkSession, pending: Pending, after: int
+    spark: SparkSession, pending: Pending, after: int, *more: T.StructField
 ) -> Iterator[tuple[DataFrame, str, int, list[Expression]]]:
-    """Events, the image of them that is meant, its sign, and its values for the final columns."""
+    """Events, the image of them that is meant, its sign, and its values for the final columns.
+
+    :param more: what else is read of events
+    """
     for version in _versions(pending, after):
         files = _files(pending, version, after)
-        raw = _opened(spark, _file_schema(pending.schemas[version]), files)
+        raw = _opened(spark, T.StructType([*_file_schema(pending.schemas[version]).fields, *more]), files)
         raw = raw.where(f"seq > {after} AND op <> 't'")
         origins, then = lineage(pending, version), pending.schemas[version]
         for image, sign in (("before", -1), ("after", 1)):

@@ -20,12 +20,14 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs import reduce
 from spark_jobs.datatypes import quoted, spark_type
-from spark_jobs.expected import NotComparable
+from spark_jobs.expected import NeverComparable, NotComparable
 from spark_jobs.last import UNKNOWN
+from spark_jobs.routing import Place
 from spark_jobs.rules import changes_rows, same_rule
-from spark_jobs.shape import Shape
+from spark_jobs.shape import Condition, Shape
 from spark_jobs.shaping import shape
 
+NOBODY_SAYS = "it is kept by a rule, and nobody says by which one: the report of the last apply does not have its rules, and none were given"
 _OVER = {"soft_delete": "NOT coalesce(_is_deleted, false)", "history": "_is_current"}
 """Mode → which rows of its tables the source has now."""
 
@@ -78,15 +80,10 @@ class Shaped:
         """The rows that the table ought to have.
 
         :param rows: of the source, with :data:`~spark_jobs.last.UNKNOWN` where values are not known
-        :raises NotComparable: nobody knows whether they pass the filter
+        :raises NotComparable: nobody knows whether they pass the filter, or where a route brings them
         """
-        where = self.shape.filter
-        if where is not None and UNKNOWN in rows.columns:
-            needed = F.array(*[F.lit(name) for name in sorted(where.needs)]).cast("array<string>")
-            if rows.where(F.arrays_overlap(UNKNOWN, needed)).head(1):
-                raise NotComparable(
-                    f"the filter of its rule needs {', '.join(sorted(where.needs))}, and the reference lacks values of them"
-                )
+        if self.shape.filter is not None:
+            refuse_unknown(rows, self.shape.filter)
         return self.shape.present(rows, self.schema)
 
     def live(self, rows: DataFrame) -> DataFrame:
@@ -103,32 +100,52 @@ class Shaped:
         return mine.where(f"NOT ({_OVER[self.shape.mode]})").count()
 
 
+def refuse_unknown(rows: DataFrame, where: Condition) -> None:
+    """
+    :raises NotComparable: it is not known for which rows a condition is true
+    """
+    if UNKNOWN not in rows.columns:
+        return
+    needed = F.array(*[F.lit(name) for name in sorted(where.needs)]).cast("array<string>")
+    if rows.where(F.arrays_overlap(UNKNOWN, needed)).head(1):
+        raise NotComparable(
+            f"the {where.what} of its rule needs {', '.join(sorted(where.needs))}, and the reference lacks values of them"
+        )
+
+
 def matched(rules: TableRules | None, schema: TableSchema) -> Matched:
     """The rule of a table.
 
-    :raises NotComparable: its rows are none of the source
+    :raises NeverComparable: its rows are none of the source
     """
     found = Matched(PLAIN, {}) if rules is None else rules.match(schema.id)
     if why := why_not(found.rule):
-        raise NotComparable(why)
+        raise NeverComparable(why)
     return found
 
 
 def shaped(
-    spark: SparkSession, rule: Matched, connector: str, topic: str, schema: TableSchema, made_by: str, *, known: bool
+    spark: SparkSession,
+    rule: Matched,
+    connector: str,
+    topic: str,
+    schema: TableSchema,
+    made_by: str,
+    *,
+    known: bool,
+    place: Place | None = None,
 ) -> Shaped:
     """What a rule makes of a table.
 
     :param made_by: the rule that the table records
     :param known: whether the rules are known that the apply has
+    :param place: of a rule with a route, the one whose rows the table has
     :raises NotComparable: the table was made by another rule, or the rule does not fit the source's table any more
     """
     if not known and changes_rows(made_by):
-        raise NotComparable(
-            "it is kept by a rule, and nobody says by which one: the report of the last apply does not have its rules, and none were given"
-        )
+        raise NotComparable(NOBODY_SAYS)
     try:
-        made = shape(spark, rule, connector, topic, schema, strict=False)
+        made = shape(spark, rule, connector, topic, schema, strict=False, place=place)
     except CdcError as e:
         raise NotComparable(e.what) from e
     if not (same_rule(made_by, made.stored(), schema) or (made.plain and not changes_rows(made_by))):

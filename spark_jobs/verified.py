@@ -11,6 +11,7 @@ from typing import Any, Self
 class Compared:
     """One table.
 
+    :param name: what it is called, if a route makes several of its topic; otherwise that is the topic
     :param position: where the source's log was when its rows were read
     :param batch: the last batch that the table had when it was compared
     :param version: of the table, in the words of its kind
@@ -26,6 +27,7 @@ class Compared:
     :param unknown: column → rows in which the reference does not have its value (``unavailable``); they are not compared in it
     :param problem: why the table cannot be equal, whatever its rows are
     :param not_compared: why nobody can say whether it is equal
+    :param never: that will be so whenever it is asked, as the table is one that the source has no rows for
     :param keys: where the keys of the rows that differ are written
     """
 
@@ -48,13 +50,20 @@ class Compared:
     unknown: dict[str, int] = dataclasses.field(default_factory=dict)
     problem: str = ""
     not_compared: str = ""
+    never: bool = False
     keys: str = ""
     seconds: float = 0.0
+    name: str = ""
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
         """The way back from :meth:`document`."""
         return cls(**{field.name: document[field.name] for field in dataclasses.fields(cls)})
+
+    @property
+    def called(self) -> str:
+        """What people call it: its topic, or of a topic with a route that and the location."""
+        return self.name or self.topic
 
     @property
     def rows_differ(self) -> bool:
@@ -74,29 +83,37 @@ class Verified:
     """All tables.
 
     :param position: where the reference ends in the source's log; of several, the last one
+    :param named: whether somebody has named these tables: then one that can never be compared counts, too
     """
 
     connector: str
     position: dict[str, Any]
     tables: list[Compared]
     seconds: float
+    named: bool = False
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
         """The way back from :meth:`document`."""
         tables = [Compared.of(table) for table in document["tables"]]
-        return cls(document["connector"], document["position"], tables, document["seconds"])
+        return cls(document["connector"], document["position"], tables, document["seconds"], document["named"])
+
+    @property
+    def counted(self) -> list[Compared]:
+        """The tables by which it ends: unless somebody has named them, those that can never be compared are none of them."""
+        return [table for table in self.tables if self.named or not table.never]
 
     @property
     def equal(self) -> bool:
-        return all(table.equal for table in self.tables)
+        return self.status == 0
 
     @property
     def status(self) -> int:
-        """The exit status of the job: 0 all equal, 1 something is not, 2 something could not be compared, and nothing is known to differ."""
-        if any(not (table.equal or table.not_compared) for table in self.tables):
+        """The exit status of the job: 0 all that can be compared is equal, 1 something is not, 2 something could not be compared and nothing is
+        known to differ, or nothing can be compared at all."""
+        if any(not (table.equal or table.not_compared) for table in self.counted):
             return 1
-        return 0 if self.equal else 2
+        return 0 if self.counted and all(table.equal for table in self.counted) else 2
 
     def document(self) -> dict[str, Any]:
         """The JSON form."""
@@ -107,19 +124,21 @@ class Verified:
         """For people."""
         head = ("table", "source", "target", "missing", "surplus", "different", "equal")
         lines = [
-            (t.topic, *(f"{n:,}" for n in (t.source, t.target, t.missing, t.surplus, t.different)), _verdict(t))
+            (t.called, *(f"{n:,}" for n in (t.source, t.target, t.missing, t.surplus, t.different)), _verdict(t))
             for t in self.tables
         ]
         widths = [max(len(line[i]) for line in (head, *lines)) for i in range(len(head))]
         text = [_line(line, widths) for line in (head, *lines)]
         for table in self.tables:
-            text += [f"{table.topic}: {note}" for note in _notes(table)]
+            text += [f"{table.called}: {note}" for note in _notes(table)]
         return "\n".join(text)
 
 
 def _notes(table: Compared) -> list[str]:
     notes = [f"{table.problem} ({table.location})"] if table.problem else []
-    if table.not_compared:
+    if table.never:
+        notes.append(f"not compared, because {table.not_compared}")
+    elif table.not_compared:
         notes.append(f"not compared: {table.not_compared} ({table.location})")
     if table.aside:
         notes.append(f"left aside: {table.aside:,} rows that are over, as the table says itself")
@@ -156,4 +175,6 @@ def _line(parts: tuple[str, ...], widths: list[int]) -> str:
 
 
 def _verdict(table: Compared) -> str:
+    if table.never:
+        return "-"
     return "?" if table.not_compared else "yes" if table.equal else "NO"

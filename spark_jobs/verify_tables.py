@@ -10,10 +10,11 @@ Without ``--plan``, tables and source must be at the same position: stop the wri
 change log can be the reference then: the rows that result from its events are compared.
 
 Of tables that are kept by rules, which the report of the last apply has, the rows that the source has now are compared, with what the rules make of the
-source's rows. Columns that tell about events are named and not compared, and so are columns that only the table has (dropped at the source, or left behind by ``type_changes: new_column``).
-Where the types differ, values are compared in the wider one. Neither side has to fit into memory.
+source's rows. Where a route brings rows of a table to several, each of these is compared with the rows that go there. Columns that tell about events are named and not compared,
+and so are columns that only the table has (dropped at the source, or left behind by ``type_changes: new_column``). Where the types differ, values are compared in the wider one. Neither side has to fit into memory.
 
-Exit status: 0 everything is equal, 1 something is not, 2 something could not be compared, and the rest is equal.
+Exit status: 0 everything that can be compared is equal, 1 something is not, 2 something could not be compared, and the rest is equal. Tables whose rows are events
+(mode ``log``, outboxes) can never be compared: they are named, and count only if the plan says that somebody has named them.
 """
 
 from __future__ import annotations
@@ -22,54 +23,53 @@ import argparse
 import logging
 import sys
 import time
-from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import orjson
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.applied import AppliedReports, routed, rules_of
+from airflow_provider_cdc.changelog.applied import rules_of
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Pending, collect
+from airflow_provider_cdc.changelog.pending import collect
 from airflow_provider_cdc.changelog.verify_plan import VerifyPlan, write_report
 from airflow_provider_cdc.core.config.table_rules import Matched, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TransientError
 from spark_jobs import reduce
 from spark_jobs.comparison import Comparison
 from spark_jobs.datatypes import common
-from spark_jobs.expected import Expected, NotComparable, Since, expected, of_reference
-from spark_jobs.locations import table_location
+from spark_jobs.expected import NeverComparable, NotComparable, Since
+from spark_jobs.placed import Placed
 from spark_jobs.session import open_changelog, own_session, session, suit
-from spark_jobs.shaped import Shaped, matched, shaped
+from spark_jobs.shaped import NOBODY_SAYS, Shaped, matched, shaped
+from spark_jobs.standing import Standing
 from spark_jobs.targets import load_format
 from spark_jobs.targets.base import Owner, Pinned, Target
 from spark_jobs.variants import Variants, recorded
 from spark_jobs.verified import Compared, Verified
+from spark_jobs.verify_places import tables_of
+from spark_jobs.wanted import Wanted
 
 log = logging.getLogger("spark_jobs.verify_tables")
-
-_LOOK_S = 2.0
-"""Seconds between two looks at a table that is behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
     """A table to compare.
 
-    :param reference: its rows at the source
-    :param connector: the reference's name
-    :param since: what the connector has captured since then; ``None``: the reference is all there is
+    :param spark: the session of its topic
+    :param keys: folder for the keys of rows that differ, below that of all of them
+    :param upto: of one of the tables of a route, the batch at which they are compared if nothing of it came since its last one
     """
 
-    reference: Pending
-    connector: str
-    position: dict[str, Any]
-    since: Since | None = None
-    at: str = ""
+    wanted: Wanted
+    placed: Placed
+    spark: SparkSession
+    keys: str
+    upto: int = -1
 
 
 class VerifyTables:
@@ -110,33 +110,49 @@ class VerifyTables:
         self._kind, self._format, self._threads = target, load_format(target), threads
         self._keys, self._plan = keys.rstrip("/"), plan
         self._source, self._rules = source or changelog, rules
-        self._deadline = 0.0
+        self._standing = Standing(plan, self._source, self._tables_of, target, location)
 
     def run(self) -> Verified:
         """:raises ConfigError: the reference is empty, or the folder of keys is not
         :raises ChangeLogDamaged: a file of a change log is not what its manifest says
         """
         began = time.monotonic()
-        self._deadline = began + (self._plan.wait_s if self._plan else 0.0)
         self._refuse_keys()
         if self._rules is None and self._plan is not None:
-            self._rules = rules_of(self._report() or {})
-        tables = self._following(self._plan) if self._plan else self._at_rest()
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-verify") as pool:
-            results = list(pool.map(self._table, (tables[name] for name in sorted(tables))))
-        results += self._left_out(tables)
-        position = max(((t.connector, t.position) for t in tables.values()), key=lambda one: one[0], default=("", {}))[
+            self._rules = rules_of(self._standing.report() or {})
+        topics = self._following(self._plan) if self._plan else self._at_rest()
+        try:
+            results = self._all(topics) + self._left_out(topics)
+        finally:
+            for wanted in topics.values():
+                wanted.forget()
+        position = max(((t.connector, t.position) for t in topics.values()), key=lambda one: one[0], default=("", {}))[
             1
         ]
-        results.sort(key=lambda result: result.topic)
-        return Verified(self._tables_of, position, results, round(time.monotonic() - began, 3))
+        results.sort(key=lambda result: (result.topic, result.called))
+        named = self._plan is not None and self._plan.named
+        return Verified(self._tables_of, position, results, round(time.monotonic() - began, 3), named)
+
+    def _all(self, topics: Mapping[str, Wanted]) -> list[Compared]:
+        results, tables = list[Compared](), list[Future[Compared]]()
+        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-verify")
+        try:
+            for look in as_completed([pool.submit(self._tables, topics[name]) for name in sorted(topics)]):
+                found = look.result()
+                if isinstance(found, Compared):
+                    results.append(found)
+                else:
+                    tables += [pool.submit(self._table, one) for one in found]
+            return results + [one.result() for one in tables]
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def _left_out(self, tables: Collection[str]) -> list[Compared]:
         """Tables of the plan whose rows nobody has read, as they could not be compared."""
         why = self._plan.not_compared if self._plan else {}
-        known = (self._report() or {"stands": {}})["stands"] if why else {}
+        known = (self._standing.report() or {"stands": {}})["stands"] if why else {}
         return [
-            Compared(topic, known.get(topic, {}).get("location") or self._location, not_compared=text)
+            Compared(topic, known.get(topic, {}).get("location") or self._location, not_compared=text, never=True)
             for topic, text in why.items()
             if topic not in tables
         ]
@@ -153,18 +169,18 @@ class VerifyTables:
                 remedy="give --keys a folder that is empty, or not there",
             )
 
-    def _at_rest(self) -> dict[str, _Table]:
-        """Topic → its table, where the reference is all there is."""
+    def _at_rest(self) -> dict[str, Wanted]:
+        """Topic → what its tables are compared with, where the reference is all there is."""
         manifests = list(self._changelog.manifests(self._connector))
         topics = collect(self._changelog, manifests)
         if not topics:
             raise self._nothing(self._connector)
         position = manifests[-1].offset_after.position or {}
-        return {topic: _Table(found, self._connector, position) for topic, found in topics.items()}
+        return {topic: Wanted(found, self._changelog, self._connector, position) for topic, found in topics.items()}
 
-    def _following(self, plan: VerifyPlan) -> dict[str, _Table]:
+    def _following(self, plan: VerifyPlan) -> dict[str, Wanted]:
         """The same by a plan."""
-        tables: dict[str, _Table] = {}
+        topics: dict[str, Wanted] = {}
         for one in plan.references:
             manifests = list(self._changelog.manifests(one.name))
             if len(manifests) != one.batches:
@@ -176,14 +192,14 @@ class VerifyTables:
                 )
             found = collect(self._changelog, manifests)
             since = Since(self._source, plan.connector, one.first, straddles=one.straddles)
-            tables |= {
-                topic: _Table(found[topic], one.name, one.position, since, one.at)
+            topics |= {
+                topic: Wanted(found[topic], self._changelog, one.name, one.position, since, one.at)
                 for topic in one.topics
                 if topic in found
             }
-        if not tables and not plan.not_compared:
+        if not topics and not plan.not_compared:
             raise self._nothing(plan.connector)
-        return tables
+        return topics
 
     def _nothing(self, connector: str) -> ConfigError:
         return ConfigError(
@@ -192,23 +208,63 @@ class VerifyTables:
             remedy="capture the reference first: the same connector under another name with snapshot.mode=initial_only",
         )
 
-    def _table(self, table: _Table) -> Compared:
-        began, spark = time.monotonic(), own_session(self._spark, self._format)
-        topic = table.reference.topic
-        location = self._where(topic, table)
-        result = Compared(topic, location, table.position, source=table.reference.events)
-        for _, file in table.reference.files:
-            self._changelog.check(table.connector, file)
-        target = self._format.open(spark, location)
+    # -- which tables -------------------------------------------------------------------------------------------------
+
+    def _tables(self, wanted: Wanted) -> list[_Table] | Compared:
+        """The tables of a topic; or that they cannot be compared, or that there are none, as they need not be."""
+        wanted.check()
+        topic, id_ = wanted.topic, wanted.reference.schema.id
+        spark, known = own_session(self._spark, self._format), self._standing.places(topic)
+        if not (known or (self._rules is not None and self._rules.of(id_).routed)):
+            placed = Placed(topic, topic, self._standing.where(topic, id_))
+            return [_Table(wanted, placed, spark, topic)]
+        result = Compared(topic, self._location, wanted.position)
         try:
-            if number := len(routed(self._report(), topic)):
-                raise NotComparable(f"its rows are in {number} tables, to which a rule routes them")
-            rule = matched(self._rules, table.reference.schema)
-            pinned = self._pinned(target, table, result, Owner(self._tables_of, topic, bool(rule.rule.shard)))
-            if pinned is not None:
-                self._compare(spark, result, table, target, pinned, rule)
+            return self._places(spark, wanted) or result
         except NotComparable as e:
-            result.not_compared = str(e)
+            _not_compared(result, e)
+            return result
+
+    def _places(self, spark: SparkSession, wanted: Wanted) -> list[_Table]:
+        """The tables of a topic with a route.
+
+        :raises NotComparable: nobody can say which they are
+        """
+        rule, topic = matched(self._rules, wanted.reference.schema).rule, wanted.topic
+        if wanted.since is None:
+            raise NotComparable(
+                "its rows are in several tables, and only the report of the last apply says in which: airflow cdc verify compares them"
+            )
+        if self._rules is None:
+            raise NotComparable(NOBODY_SAYS)
+        if not rule.routed:
+            raise NotComparable(
+                "the last apply had a rule with a route for it, and the rules that were given have none"
+            )
+        upto = self._standing.found(wanted)
+        suit(spark, 2 * wanted.reference.bytes)  # its tables together are about as large
+        there = wanted.kept(spark, upto)
+        found = tables_of(
+            spark, self._rules, self._tables_of, self._location, topic, there, self._standing.places(topic)
+        )
+        return [_Table(wanted, one, spark, f"{topic}/place={n}", upto) for n, one in enumerate(found, start=1)]
+
+    # -- one table ----------------------------------------------------------------------------------------------------
+
+    def _table(self, table: _Table) -> Compared:
+        began, placed, wanted = time.monotonic(), table.placed, table.wanted
+        result = Compared(placed.topic, placed.location, wanted.position, source=wanted.reference.events)
+        if placed.place is not None:
+            result.name, result.source = placed.name, 0
+        try:
+            rule = matched(self._rules, wanted.reference.schema)
+            target = self._opened(table)
+            owner = Owner(self._tables_of, placed.topic, bool(rule.rule.shard))
+            pinned = self._standing.pinned(target, wanted, placed.name, result, owner)
+            if pinned is not None:
+                self._compare(result, table, target, pinned, rule)
+        except NotComparable as e:
+            _not_compared(result, e)
         except PySparkException as e:
             if reduce.ABSENT not in str(e):
                 raise
@@ -216,111 +272,40 @@ class VerifyTables:
                 "the change log removes a row that the source did not have at the position at which it was read"
             )
         result.seconds = round(time.monotonic() - began, 3)
-        log.info("%s: %s.", topic, "equal" if result.equal else "NOT equal")
+        log.info("%s: %s.", placed.name, "equal" if result.equal else "NOT equal")
         return result
 
-    def _where(self, topic: str, table: _Table) -> str:
-        """The location of a table; a rule may have put it elsewhere, which the report of the apply knows."""
-        report = self._report()
-        known = report["stands"].get(topic, {}).get("location") if report else None
-        return known or table_location(self._location, self._tables_of, topic, table.reference.schema.id)
-
-    def _report(self) -> dict[str, Any] | None:
-        """What the last apply has left; ``None`` without a plan, since a reference does not tell whose tables are compared."""
-        if self._plan is None:
-            return None
-        return AppliedReports(self._source.storage, self._tables_of).read(self._kind, self._location)
-
-    # -- the table --------------------------------------------------------------------------------------------------------
-
-    def _pinned(self, target: Target, table: _Table, result: Compared, owner: Owner) -> Pinned | None:
-        """The state of the table that is compared: the present one, as soon as it has everything up to the reference's position.
-
-        :raises NotComparable: it does not come there in time
+    def _opened(self, table: _Table) -> Target:
         """
-        topic = table.reference.topic
-        while True:
-            there = target.exists()
-            if there and table.since is None:
-                return target.pinned()
-            if there and target.owner() != owner.recorded:
-                result.problem = f"the table there belongs to {target.owner() or 'nobody'}"
-                return None
-            if there:
-                pinned = target.pinned()
-                marker = pinned.marker(owner.app)
-                if not self._behind(table, marker):
-                    result.batch, result.version = marker, pinned.version
-                    return pinned
-            if table.since is None or (not there and self._applied(topic) >= table.since.reached):
-                result.problem = "there is no such table"
-                return None
-            if time.monotonic() >= self._deadline:
-                raise NotComparable(self._late(table, marker if there else None))
-            time.sleep(_LOOK_S)
-
-    def _behind(self, table: _Table, marker: int) -> bool:
-        """Whether a table with this last batch lacks something from before the position."""
-        since, topic = table.since, table.reference.topic
-        assert since is not None
-        if marker >= since.reached or self._applied(topic, marker) >= since.reached:
-            return False
-        return since.lacks(topic, marker)
-
-    def _applied(self, topic: str, marker: int | None = None) -> int:
-        """The batch up to which an apply has found nothing more to do for a table; -1 if that is not known.
-
-        :param marker: the table's last batch now
+        :raises NotComparable: no table can be there
         """
-        report = self._report()
-        if report is None or topic in report["failed"] or topic in report["lagging"]:
-            return -1
-        stand = report["stands"].get(topic)
-        if marker is not None and (stand is None or stand.get("batch") != marker):
-            return -1
-        return int(report["last_batch"])
+        try:
+            return self._format.open(table.spark, table.placed.location)
+        except CdcError as e:
+            raise NotComparable(e.what) from e
 
-    def _late(self, table: _Table, marker: int | None) -> str:
-        assert table.since is not None
-        assert self._plan is not None
-        stands = "is not there" if marker is None else f"stands at batch {marker}"
-        return (
-            f"the apply has not brought it to batch {table.since.reached} within {self._plan.wait_s:.0f} s, which has the position at which "
-            f"the source was read ({table.at}); it {stands}: run the apply, then verify it again"
-        )
-
-    # -- its rows ---------------------------------------------------------------------------------------------------------
-
-    def _expected(self, spark: SparkSession, table: _Table, last: int) -> Expected:
-        """The rows that the table ought to have at some batch."""
-        if table.since is None:
-            return of_reference(spark, table.reference)
-        for part in table.since.parts(table.reference.topic, last):
-            for _, file in part.files:
-                table.since.changelog.check(table.since.connector, file)
-        return expected(spark, table.reference, table.since, last)
-
-    def _compare(
-        self, spark: SparkSession, result: Compared, table: _Table, target: Target, pinned: Pinned, rule: Matched
-    ) -> None:
-        suit(spark, table.reference.bytes + target.size())
-        last = 0 if table.since is None else max(result.batch or 0, table.since.reached)
-        wanted = self._expected(spark, table, last)
+    def _compare(self, result: Compared, table: _Table, target: Target, pinned: Pinned, rule: Matched) -> None:
+        spark, wanted, place = table.spark, table.wanted, table.placed.place
+        last = 0 if wanted.since is None else max(result.batch or 0, wanted.reached)
+        if place is None:
+            suit(spark, wanted.reference.bytes + target.size())
+        elif last < table.upto <= self._standing.through(result.topic, table.placed.name, result.batch):
+            last = table.upto
+        there = wanted.kept(spark, last) if last == table.upto else wanted.rows(spark, last)
         kept = shaped(
-            spark, rule, self._tables_of, result.topic, wanted.schema, target.rule(), known=self._rules is not None
-        )
+            spark, rule, self._tables_of, result.topic, there.schema, target.rule(), known=self._rules is not None, place=place,
+        )  # fmt: skip
         kept = kept.with_variants(_variants(target, pinned))
-        rows, found = kept.made_of(wanted.rows), kept.live(pinned.rows)
+        rows, found = kept.made_of(there.rows), kept.live(pinned.rows)
         types = self._types(result, kept, pinned)
         if result.problem:
             result.source, result.target = rows.count(), found.count()
         else:
-            comparison = Comparison(rows, found, types, kept.key, wanted.rows_about, kept.key_at_source)
-            keys = f"{self._keys}/{result.topic}" if self._keys else ""
-            comparison.compare(result, values=self._values, keys=keys)
+            comparison = Comparison(rows, found, types, kept.key, there.rows_about, kept.key_at_source)
+            comparison.compare(result, values=self._values, keys=f"{self._keys}/{table.keys}" if self._keys else "")
             result.aside = kept.aside(pinned.rows)
-        if table.since is not None and (result.problem or result.rows_differ):
-            self._settled(result, table, last)
+        if wanted.since is not None and (result.problem or result.rows_differ):
+            self._settled(result, wanted, last)
 
     def _types(self, result: Compared, kept: Shaped, pinned: Pinned) -> dict[str, str]:
         """Column → the type in which it is compared. What is the matter with columns is put into the result."""
@@ -341,16 +326,20 @@ class VerifyTables:
         result.problem = "; ".join(problems)
         return types
 
-    def _settled(self, result: Compared, table: _Table, last: int) -> None:
+    def _settled(self, result: Compared, wanted: Wanted, last: int) -> None:
         """
         :raises NotComparable: the table may differ, as the connector has not finished to read it
         """
-        assert table.since is not None
-        if why := table.since.unsettled(str(table.reference.schema.id), last):
+        assert wanted.since is not None
+        if why := wanted.since.unsettled(str(wanted.reference.schema.id), last):
             text = f"{why}, so that rows may be behind those of the source: verify it again when that is over ({result.problem or _differs(result)})"
             result.problem, result.missing, result.surplus, result.different = "", 0, 0, 0
             result.differing, result.examples = {}, []
             raise NotComparable(text)
+
+
+def _not_compared(result: Compared, why: NotComparable) -> None:
+    result.not_compared, result.never = str(why), isinstance(why, NeverComparable)
 
 
 def _variants(target: Target, pinned: Pinned) -> dict[str, str]:

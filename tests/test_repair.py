@@ -20,7 +20,15 @@ from airflow_provider_cdc.core.model.signal import Signal
 from airflow_provider_cdc.core.signals.key_ranges import ranges_of
 from airflow_provider_cdc.core.signals.requests import ExecuteSnapshot, parse
 from airflow_provider_cdc.core.signals.table_patterns import matching
-from airflow_provider_cdc.repair import MOST_RANGES, DifferingKey, Repair, read_keys, repair, signal_text
+from airflow_provider_cdc.repair import (
+    MOST_RANGES,
+    DifferingKey,
+    Repair,
+    read_keys,
+    repair,
+    repairs_of,
+    signal_text,
+)
 
 ORDERS = TableId(namespace="s", name="orders")
 ODD = TableId(namespace="s", name='my "odd" table\'s (x)+.*, ')
@@ -122,3 +130,43 @@ def test_keys_are_read_as_the_comparison_has_written_them(tmp_path: Path) -> Non
     assert read_keys(storage, f"file://{folder}", ("a", "b")) == _keys((0, "x"), (1, "x"), (2, "x"), target=0)
     with pytest.raises(CdcError, match="cannot be read"):
         read_keys(storage, f"{tmp_path}/none", ("a",))
+
+
+def test_tables_that_a_route_makes_of_one_topic_are_repaired_by_one_signal(tmp_path: Path) -> None:
+    def table(place: str, *rows: tuple[int, int, int], number: int = 0, problem: str = "") -> dict[str, Any]:
+        """:param rows: key, and how many rows source and table have of it"""
+        folder = tmp_path / place
+        folder.mkdir()
+        keys = [{"key": {"id": k}, "what": "", "columns": [], "source": s, "target": t} for k, s, t in rows]
+        pq.write_table(pa.Table.from_pylist(keys), folder / "part-0.snappy.parquet")
+        counts = {"missing": number or len(rows), "surplus": 0, "different": 0, "problem": problem, "by_rule": True}
+        at = f"/lake/{place}"
+        return {"topic": "p.s.orders", "name": f"p.s.orders → {at}", "location": at, "keys": str(folder), **counts}
+
+    found = repairs_of(
+        "shop",
+        [
+            table("eu", (1, 1, 0), (2, 0, 1)),
+            table("us", (1, 0, 1), (3, 1, 1)),
+            table("twice", (9, 1, 2)),
+            table("many", number=10_001),
+            table("gone", problem="there is no such table"),
+            table("equal", number=0),
+        ],
+        {"p.s.orders": _schema(id="int64")},
+        Storage(str(tmp_path)),
+    )
+    several, *each = found
+    assert several.topic == "p.s.orders"
+    # row 1 is in the wrong table: the source has it
+    assert _ranges(several) == [
+        ({"id": 1}, {"id": 1}, []),
+        ({"id": 2}, {"id": 2}, [{"id": 2}]),
+        ({"id": 3}, {"id": 3}, []),
+    ]
+    said = {one.topic.rpartition("/")[2]: (one.signal, one.advice) for one in each}
+    assert said.keys() == {"twice", "many", "gone"}
+    assert all(signal is None for signal, _ in said.values())
+    assert "move the table at /lake/twice away and run the apply" in said["twice"][1]
+    assert "airflow cdc snapshot shop s.orders --replace" in said["many"][1]
+    assert "airflow cdc snapshot shop s.orders --replace" in said["gone"][1]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.verify_plan import VerifyPlan
+from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, ConfigError, ConnectorHalted, TransientError
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
@@ -153,6 +154,33 @@ def test_tables_of_which_rows_were_left_out_are_not_compared(connector: Connecto
     assert plan.not_compared == {
         "p.s.it_s___odd___x_": "snapshot.include.collection.list leaves out the rows that it had before"
     }
+
+
+def test_tables_of_events_are_not_read_and_nothing_that_can_be_compared_is_an_error(connector: Connector) -> None:
+    route = {"by": "note", "location": "/lake/{value}"}
+    rules = TableRules.parse(
+        [
+            {"tables": r"s\.bag", "mode": "log", "route": {"by": "a", "location": "/log/{value}"}},
+            {"tables": r"s\.orders", "route": route},
+            {"tables": "s.it.*", "outbox": {"table.field.event.key": "note", "table.field.event.payload": "note"}},
+        ]
+    )
+    with _opened(connector) as verification:
+        plan = verification.prepare(rules=rules)
+        assert plan.references[0].topics == ("p.s.orders",)
+        assert {t: why.split(":")[0] for t, why in plan.not_compared.items()} == {
+            "p.s.bag": "it is kept by a rule in mode log",
+            "p.s.it_s___odd___x_": "a rule says that it is an outbox",
+        }
+        assert not plan.named
+        named = verification.prepare(r"s\.(orders|bag)", rules=rules)
+        assert named.named
+        assert VerifyPlan.read(verification.scratch.storage) == named
+        with pytest.raises(
+            ConfigError, match="None of the 1 tables of connector test that are meant can be compared"
+        ) as error:
+            verification.prepare([r"s\.bag"], rules=rules)
+        assert "s.bag: it is kept by a rule in mode log" in str(error.value)
 
 
 def test_a_capture_that_does_not_come_there_is_named(connector: Connector) -> None:

@@ -15,14 +15,12 @@ _PLAN, _REPORT = "plan.json", "report.json"
 
 
 def why_not(rule: TableRule) -> str:
-    """Why a table that is kept by a rule is not compared with the source; empty if it is."""
-    if rule.routed:
-        return "its rows are in several tables, to which a rule routes them; name the other tables with --tables to leave it out"
+    """Why a table that is kept by a rule can never be compared with the source; empty if it can."""
+    nothing = "and the source has no such rows to compare them with"
+    if rule.outbox is not None:
+        return f"a rule says that it is an outbox: the rows of its tables are events, {nothing}"
     if rule.mode == "log":
-        return (
-            "it is kept by a rule in mode log: its rows are events, and the source has no such rows to compare them with; name the other tables "
-            "with --tables to leave it out"
-        )
+        return f"it is kept by a rule in mode log: its rows are events, {nothing}"
     return ""
 
 
@@ -54,8 +52,9 @@ class VerifyPlan:
 
     :param connector: whose tables they are
     :param changelog: of this connector
-    :param not_compared: topic → why it is not
+    :param not_compared: topic → why it can never be compared
     :param wait_s: how long to wait for the apply to bring a table to the position of its reference, seconds
+    :param named: whether somebody has named the tables: then one that cannot be compared is no success
     """
 
     connector: str
@@ -63,6 +62,7 @@ class VerifyPlan:
     references: tuple[ReferencePoint, ...]
     not_compared: dict[str, str] = dataclasses.field(default_factory=dict)
     wait_s: float = 600.0
+    named: bool = False
 
     def write(self, scratch: Storage) -> None:
         """Put it where the job finds it."""

@@ -174,7 +174,8 @@ def _verify() -> ActionCommand:
         _OUTPUT,
         _STATE,
         where="verify.verify",
-        description="Exit status: 0 all tables are equal to the source, 1 some are not, 2 some could not be compared. No table is changed.",
+        description="Exit status: 0 all tables are equal to the source, 1 some are not, 2 some could not be compared. Tables that can never be compared, "
+        "as their rows are events (mode log, outboxes), are named and do not count unless --tables means them. No table is changed.",
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.errors import CdcError
 
 @command
 def verify(args: argparse.Namespace) -> None:
-    """Compare tables with the source; exit status 0 equal, 1 not equal, 2 not compared."""
+    """Compare tables with the source; exit status 0 all that can be compared is equal, 1 something is not, 2 something was not compared."""
     from airflow.sdk.exceptions import AirflowException
 
     from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator

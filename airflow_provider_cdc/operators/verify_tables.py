@@ -25,18 +25,20 @@ class VerifyTablesOperator(SparkJobOperator):
     """Compares the tables that a connector's changes are applied to with the source, row by row and value by value. Nothing has to stand still.
 
     The source is read once more, at one position of its log, into a scratch change log. Each table is compared at its own last batch, with these
-    rows and what was captured since. The task fails if a table is not equal, and is tried again if one could not be compared.
+    rows and what was captured since. The task fails if a table is not equal, and is tried again if one could not be compared. Tables that can never be
+    compared, as their rows are events (mode ``log``, outboxes), are named and do not count, unless ``tables`` means them.
 
         >>> VerifyTablesOperator(
         ...     task_id="verify", definition=shop, source_conn_id="shop_mariadb", location="/lake/{database}/{table}")
 
-    Returns ``{"connector", "target", "position", "tables", "seconds"}``: topic → the number of its rows.
+    Returns ``{"connector", "target", "position", "tables", "not_compared", "seconds"}``: table → the number of its rows, and table → why it can never
+    be compared. A table is called by its topic, or ``<topic> → <location>`` where a route makes several of a topic.
 
     :param definition: the connector; paths are templated
     :param source_conn_id: Airflow connection to the database (templated)
     :param location: where tables are, as the apply has it (templated)
     :param target: kind of the tables, ``delta`` or ``iceberg``
-    :param tables: patterns of the tables to compare, as in ``table.include.list``; by default all (templated)
+    :param tables: patterns of the tables to compare, as in ``table.include.list``; by default all that can be compared (templated)
     :param values: whether the log shows values of rows that differ; they may be personal data
     :param keys: folder for the keys of the rows that differ, as Parquet; it has to be empty (templated)
     :param repair: have the rows that differ read again, by signals to the connector; the next capture and apply repair the tables. The task fails all
@@ -102,12 +104,14 @@ class VerifyTablesOperator(SparkJobOperator):
         if verified.status == 1:  # it would differ again
             raise AirflowFailException(self._differ(verified))
         if verified.status:
-            raise AirflowException(_unsure(verified))
+            again = any(table.not_compared and not table.never for table in verified.counted)
+            raise (AirflowException if again else AirflowFailException)(_unsure(verified))
         return {
             "connector": self.connector,
             "target": self.target,
             "position": verified.position,
-            "tables": {table.topic: table.source for table in verified.tables},
+            "tables": {table.called: table.source for table in verified.tables if not table.not_compared},
+            "not_compared": {table.called: table.not_compared for table in verified.tables if table.not_compared},
             "seconds": verified.seconds,
         }
 
@@ -160,7 +164,7 @@ class VerifyTablesOperator(SparkJobOperator):
 
     def _differ(self, verified: Verified) -> str:
         wrong = [table for table in verified.tables if not (table.equal or table.not_compared)]
-        lines = [f"  {table.topic}: {_said(table)}" for table in wrong]
+        lines = [f"  {table.called}: {_said(table)}" for table in wrong]
         if self.repaired:
             return "\n".join(
                 [f"{len(wrong)} tables of {self.connector} were not equal to the source:", *lines, "  Repair:"]
@@ -180,8 +184,8 @@ def _said(table: Compared) -> str:
 
 
 def _unsure(verified: Verified) -> str:
-    unsure = [table for table in verified.tables if table.not_compared]
-    lines = [f"  {table.topic}: {table.not_compared}" for table in unsure]
+    unsure = [table for table in verified.counted or verified.tables if table.not_compared]
+    lines = [f"  {table.called}: {table.not_compared}" for table in unsure]
     return "\n".join(
         [f"{len(unsure)} tables of {verified.connector} could not be compared; the others are equal:", *lines]
     )

@@ -50,9 +50,9 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     shop.store.close()
 
 
-def _will(folder: Path, status: int, *tables: Compared) -> None:
+def _will(folder: Path, status: int, *tables: Compared, named: bool = False) -> None:
     if tables:
-        verified = Verified("shop", {"entry": 3}, list(tables), 2.5)
+        verified = Verified("shop", {"entry": 3}, list(tables), 2.5, named)
         assert verified.status == status
         (folder / "report.json").write_text(json.dumps(verified.document()))
     (folder / "status").write_text(str(status))
@@ -69,7 +69,7 @@ def test_it_reads_the_source_submits_the_job_and_leaves_nothing(shop: Shop, tmp_
     done = _task(shop, values=True, keys="/keys", threads=3).execute(context())
     assert done == {
         "connector": "shop", "target": "delta", "position": {"entry": 3}, "tables": {"shop.inventory.orders": 1},
-        "seconds": 2.5,
+        "not_compared": {}, "seconds": 2.5,
     }  # fmt: skip
     called = json.loads((tmp_path / "call.json").read_text())
     given = called[called.index(job_path("verify_tables.py")) + 1 :]
@@ -103,11 +103,32 @@ def test_tables_that_differ_fail_the_task_for_good_and_those_not_compared_have_i
     assert not isinstance(e.value, AirflowFailException)
 
 
-def _will_again(folder: Path, status: int, *tables: Compared) -> None:
+def test_tables_that_can_never_be_compared_fail_the_task_only_if_somebody_has_named_them(
+    shop: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = Compared("shop.log", "/lake/log", not_compared="its rows are events", never=True)
+    equal = Compared("shop.a", "/lake/eu", source=1, target=1, name="shop.a → /lake/eu")
+    _will(tmp_path, 0, events, equal)
+    done = _task(shop).execute(context())
+    assert (done["tables"], done["not_compared"]) == ({"shop.a → /lake/eu": 1}, {"shop.log": "its rows are events"})
+    assert "shop.log: not compared, because its rows are events" in capsys.readouterr().out
+    _will_again(tmp_path, 2, events, equal, named=True)
+    with pytest.raises(AirflowFailException, match="1 tables of shop could not be compared; the others are equal"):
+        _task(shop, tables=r"inventory\.orders").execute(context())
+    plan = json.loads((tmp_path / "seen" / "plan.json").read_text())
+    assert plan["named"] is True
+    unsure = Compared("shop.b", "/lake/b", not_compared="an incremental snapshot of it was under way")
+    _will_again(tmp_path, 2, events, unsure)
+    with pytest.raises(AirflowException, match="1 tables of shop could not be compared") as e:
+        _task(shop).execute(context())
+    assert not isinstance(e.value, AirflowFailException)
+
+
+def _will_again(folder: Path, status: int, *tables: Compared, named: bool = False) -> None:
     import shutil
 
     shutil.rmtree(folder / "seen")
-    _will(folder, status, *tables)
+    _will(folder, status, *tables, named=named)
 
 
 def test_a_job_without_a_report_is_a_failure(shop: Shop, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.state.store import StateStore
@@ -61,15 +62,21 @@ def test_a_damaged_table_is_found_and_repaired_and_another_is_built_again(
             "CREATE TABLE parts (code VARCHAR(20) PRIMARY KEY, n INT)",
             "INSERT INTO `o``r'ders` VALUES " + ", ".join(f"({i}, 'n{i}', {i} / 3, NOW(6))" for i in range(1, 301)),
             "INSERT INTO parts VALUES " + ", ".join(f"('k{i}', {i})" for i in range(1, 51)),
+            "CREATE TABLE `lines` (id INT PRIMARY KEY, region VARCHAR(20))",
+            "INSERT INTO `lines` VALUES (1, 'eu'), (2, 'it''s'), (3, 'eu'), (4, NULL)",
+            "CREATE TABLE audit (id INT PRIMARY KEY, what VARCHAR(20))",
+            "INSERT INTO audit VALUES (1, 'x')",
         )
         properties = {"database.server.id": 4322, "database.include.list": db.name, "poll.interval.ms": 50}
         definition = ConnectorDefinition("shop", "mariadb", f"{tmp_path}/changelog", properties)
         access, location = ConnectorAccess(definition, "shop"), f"{tmp_path}/lake/{{topic}}"
+        route = {"by": "region", "location": f"{tmp_path}/lake/lines of {{value}}"}
+        rules = TableRules.parse([{"tables": r".*\.audit", "mode": "log"}, {"tables": r".*\.lines", "route": route}])
 
         def follow() -> None:
             with access.capture(owner="test", lease_ttl_s=30, lease_wait_s=30) as capture:
                 capture.run()
-            ApplyChanges(spark, access.changelog(), "shop", location=location, threads=2).run()
+            ApplyChanges(spark, access.changelog(), "shop", location=location, threads=2, tables=rules).run()
 
         follow()
         orders, parts = (f"delta.`{tmp_path}/lake/shop.{db.name}.{t}`" for t in ("o_r_ders", "parts"))
@@ -78,13 +85,22 @@ def test_a_damaged_table_is_found_and_repaired_and_another_is_built_again(
         spark.sql(f"INSERT INTO {orders} (id, note) VALUES (1000, 'x')")
         spark.sql(f"DELETE FROM {parts} WHERE code = 'k1'")
         spark.sql(f"INSERT INTO {parts} VALUES ('K2x', 1)")
+        spark.sql(f"UPDATE delta.`{tmp_path}/lake/lines of eu` SET id = 2 WHERE id = 1")  # of the other table
         jars = ("--jars", ",".join(map(str, ensure("delta"))), "-o", "json")
         status, said = _run(capfd, "verify", "shop", "--repair", *jars)
         assert status == 1
         found = json.loads(said)
-        counts = {t["topic"]: (t["missing"], t["surplus"], t["different"]) for t in found["tables"]}
-        assert counts == {f"shop.{db.name}.o_r_ders": (2, 1, 6), f"shop.{db.name}.parts": (1, 1, 0)}
-        assert sum("was sent: " in line for line in found["repairs"]) == 2
+        counts = {
+            t["name"] or t["topic"]: (t["missing"], t["surplus"], t["different"])
+            for t in found["tables"]
+            if not t["equal"]
+        }
+        eu = f"shop.{db.name}.lines → {tmp_path}/lake/lines of eu"
+        assert counts == {
+            f"shop.{db.name}.o_r_ders": (2, 1, 6), f"shop.{db.name}.parts": (1, 1, 0), eu: (1, 1, 0),
+            f"shop.{db.name}.audit": (0, 0, 0),
+        }  # fmt: skip
+        assert sum("was sent: " in line for line in found["repairs"]) == 3
         assert not list((tmp_path / "changelog" / ".verify").iterdir())
 
         follow()
@@ -102,7 +118,11 @@ def test_a_damaged_table_is_found_and_repaired_and_another_is_built_again(
         left.replace(left.path("shop", "part"), b"of a comparison that was killed")
         status, said = _run(capfd, "verify", "shop", *there, "-o", "json")
         assert status == 0, said
-        assert [t["equal"] for t in json.loads(said)["tables"]] == [True, True]
+        found = json.loads(said)["tables"]
+        assert {t["topic"] for t in found if not t["equal"]} == {t["topic"] for t in found if t["never"]}
+        assert sorted(t["source"] for t in found) == [0, 1, 1, 2, 50, 300]
+        status, _ = _run(capfd, "verify", "shop", "--tables", rf"{db.name}\.audit", "-o", "json")
+        assert status == 2  # whoever names it wants it compared
         assert "Contents" not in s3.connect().list_objects_v2(Bucket="scratch")
 
         spark.sql(f"DELETE FROM {parts}")

@@ -72,8 +72,14 @@ def _changed(db: Any, first: int) -> None:
         t.insert("s.bag", {"a": 3, "b": f"{first}"})
 
 
-def _verify(
-    lake: Lake, meanwhile: Callable[[], object] | None = None, *, repair: bool = False, **options: Any
+def verify(
+    lake: Lake,
+    meanwhile: Callable[[], object] | None = None,
+    *,
+    repair: bool = False,
+    tables: str = "",
+    wait_s: float = 60,
+    **options: Any,
 ) -> Verified:
     """:param meanwhile: what happens after the source was read"""
     definition, store = lake.connector.definition(), lake.connector.store
@@ -88,7 +94,7 @@ def _verify(
 
         verification._wait = waited  # type: ignore[method-assign]
         report = AppliedReports(lake.connector.changelog.storage, lake.connector.name).read(lake.kind, lake.location)
-        plan = verification.prepare(wait_s=60, rules=rules_of(report or {}) or TableRules())
+        plan = verification.prepare(tables, wait_s=wait_s, rules=rules_of(report or {}) or TableRules())
         keys = verification.scratch.storage.uri("keys") if repair else ""
         verified = VerifyTables(
             lake.spark, verification.scratch, lake.connector.name, location=lake.location, target=lake.kind, threads=2,
@@ -140,12 +146,12 @@ def test_each_mode_is_compared_with_what_its_rule_makes_of_the_source_and_repair
         _changed(db, 10)
         lake.follow()
 
-    verified = _verify(lake, meanwhile)
+    verified = verify(lake, meanwhile)
     assert {t.topic: t.not_compared for t in verified.tables if not t.equal}.keys() <= {"p.s.log", "p.s.bag"}, (
         verified.text()
     )
     lake.follow()
-    verified = _verify(lake)
+    verified = verify(lake)
     assert [t.topic for t in verified.tables if not t.equal] == ["p.s.log"], verified.text()
     assert "mode log: its rows are events" in _of(verified, "s.log").not_compared
     people, soft, past = (_of(verified, t) for t in KEYED[:3])
@@ -162,7 +168,7 @@ def test_each_mode_is_compared_with_what_its_rule_makes_of_the_source_and_repair
     )
 
     _damaged(lake)
-    verified = _verify(lake, repair=True)
+    verified = verify(lake, repair=True)
     counts = {t.topic[2:]: (t.missing, t.surplus, t.different) for t in verified.tables if t.rows_differ}
     assert counts == {
         **dict.fromkeys(("s.people", "s.past", SHARDS[1]), (2, 1, 1)), "s.soft": (1, 1, 1), "s.bag": (10, 10, 0),
@@ -171,11 +177,11 @@ def test_each_mode_is_compared_with_what_its_rule_makes_of_the_source_and_repair
     assert "no key" in advice["p.s.bag"]
     assert "move the table away" in advice["p.s.bag"]
     assert set(advice) == {f"p.{t}" for t in counts}
-    _verify(lake, repair=True)  # the first one was killed before any capture: its signals are there, and are sent again
+    verify(lake, repair=True)  # the first one was killed before any capture: its signals are there, and are sent again
     lake.follow()
     sent = lake.connector.sent  # type: ignore[attr-defined]
     assert [signal_state(lake.connector, number)[0] for number in sent] == ["done"] * 8
-    verified = _verify(lake)
+    verified = verify(lake)
     assert [t.topic for t in verified.tables if not t.equal] == ["p.s.bag", "p.s.log"], verified.text()
 
 
@@ -186,18 +192,18 @@ def test_rules_that_are_not_known_or_have_changed_are_named(lake: Lake, tmp_path
         t.insert("s.people", {"id": 1, "age": 1})
     lake.tables = TableRules.parse([{"tables": ".*", "filter": "age > 0"}])
     lake.follow()
-    assert _verify(lake).equal
+    assert verify(lake).equal
     other = TableRules.parse([{"tables": ".*", "filter": "age > 5"}])
-    said = _of(_verify(lake, rules=other), "s.people").not_compared
+    said = _of(verify(lake, rules=other), "s.people").not_compared
     assert "it was made by another rule" in said
     assert "age > 5" in said
     wrong = TableRules.parse([{"tables": ".*", "filter": "agee > 5"}])
-    assert "did you mean 'age'?" in _of(_verify(lake, rules=wrong), "s.people").not_compared
+    assert "did you mean 'age'?" in _of(verify(lake, rules=wrong), "s.people").not_compared
 
     reports = AppliedReports(lake.connector.changelog.storage, lake.connector.name)
     report = reports.read(lake.kind, lake.location)
     assert report is not None
     reports.write({**report, "table_rules": ""})  # of an earlier release
-    assert "nobody says by which one" in _of(_verify(lake), "s.people").not_compared
+    assert "nobody says by which one" in _of(verify(lake), "s.people").not_compared
     lake.apply()
-    assert _verify(lake).equal
+    assert verify(lake).equal
