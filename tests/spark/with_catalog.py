@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from airflow_provider_cdc.core.errors import TargetError
 from dev.bootstrap.jars import ensure
 from spark_jobs.datatypes import quoted
@@ -31,20 +33,21 @@ def check(lake: Lake) -> None:
         assert sorted(rows, key=repr) == replayed.all(), topic
 
 
-def apply(lake: Lake) -> int:
+def apply(lake: Lake, location: str = LOCATION) -> int:
     """Apply, though somebody else may do so now; returns the number of tables that were written."""
     try:
-        return len(lake.job(location=LOCATION).run().tables)
+        return len(lake.job(location=location).run().tables)
     except TargetError as e:
         if "other writers" not in str(e):
             raise
         return 0
 
 
-def main(folder: Path, settings: dict[str, str], seed: int) -> None:
+def begin(settings: dict[str, str]) -> SparkSession:
+    """A session with a catalog ``lake``."""
     catalog = {f"spark.sql.catalog.lake.{key}": value for key, value in settings.items()}
     jars = ensure("iceberg", "sqlite")
-    spark = session(
+    return session(
         "catalogs",
         load_format("iceberg"),
         extra={
@@ -53,6 +56,10 @@ def main(folder: Path, settings: dict[str, str], seed: int) -> None:
             "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog", **catalog,
         },
     )  # fmt: skip
+
+
+def main(folder: Path, settings: dict[str, str], seed: int) -> None:
+    spark = begin(settings)
     lake = new_lake(spark, folder, "iceberg")
     work, r = Workload(lake.connector.database, sparse=("note",)), random.Random(seed)  # type: ignore[attr-defined]
     for _ in range(ROUNDS):
