@@ -28,11 +28,10 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.origins import TableOrigins
-from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.changelog.turns import Turns
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.core.model.manifest import Manifest
+from spark_jobs.backlog import Backlog
 from spark_jobs.catch_up import CatchUp
 from spark_jobs.origins import Origins
 from spark_jobs.placed import Placed
@@ -45,7 +44,7 @@ from spark_jobs.session import open_changelog, own_session, session
 from spark_jobs.targets import known_profile, known_writes, load_format
 from spark_jobs.targets.base import NEVER, Owner, Target
 from spark_jobs.up_to_date import nothing_new, stamp, unchanged
-from spark_jobs.view import View, groups
+from spark_jobs.view import View, view_of
 from spark_jobs.warm import WarmApply
 
 log = logging.getLogger("spark_jobs.apply_changes")
@@ -96,13 +95,12 @@ class ApplyChanges:
             shapes=self._placement.shape,
             origins=self._origins,
         )
-        self._places = Places(
-            changelog, connector, self._placement, lambda after: self._since(after), check_crc=check_crc
-        )
+        self._backlog = Backlog(changelog, connector)
+        self._places = Places(changelog, connector, self._placement, self._backlog, check_crc=check_crc)
         self._rules = tables
         self._alone: dict[str, threading.Lock] = {}
         self._reports = AppliedReports(changelog.storage, connector)
-        self._lock, self._older = threading.Lock(), dict[int, list[Batches]]()
+        self._lock = threading.Lock()
         self._pool, self._threads = ThreadPoolExecutor(threads, thread_name_prefix="cdc-apply"), threading.local()
 
     def run(self) -> Report:
@@ -230,33 +228,13 @@ class ApplyChanges:
 
     def forget(self) -> None:
         """Drop what belongs to one run only, before the next one with this object: older batches, and whom it may take tables from."""
-        self._older.clear()
+        self._backlog.forget()
         self._catch_up.adopt = frozenset()
 
     def view(self) -> View:
         """The state of the change log and of the last report."""
         report = self._reports.read(self._kind, self._location) or {}
-        numbers = self._changelog.batches(self._connector)
-        newest = numbers[-1] if numbers else 0
-        if report.get("last_batch", 0) > newest:
-            log.warning("The change log ends with batch %d, and was at %d before.", newest, report["last_batch"])
-            # each table is looked at, and says what it has
-            stands = {topic: {**entry, "stamp": ""} for topic, entry in report["stands"].items()}
-            report = {**report, "last_batch": 0, "stands": stands}
-        if report and report.get("rules", "") != self._rules.digest():
-            log.info("The rules of tables are not those of the last run: each table is looked at.")
-            # where a route brings rows now is found again, in all batches
-            known = {t: e for t, e in report["stands"].items() if not ("place" in e or e.get("routed"))}
-            lagging = {topic: batch for topic, batch in report["lagging"].items() if topic in known}
-            stands = {topic: {**entry, "stamp": "", "known": False} for topic, entry in known.items()}
-            report = {**report, "last_batch": 0, "stands": stands, "lagging": lagging}
-        start = report.get("last_batch", 0) or max(numbers[0] - 1 if numbers else 0, 0)
-        manifests = list(self._changelog.manifests(self._connector, after=start))
-        if not newest:
-            log.warning("The change log %s has no batch of connector %s.", self._changelog.storage.url, self._connector)
-        stands, lagging = report.get("stands", {}), report.get("lagging", {})
-        reported = bool(report.get("last_batch"))
-        view = View(start, max(newest, start), self.indexed(manifests), reported, stands, lagging)
+        view = view_of(self._changelog, self._connector, report, self._rules.digest())
         topics = {view.known(name).get("topic", name) for name in view.topics}
         if unknown := sorted(self._catch_up.adopt - topics):
             raise ConfigError(
@@ -265,10 +243,6 @@ class ApplyChanges:
                 remedy=f"topics are: {', '.join(sorted(topics)[:20])}",
             )
         return view
-
-    def indexed(self, manifests: list[Manifest]) -> list[Batches]:
-        """Batches in groups that are merged at once."""
-        return [Batches(self._changelog, group) for group in groups(manifests)]
 
     # -- one table ----------------------------------------------------------------------------------------------------
 
@@ -291,7 +265,7 @@ class ApplyChanges:
         if at is None and name in view.stands and view.source(name)["dropped"]:
             log.info("The table of %s is gone, and the source has dropped it too: it is not built again.", name)
             return {}
-        missing = self._missing(table, at, view)
+        missing = self._backlog.of(table, at, view)
         progress = self._catch_up.progress
         progress.begins(name, missing[0].first - 1 if missing and at in (None, NEVER) else at or 0)
         try:
@@ -313,34 +287,6 @@ class ApplyChanges:
             return {**stood, "stamp": looks, "batch": NEVER}
         batch = target.marker(Owner(self._connector, stood.get("topic", name)).app)
         return {**stood, "stamp": looks, "batch": batch, "bytes": target.size()}
-
-    def _missing(self, table: Placed, at: int | None, view: View) -> list[Batches]:
-        """Groups of batches that hold everything that a table has not seen."""
-        name = table.name
-        known = view.stands.get(name)
-        through = view.reported and name not in view.lagging and known is not None and known["batch"] == at
-        if through and at not in (None, NEVER) and not table.touched:
-            return []
-        if at is not None and at >= view.start:
-            return view.groups
-        if view.start == 0 or (through and at not in (None, NEVER)):
-            return view.groups
-        if known is not None and at is not None and at < known["batch"]:
-            log.warning(
-                "The table of %s stands at batch %d, and stood at %d: it is caught up.", name, at, known["batch"]
-            )
-        elif known is not None and at is None:
-            log.warning("The table of %s is gone, and is built again from the change log.", name)
-        if at in (None, NEVER) and table.since:
-            return view.groups if table.since == view.start else self._since(table.since)
-        return self._since(max(at or 0, 0))
-
-    def _since(self, batch: int) -> list[Batches]:
-        """All batches after one of them; read once for all tables that need them."""
-        with self._lock:
-            if batch not in self._older:
-                self._older[batch] = self.indexed(list(self._changelog.manifests(self._connector, after=batch)))
-            return self._older[batch]
 
     def _open(self, location: str) -> Target:
         """A table, in the session of this thread."""

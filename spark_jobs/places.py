@@ -7,7 +7,7 @@ and after each event. What it cannot tell concerns all tables that are known.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +15,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Batches, Pending
+from airflow_provider_cdc.changelog.pending import Pending
 from airflow_provider_cdc.core.config.table_rules import Matched
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs import reduce
+from spark_jobs.backlog import Backlog
 from spark_jobs.bags import NUMBER
 from spark_jobs.last import OP, OURS, UNKNOWN
 from spark_jobs.placed import Placed
@@ -58,7 +59,7 @@ class _Seen:
 class Places:
     """The places of the topics of one connector.
 
-    :param since: gives all batches after one of them
+    :param backlog: has batches that are older than those of a view
     """
 
     def __init__(
@@ -66,12 +67,12 @@ class Places:
         changelog: ChangeLog,
         connector: str,
         placement: Placement,
-        since: Callable[[int], list[Batches]],
+        backlog: Backlog,
         *,
         check_crc: bool = False,
     ) -> None:
         self._changelog, self._connector, self._placement = changelog, connector, placement
-        self._since, self._check_crc = since, check_crc
+        self._backlog, self._check_crc = backlog, check_crc
         self._checked: dict[str, tuple[TableSchema, Shape, Routing]] = {}
 
     def concerned(self, spark: SparkSession, topic: str, view: View, tables: Mapping[str, Placed]) -> list[Placed]:
@@ -84,7 +85,7 @@ class Places:
         known = {table.place: table for table in tables.values() if table.topic == topic and table.place is not None}
         start, seen = view.lagging.get(topic, view.start), _Seen()
         newest: Pending | None = None
-        for group in view.groups if start == view.start else self._since(start):
+        for group in view.groups if start == view.start else self._backlog.since(start):
             if pending := group.of(topic, start):
                 newest = pending
                 self._look(spark, pending, seen)

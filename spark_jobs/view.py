@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.core.model.manifest import Manifest
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from spark_jobs.targets.base import NEVER
+
+log = logging.getLogger("spark_jobs.view")
 
 GROUP_BYTES = 2 << 30
 """About as many bytes of change log are merged at once; a longer backlog takes several commits."""
@@ -78,7 +82,42 @@ class View:
         return bool(self.known(name).get("dropped"))
 
 
-def groups(manifests: list[Manifest]) -> Iterator[list[Manifest]]:
+def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rules: str) -> View:
+    """What is known now.
+
+    :param report: of the last apply; empty if there is none
+    :param rules: digest of the rules for tables
+    """
+    numbers = changelog.batches(connector)
+    newest = numbers[-1] if numbers else 0
+    if report.get("last_batch", 0) > newest:
+        log.warning("The change log ends with batch %d, and was at %d before.", newest, report["last_batch"])
+        # each table is looked at, and says what it has
+        stands = {topic: {**entry, "stamp": ""} for topic, entry in report["stands"].items()}
+        report = {**report, "last_batch": 0, "stands": stands}
+    if report and report.get("rules", "") != rules:
+        log.info("The rules of tables are not those of the last run: each table is looked at.")
+        # where a route brings rows now is found again, in all batches
+        known = {t: e for t, e in report["stands"].items() if not ("place" in e or e.get("routed"))}
+        lagging = {topic: batch for topic, batch in report["lagging"].items() if topic in known}
+        stands = {topic: {**entry, "stamp": "", "known": False} for topic, entry in known.items()}
+        report = {**report, "last_batch": 0, "stands": stands, "lagging": lagging}
+    start = report.get("last_batch", 0) or max(numbers[0] - 1 if numbers else 0, 0)
+    manifests = changelog.manifests(connector, after=start)
+    if not newest:
+        log.warning("The change log %s has no batch of connector %s.", changelog.storage.url, connector)
+    stands, lagging = report.get("stands", {}), report.get("lagging", {})
+    return View(
+        start, max(newest, start), indexed(changelog, manifests), bool(report.get("last_batch")), stands, lagging
+    )
+
+
+def indexed(changelog: ChangeLog, manifests: Iterable[Manifest]) -> list[Batches]:
+    """Batches in groups that are merged at once."""
+    return [Batches(changelog, group) for group in _groups(manifests)]
+
+
+def _groups(manifests: Iterable[Manifest]) -> Iterator[list[Manifest]]:
     """Consecutive batches, about :data:`GROUP_BYTES` of files together."""
     group: list[Manifest] = []
     size = 0

@@ -17,12 +17,11 @@ from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.changelog.turns import Turn
 from airflow_provider_cdc.core.errors import TransientError
 from airflow_provider_cdc.core.model.manifest import Manifest
 from spark_jobs.report import Applied, Report
-from spark_jobs.view import View
+from spark_jobs.view import View, indexed
 
 log = logging.getLogger("spark_jobs.warm")
 
@@ -60,7 +59,6 @@ class Job(Protocol):
     """What a round needs of :class:`spark_jobs.apply_changes.ApplyChanges`, where it is described."""
 
     def view(self) -> View: ...
-    def indexed(self, manifests: list[Manifest]) -> list[Batches]: ...
     def unchanged(self, view: View) -> set[str]: ...
     def apply(self, view: View, topics: Collection[str], *, settle: bool = True) -> Report: ...
     def settled(self, stands: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]: ...
@@ -163,7 +161,7 @@ class WarmApply:
         before = self._report
         manifests = self._next(before.last_batch)
         last = manifests[-1].batch if manifests else before.last_batch
-        view = View(before.last_batch, last, self._job.indexed(manifests), True, before.stands, before.lagging)
+        view = View(before.last_batch, last, indexed(self._changelog, manifests), True, before.stands, before.lagging)
         wanted = {topic for group in view.groups for topic in group.topics} | set(before.lagging)
         if now >= self._closer:
             self._closer = now + CLOSER_S

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, TargetError
 from dev import paths
 from spark_jobs import apply_changes
@@ -58,6 +59,7 @@ def _copy(lake: Lake) -> Callable[[], None]:
     return back
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.every_kind
 @pytest.mark.parametrize("more", [False, True])
 def test_a_table_restored_from_a_backup_is_caught_up(lake: Lake, more: bool) -> None:
@@ -125,6 +127,7 @@ def test_a_change_log_that_ends_before_a_table_is_an_error(lake: Lake) -> None:
         lake.apply()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("damage", ["shorter", "other rows", "missing", "garbage"])
 def test_a_file_that_is_not_what_its_manifest_says_is_not_applied(lake: Lake, damage: str) -> None:
     _filled(lake, 1)
@@ -252,13 +255,13 @@ def test_each_batch_is_looked_at_once_for_all_tables(lake: Lake, monkeypatch: py
     for i in range(4):
         db.create_table(f"s.t{i}", ORDERS, key=("id",))
     looks: list[int] = []
-    look = apply_changes.Batches.__init__
+    look = Batches.__init__
 
     def counted(self: Any, changelog: Any, manifests: Any) -> None:
         looks.extend(m.batch for m in manifests)
         look(self, changelog, manifests)
 
-    monkeypatch.setattr(apply_changes.Batches, "__init__", counted)
+    monkeypatch.setattr(Batches, "__init__", counted)
     lake.follow()
     with db.transaction() as t:
         for i in range(4):

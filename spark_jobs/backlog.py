@@ -1,0 +1,58 @@
+"""What a table has not seen of the change log: batches in groups, each read once for all tables that need it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.pending import Batches
+from spark_jobs.placed import Placed
+from spark_jobs.targets.base import NEVER
+from spark_jobs.view import View, indexed
+
+log = logging.getLogger("spark_jobs.backlog")
+
+
+class Backlog:
+    """The batches of one connector; used by several threads at once."""
+
+    def __init__(self, changelog: ChangeLog, connector: str) -> None:
+        self._changelog, self._connector = changelog, connector
+        self._lock, self._read = threading.Lock(), dict[int, list[Batches]]()
+
+    def of(self, table: Placed, at: int | None, view: View) -> list[Batches]:
+        """Groups of batches that hold everything that a table has not seen.
+
+        :param at: its last batch; ``None`` if there is no table
+        """
+        name = table.name
+        known = view.stands.get(name)
+        through = view.reported and name not in view.lagging and known is not None and known["batch"] == at
+        if through and at not in (None, NEVER) and not table.touched:
+            return []
+        if at is not None and at >= view.start:
+            return view.groups
+        if view.start == 0 or (through and at not in (None, NEVER)):
+            return view.groups
+        if known is not None and at is not None and at < known["batch"]:
+            log.warning(
+                "The table of %s stands at batch %d, and stood at %d: it is caught up.", name, at, known["batch"]
+            )
+        elif known is not None and known["batch"] != NEVER and at is None:
+            log.warning("The table of %s is gone, and is built again from the change log.", name)
+        if at in (None, NEVER) and table.since:
+            return view.groups if table.since == view.start else self.since(table.since)
+        return self.since(max(at or 0, 0))
+
+    def since(self, batch: int) -> list[Batches]:
+        """All batches after one of them."""
+        with self._lock:
+            if batch not in self._read:
+                self._read[batch] = indexed(self._changelog, self._changelog.manifests(self._connector, after=batch))
+            return self._read[batch]
+
+    def forget(self) -> None:
+        """Drop what was read; the next run may find other batches."""
+        with self._lock:
+            self._read.clear()
