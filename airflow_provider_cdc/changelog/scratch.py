@@ -24,6 +24,7 @@ from typing import Any, Final
 import orjson
 
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.signs import read_sign
 from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.core.errors import StorageUnavailable
 from airflow_provider_cdc.core.processes import is_running, this_process
@@ -111,28 +112,18 @@ def _remove(storage: Storage, folder: str) -> None:
 
 def _why_left(within: Storage, name: str) -> str:
     """By what it is known that nobody uses a scratch change log; empty if somebody may."""
-    sign = _sign(within.read(within.path(name, _LIFE)))
-    if sign is None:
+    found = read_sign(within.read(within.path(name, _LIFE)))
+    if found is None:
         before = f"{datetime.now(UTC) - _OLD:%Y%m%dT%H%M%S}"
         return "it has no sign of life" if name < before else ""
-    running = is_running(sign["process"])
+    sign = {"process": "", "host": "?", "pid": "?", **found}
+    running = is_running(str(sign["process"]))
     if running is False:
         return f"process {sign['pid']} is gone"
     since = time.time() - sign["at"]
     if running is None and since > DEAD_S:
         return f"the last sign of life of process {sign['pid']} on {sign['host']} was {since:,.0f} s ago"
     return ""
-
-
-def _sign(data: bytes | None) -> dict[str, Any] | None:
-    """A sign of life; ``None`` if there is none that can be read."""
-    try:
-        found = None if data is None else orjson.loads(data)
-    except ValueError:
-        return None
-    if not isinstance(found, dict) or not isinstance(found.get("at"), int | float):
-        return None
-    return {"host": "?", "pid": "?", **found, "process": str(found.get("process") or "")}
 
 
 # -- folders of this machine ------------------------------------------------------------------------------------------

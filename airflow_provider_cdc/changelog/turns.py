@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import orjson
 
+from airflow_provider_cdc.changelog.signs import read_sign
 from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.core.errors import StorageUnavailable
 
@@ -100,14 +101,8 @@ class Turns:
 
     def read(self, number: int) -> dict[str, Any] | None:
         """A turn's file; ``None`` if it is gone, or is none of ours."""
-        data = self._storage.read(self._path(number))
-        try:
-            found = None if data is None else orjson.loads(data)
-        except ValueError:
-            return None
-        if not isinstance(found, dict) or not isinstance(found.get("at"), int | float):
-            return None
-        return {**_document(""), **found}
+        found = read_sign(self._storage.read(self._path(number)))
+        return None if found is None else {**_document(""), **found}
 
     def create(self, number: int, document: dict[str, Any]) -> bool:
         """Create a turn's file; not if there is one."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.targets.memory import STORED
 from tests.spark.lake import KINDS, SECRET, Lake, new_lake, start_spark
 
 
@@ -40,6 +41,13 @@ def secret(spark: SparkSession) -> str:
 def lake(spark: SparkSession, tmp_path: Path, kind: str) -> Lake:
     """Tables that follow a memory database, which is ``lake.connector.database``."""
     return new_lake(spark, tmp_path, kind)
+
+
+@pytest.fixture
+def memory(spark: SparkSession, tmp_path: Path) -> Lake:
+    """Tables in memory: fast enough for many batches."""
+    STORED.clear()
+    return new_lake(spark, tmp_path, "memory")
 
 
 @pytest.fixture

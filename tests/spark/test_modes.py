@@ -7,16 +7,14 @@ import zlib
 from collections import Counter
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.targets.memory import STORED
-from tests.spark.lake import Lake, Row, new_lake
+from tests.spark.lake import Lake, Row
 from tests.support.signals import signal_ended, snapshot
 
 pytestmark = pytest.mark.spark
@@ -110,13 +108,6 @@ class World:
         return found
 
 
-@pytest.fixture
-def memory(spark: SparkSession, tmp_path: Path) -> Lake:
-    """Tables in memory: fast enough for many batches."""
-    STORED.clear()
-    return new_lake(spark, tmp_path, "memory")
-
-
 def _same(found: list[Row], wanted: list[Row]) -> bool:
     return sorted(found, key=repr) == sorted(wanted, key=repr)
 
@@ -132,6 +123,7 @@ def _rules(mode: str, **more: Any) -> TableRules:
 KINDS = [("truncate",), ("truncate", "schema"), ("sparse",), ("sparse", "truncate")]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kinds", KINDS, ids="-".join)
 def test_a_history_tells_what_the_source_was_at_any_time(memory: Lake, kinds: tuple[str, ...]) -> None:
     world, rules = World(memory, zlib.crc32(repr(kinds).encode()), *kinds), _rules("history")
@@ -155,6 +147,7 @@ def test_a_history_tells_what_the_source_was_at_any_time(memory: Lake, kinds: tu
     assert _same(current, world.states[-1][1])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kinds", KINDS, ids="-".join)
 def test_live_rows_are_those_of_the_source_and_deleted_ones_stay(memory: Lake, kinds: tuple[str, ...]) -> None:
     world, rules = World(memory, zlib.crc32(repr(kinds).encode()), *kinds), _rules("soft_delete")

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from spark_jobs.targets import load_format
 from spark_jobs.targets.memory import STORED
-from tests.spark.lake import Lake, Row, new_lake
+from tests.spark.lake import Lake, Row
 from tests.spark.test_modes_crash import Ended
 
 pytestmark = pytest.mark.spark
 OUTBOX = {"id": "string!", "aggregatetype": "string", "aggregateid": "string", "type": "string", "payload": "string"}
 ODD = "it's `odd` ${env:HOME}"
-
-
-@pytest.fixture
-def memory(spark: SparkSession, tmp_path: Path) -> Lake:
-    STORED.clear()
-    return new_lake(spark, tmp_path, "memory")
 
 
 def _outbox(lake: Lake, columns: dict[str, str] = OUTBOX) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.core.config.table_rules import TableRules
@@ -18,7 +17,7 @@ from spark_jobs.maintain_tables import MaintainTables
 from spark_jobs.rebuild_tables import RebuildTables
 from spark_jobs.targets import load_format
 from spark_jobs.targets.memory import STORED
-from tests.spark.lake import Lake, Row, new_lake
+from tests.spark.lake import Lake, Row
 from tests.spark.test_modes_crash import Ended, Stopping
 from tests.spark.test_warm import Running, until
 
@@ -27,12 +26,6 @@ COLUMNS = {"id": "int64!", "region": "string", "n": "int32"}
 PLAIN = ("eu", "us", "EU")
 ODD = ("it's `odd`", "${env:CDC_TEST_SECRET}", "{value}", "a.b", "a/b", "..", ".", "50%", "%2F", 'x"y', "ünï ☃", " ")
 LEFT = ("", None)
-
-
-@pytest.fixture
-def memory(spark: SparkSession, tmp_path: Path) -> Lake:
-    STORED.clear()
-    return new_lake(spark, tmp_path, "memory")
 
 
 def _rules(lake: Lake, **more: Any) -> TableRules:
@@ -192,6 +185,7 @@ def test_a_row_that_moves_ends_in_the_one_table_and_begins_in_the_other(memory: 
     assert [(row["id"], lives(row)) for row in us] == [(1, True)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.every_kind
 def test_a_run_that_ends_between_the_commits_of_two_tables_is_caught_up(lake: Lake) -> None:
     lake.tables = _rules(lake)
