@@ -155,14 +155,24 @@ def group_of(nodeid: str) -> str:
 
 
 def _without_long(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked ``long``, unless it was asked for by its name or with ``--long``."""
+    """Leave out what is marked ``long``, and most of what is ``sampled``, unless it was asked for by its name or with ``--long``."""
     named = any("::" in arg for arg in config.args)
     if named or config.getoption("--long"):
         return
-    left_out = [item for item in items if item.get_closest_marker("long")]
-    if left_out:
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if not item.get_closest_marker("long"):
+            mark, name = item.get_closest_marker("sampled"), item.nodeid.partition("[")[0]
+            among = mark.kwargs.get("among") if mark else None
+            cases.setdefault(f"{among}: {name.rpartition('::')[2]}" if among else name, []).append(item)
+    tried: set[pytest.Item] = set()
+    for name, alike in cases.items():
+        mark = alike[0].get_closest_marker("sampled")
+        numbers = Sampled(long=False).cases(name, len(alike), mark.args[0]) if mark else range(len(alike))
+        tried.update(alike[number] for number in numbers)
+    if left_out := [item for item in items if item not in tried]:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+        items[:] = [item for item in items if item in tried]
 
 
 def _fixtures(item: pytest.Item) -> list[str]:

@@ -81,6 +81,7 @@ def _reduced(reduction: Reduction) -> dict[tuple[Any, ...], tuple[bool, bool, di
     return {k: (created, deleted, by_key.get(k)) for k, created, deleted in flags}  # type: ignore[misc]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("key", [(t,) for t in KEYS] + [("int64", "string"), ("string", "decimal128(12, 2)", "bool")])
 @pytest.mark.parametrize("seed", range(3))
 def test_each_key_has_its_last_event(key: tuple[str, ...], seed: int, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def _bench(tmp_path: Path, *arguments: str) -> dict[str, Any]:
     return dict(json.loads(file.read_text()))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.mysql  # starts a MariaDB of its own
 @pytest.mark.parametrize(

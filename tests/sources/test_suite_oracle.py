@@ -1,6 +1,6 @@
 """The shared suite on Oracle's test server.
 
-All of it on the two databases that are least alike; on the others what depends on how the log is read.
+All of it on the two databases that are least alike, in each run a test on one of them; on the others what depends on how the log is read.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def container_cluster() -> Iterator[Oracle]:
         yield server
 
 
+@pytest.mark.sampled(2, among="Oracle")
 class TestRedoLogCatalog(SourceSuite):
     """A container database, with the dictionary in the redo log."""
 
@@ -74,6 +75,7 @@ class TestIncremental(IncrementalSuite):
             yield OracleAdapter(cluster, stack, traceable=True, log_mining_strategy="hybrid")
 
 
+@pytest.mark.sampled(2, among="Oracle")
 class TestHybridOnCluster(SourceSuite):
     """A database without containers, two instances, and the hybrid strategy."""
 

@@ -209,6 +209,7 @@ def test_new_columns_may_have_types_that_the_table_did_not_have(lake: Lake) -> N
     lake.check()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.every_kind
 @pytest.mark.parametrize("key", [("id",), ()])
 def test_another_type_reads_the_table_again(lake: Lake, key: tuple[str, ...]) -> None:
@@ -232,6 +233,7 @@ def test_another_type_of_a_table_that_is_empty(lake: Lake) -> None:
     lake.check()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.every_kind
 @pytest.mark.parametrize("key", [("id",), ()])
 def test_renamed_columns_keep_their_values(lake: Lake, key: tuple[str, ...]) -> None:

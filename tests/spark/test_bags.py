@@ -72,6 +72,7 @@ def _bag(rows: Any, columns: int) -> Counter[str]:
     return Counter(repr(row[:columns]).replace("-0.0", "0.0") for row in rows)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_rows_that_differ_are_followed_from_image_to_image(spark: SparkSession, seed: int) -> None:
     model = _Model(seed, 1_000_000)
@@ -99,6 +100,7 @@ def test_a_row_that_goes_though_it_is_not_there_is_found(spark: SparkSession) ->
     assert _after(spark, model)[1] == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.every_kind
 def test_a_table_without_a_key_keeps_a_column_that_was_dropped(lake: Lake) -> None:
     db = lake.connector.database
@@ -208,6 +210,7 @@ def bag(lake: Lake, caplog: pytest.LogCaptureFixture) -> Lake:
     return lake
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.every_kind
 @pytest.mark.parametrize("number", range(3))
 def test_random_work_on_equal_rows_ends_equal_in_each_way(

@@ -64,6 +64,7 @@ def test_a_column_that_the_table_is_partitioned_by_may_be_dropped(
     assert [row["note"] for row in lake.rows("s.t")] == ["n0", "n1", "n2"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("key", [("id",), ()])
 def test_values_become_equal_ones_of_another_type_or_the_apply_stops(
     make_lake: Callable[..., Lake], tmp_path: Path, key: tuple[str, ...]
@@ -85,6 +86,7 @@ def test_values_become_equal_ones_of_another_type_or_the_apply_stops(
     assert lake.rows("s.t") == before
 
 
+@pytest.mark.sampled(2)
 def test_other_types_stop_the_apply_if_the_rule_says_so(make_lake: Callable[..., Lake], tmp_path: Path) -> None:
     lake = _lake(make_lake, tmp_path, type_changes="stop")
     db = lake.connector.database
@@ -106,6 +108,7 @@ def test_other_types_stop_the_apply_if_the_rule_says_so(make_lake: Callable[...,
     assert lake.rows("s.t") == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", ["log", "history"])
 def test_what_was_is_told_with_the_new_type_too(make_lake: Callable[..., Lake], tmp_path: Path, mode: str) -> None:
     lake = _lake(make_lake, tmp_path, mode=mode)

@@ -78,6 +78,7 @@ def _work(lake: Lake, table: str, key: dict[str, str], r: Random) -> None:
                     t.delete(table, where)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "key",
     [
@@ -270,6 +271,7 @@ def test_a_create_of_a_key_that_the_table_has_replaces_its_row(
     table.check()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -134,6 +134,7 @@ class Stopping:
         return write()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.every_kind
 def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared: Lake, sampled: Sampled) -> None:
     """Tables know nothing of each other: one run ends before the same write of all of them."""

@@ -73,6 +73,7 @@ def test_columns_go_in_place_or_with_the_table_written_anew(lake: Lake) -> None:
     _same(lake)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.every_kind
 @pytest.mark.parametrize("key", [("id",), ()], ids=["key", "no key"])
 def test_tables_that_everybody_reads_stay_so(lake: Lake, key: tuple[str, ...]) -> None:

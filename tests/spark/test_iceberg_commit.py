@@ -97,6 +97,7 @@ def _deletes(lake: Lake, name: str = "s.t") -> list[tuple[int, int]]:
     return [(int(s.get(what[0], 0)), int(s.get(what[1], 0))) for s in _snapshots(lake, name)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("key", "way"),
     [

@@ -174,6 +174,7 @@ def _but_long(*names: str) -> list[Any]:
     return [pytest.param(form, marks=[pytest.mark.long] if form in names else []) for form in FORMS]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", _but_long("insert_insert", "read_only"))
 def test_no_row_of_a_chunk_is_ever_out_of_date_on_mariadb(
     mariadb: Any, form: str, tmp_path: Path, mysql_forks: Forks, spark: SparkSession
@@ -181,6 +182,7 @@ def test_no_row_of_a_chunk_is_ever_out_of_date_on_mariadb(
     _proves(mariadb, "mariadb", form, tmp_path, mysql_forks, spark)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", _but_long("insert_delete", "insert_insert"))
 def test_no_row_of_a_chunk_is_ever_out_of_date_on_mysql(
     mysql97: Any, form: str, tmp_path: Path, mysql_forks: Forks, spark: SparkSession

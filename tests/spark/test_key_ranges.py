@@ -67,6 +67,7 @@ def test_rows_without_a_source_are_deleted(spark: SparkSession, tmp_path: Path, 
     assert lost["before"] == {"id": 99, "n": None, "note": "__debezium_unavailable_value"}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "more",
     [{}, {"filter": "note = 'kept'"}, {"columns": {"computed": {"twice": "n * 2"}}}],

@@ -71,6 +71,7 @@ def _data(lake: Lake) -> set[Path]:
     return {path for path in Path(lake.path("s.t")).rglob("*.parquet") if "_delta_log" not in path.parts}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.every_kind
 @pytest.mark.parametrize("rounds", [12, pytest.param(50, marks=pytest.mark.long)])
 def test_many_applies_with_maintenance_in_between_leave_few_files_and_every_row(table: Lake, rounds: int) -> None:
@@ -112,6 +113,7 @@ def test_a_second_maintenance_says_why_there_is_nothing_to_do(table: Lake) -> No
     table.check()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.every_kind
 def test_what_is_younger_than_is_kept_stays(table: Lake) -> None:
     """Readers that have begun have their files."""

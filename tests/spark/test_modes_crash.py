@@ -147,7 +147,7 @@ def child(tmp_path: Path) -> Iterator[Callable[[], Child]]:
         each.close()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_after_kill_9_the_next_run_makes_the_tables_what_they_would_have_been(
     prepared: Lake, child: Callable[[], Child]
 ) -> None:

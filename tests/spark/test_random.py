@@ -58,6 +58,7 @@ def test_tables_end_equal_to_the_source_value_by_value(
     assert [t.source for t in verified.tables] == [len(source_rows(mariadb, database, t)) for t in sorted(TABLES)]
 
 
+@pytest.mark.long
 def test_the_same_seed_makes_the_same_log(mariadb: Any, tmp_path: Path) -> None:
     logs = []
     for name in ("same_a", "same_b"):

@@ -69,6 +69,7 @@ def _marker(lake: Lake, table: str = "s.orders") -> int:
     return int(target.marker(Owner(lake.connector.name, f"p.{table}").app))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.every_kind
 def test_a_damaged_table_is_right_again_by_one_commit_and_the_apply_goes_on(lake: Lake) -> None:
     _filled(lake)
@@ -110,6 +111,7 @@ def test_an_apply_in_between_makes_it_begin_again(lake: Lake, monkeypatch: pytes
     assert _ids(lake) == [*range(4), *range(5, 20), 30]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.every_kind
 def test_a_table_is_built_beside_as_of_any_batch(lake: Lake) -> None:
     _filled(lake)

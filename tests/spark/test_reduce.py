@@ -102,6 +102,7 @@ class _Model:
         return frame if self.moves else frame.drop(last.FROM)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("moves", [False, True])
 @pytest.mark.parametrize("seed", range(6))
 def test_a_value_left_out_is_that_of_the_same_row_before(spark: SparkSession, seed: int, moves: bool) -> None:
@@ -180,6 +181,7 @@ def test_a_row_takes_the_value_that_the_log_does_not_hold_along_to_its_new_key(l
     lake.check()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("other", ["renamed", "rewritten", "key renamed"])
 def test_a_value_that_the_log_does_not_hold_is_kept_while_columns_change(lake: Lake, other: str) -> None:
     _big(lake)

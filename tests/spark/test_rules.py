@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from spark_jobs import apply_changes
 from spark_jobs.targets.memory import STORED
-from tests.spark.lake import Lake, Row, new_lake
+from tests.spark.lake import Lake, Row
 
 pytestmark = pytest.mark.spark
 PEOPLE = {"id": "int32!", "name": "string", "age": "int32", "country": "string"}
@@ -21,11 +20,9 @@ ODD = "it's `odd` ${env:HOME}"
 
 
 @pytest.fixture
-def memory(spark: SparkSession, tmp_path: Path) -> Lake:
-    STORED.clear()
-    made = new_lake(spark, tmp_path, "memory")
-    made.connector.database.clock = lambda: 1_700_000_000_000_000
-    return made
+def memory(memory: Lake) -> Lake:
+    memory.connector.database.clock = lambda: 1_700_000_000_000_000
+    return memory
 
 
 def _people(lake: Lake, table: str = "s.people", **more: str) -> None:
@@ -89,6 +86,7 @@ def test_columns_are_dropped_renamed_cast_and_made(lake: Lake) -> None:
     assert {row["key"]: row["more"] for row in lake.rows("s.people")} == {0: 6, 1: 5, 7: 5, 8: 5}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.every_kind
 @pytest.mark.parametrize("mode", ["log", "soft_delete", "history"])
 def test_each_mode_keeps_what_it_promises_through_changes_and_a_truncate(lake: Lake, mode: str) -> None:
@@ -240,6 +238,7 @@ def test_a_rule_may_put_tables_elsewhere(memory: Lake) -> None:
     assert memory.apply(tables=rules).tables == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", ["current", "soft_delete", "history"])
 def test_shards_share_a_table_with_the_shard_in_the_key(lake: Lake, mode: str) -> None:
     db, place = lake.connector.database, f"{lake.folder}/{lake.name}/all/people"

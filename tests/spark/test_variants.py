@@ -233,6 +233,7 @@ def memory(spark: SparkSession, tmp_path: Path) -> Callable[..., Lake]:
     return lambda **properties: new_lake(spark, tmp_path, "memory", **properties)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", ["current", "log", "history", "soft_delete"])
 @pytest.mark.parametrize("seed", [3, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(20, 26))])
 def test_old_columns_keep_their_values_and_new_ones_have_what_has_changed_since(
@@ -261,6 +262,7 @@ def test_old_columns_keep_their_values_and_new_ones_have_what_has_changed_since(
     _as_the_model(lake, model)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.every_kind
 @pytest.mark.parametrize("mode", ["current", pytest.param("history", marks=pytest.mark.long)])
 def test_tables_of_every_kind_become_what_those_in_memory_are(
@@ -310,6 +312,7 @@ def _change(lake: Lake, i: int, **values: Any) -> None:
         t.update("s.t", {"id": i}, values)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.every_kind
 def test_a_table_that_is_read_again_has_both_columns_and_verify_compares_the_new_one(lake: Lake) -> None:
     lake = _lake(lake)

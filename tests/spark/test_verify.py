@@ -78,6 +78,7 @@ def test_tables_that_follow_their_source_are_equal(lake: Lake) -> None:
     assert "p.s.orders: not compared, only in the table: note" in verified.text()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.every_kind
 def test_every_kind_of_difference_is_counted_and_shown(lake: Lake) -> None:
     _filled(lake)

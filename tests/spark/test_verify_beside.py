@@ -65,6 +65,7 @@ def _of(verified: Verified, table: str) -> Compared:
     return next(t for t in verified.tables if t.topic == f"p.s.{table}")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.every_kind
 def test_each_table_is_compared_at_its_own_batch_with_what_was_captured_since(lake: Lake, tmp_path: Path) -> None:
     db = _filled(lake)

@@ -135,6 +135,7 @@ def _q(name: str) -> str:
     return name.replace("`", "``").replace("{", "{{").replace("}", "}}")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.every_kind
 def test_each_mode_is_compared_with_what_its_rule_makes_of_the_source_and_repaired(lake: Lake) -> None:
     db = _filled(lake)

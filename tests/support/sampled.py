@@ -6,6 +6,7 @@ The part follows from the hash seed, which ``dev/test`` chooses anew and prints;
 from __future__ import annotations
 
 import os
+import zlib
 
 
 class Sampled:
@@ -25,3 +26,12 @@ class Sampled:
         [1, 4]
         """
         return self.all or (number - self._seed) % every == 0
+
+    def cases(self, name: str, number: int, every: int) -> set[int]:
+        """Which of a test's cases are tried, one at least; tests with the same cases try different ones.
+
+        >>> [Sampled(long=False, seed=7).cases(name, 3, every=3) for name in ("a", "b", "c")]
+        [{1}, {2}, {1}]
+        """
+        every = min(every, number)
+        return {n for n in range(number) if self.of(n + zlib.crc32(name.encode()), every)}

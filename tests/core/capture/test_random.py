@@ -12,6 +12,7 @@ from tests.support.connectors import memory_connector
 from tests.support.memory_work import Workload
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_change_log_replays_to_the_source(tmp_path: Path, seed: int) -> None:
     r = Random(seed)

@@ -297,6 +297,7 @@ def test_another_key_of_the_table_ends_the_scan_and_says_so(
     assert "the key of shop.a was changed from id to number since its ranges were given" in message
 
 
+@pytest.mark.sampled(3)
 def test_random_repairs_beside_random_writers(db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]) -> None:
     """Every wrong row lies in a range, every row too many is listed: afterwards the change log replays to the table."""
     connector = captured(db, tmp_path, incremental_snapshot_chunk_size=17, **form)

@@ -18,6 +18,7 @@ from tests.support.shop import equal
 from tests.support.signals import signal_state, snapshot
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("at", [1, 2, 3, 4])
 def test_runs_that_die_at_their_commits(
     db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], monkeypatch: pytest.MonkeyPatch, at: int

@@ -83,6 +83,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_log_that_cannot_be_read_on_is_no_lost_position(server: Any, tmp_path: Path, damage: str) -> None:
     """With ``position.lost.mode=snapshot`` all tables would be read again, in each run anew."""

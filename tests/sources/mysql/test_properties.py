@@ -80,6 +80,7 @@ def test_updates_that_change_no_captured_column_can_be_left_out(
     assert found == ([2, None] if on else [1, 2, None])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("mode", "name"), [("none", "Preis € 1"), ("avro", "Preis___1"), ("avro_unicode", "Preis_u0020_u20ac_u00201")]
 )
@@ -92,6 +93,7 @@ def test_names_of_fields_can_be_made_fit_for_avro(
     assert list(row_fields(read)) == ["id", name]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("mode", "name"),
     [("none", "p-1.{}.o__t"), ("avro", "p_1.{}.o__t"), ("avro_unicode", "p_u002d1.{}.o_u005f_u005ft")],
@@ -114,6 +116,7 @@ def test_the_delimiter_stands_between_the_parts_of_each_topic(db: Any, made: Cal
     assert {r["topic"] for r in captured(connector)} == {"p", f"p_{db.name}_t", "p_transaction"}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("order", "tables"), [("ascending", "sml"), ("descending", "lms"), ("disabled", "lms")])
 def test_tables_are_read_in_the_order_of_their_sizes_where_that_is_asked_for(
     db: Any, made: Callable[..., Connector], order: str, tables: str

@@ -16,6 +16,7 @@ def _equal(server: Any, connector: Any, database: str) -> None:
         assert connector.rows(f"{database}.{table}") == source_rows(server, database, table), table
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_tables_of_all_types_changed_several_times_between_runs_replay_to_the_source(
     mariadb: Any, tmp_path: Path, seed: int
@@ -23,6 +24,7 @@ def test_tables_of_all_types_changed_several_times_between_runs_replay_to_the_so
     _random_work(mariadb, tmp_path, "mariadb", seed, WORDS_OF_MARIADB)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.mysql
 @pytest.mark.parametrize("seed", range(2))
 def test_the_same_on_mysql(mysql97: Any, tmp_path: Path, seed: int) -> None:
@@ -44,6 +46,7 @@ def _random_work(server: Any, folder: Path, kind: str, seed: int, words: dict[st
         writer.run(f"DROP DATABASE {database}")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_change_log_replays_to_the_source(mariadb: Any, tmp_path: Path, seed: int) -> None:
     database = f"random_{seed}"

@@ -238,6 +238,7 @@ def test_a_default_that_is_changed_in_the_middle_changes_no_value(
 # set-binlog-position
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", ["file", "gtids"])
 def test_a_position_that_is_set_skips_or_repeats_at_once(db: Any, made: Callable[..., Connector], form: str) -> None:
     connector = made(table_include_list=f"{db.name}.products")

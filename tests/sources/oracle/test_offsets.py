@@ -74,6 +74,7 @@ def test_the_place_has_the_documented_watermarks_as_texts(db: Oracle, made: Call
     assert committed == f"{source['commit_scn']}:1:{source['txId']}"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", ["bare", "thread", "quoted"])
 def test_a_place_in_each_documented_form_can_be_gone_back_to(
     db: Oracle, made: Callable[..., Connector], form: str

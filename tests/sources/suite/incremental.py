@@ -105,6 +105,7 @@ class IncrementalSuite:
                 t.insert(table, *({"id": i, "n": i, "note": f"ä{i}"} for i in range(ROWS)))
         return db
 
+    @pytest.mark.sampled(3)
     def test_rows_that_change_while_they_are_read_are_never_out_of_date(
         self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
     ) -> None:
@@ -121,6 +122,7 @@ class IncrementalSuite:
         assert signal_state(connector, number) == ("done", "")
         assert connector.replay.operations["r"] >= ROWS // 2, "nobody has changed these"
 
+    @pytest.mark.sampled(3)
     def test_chunks_that_end_by_their_bytes_lose_nothing_beside_a_writer(
         self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
     ) -> None:
@@ -143,6 +145,7 @@ class IncrementalSuite:
         chunks = int(str(result.metrics["incremental-snapshot"]["ChunkId"]))
         assert chunks > 4, f"{chunks} chunks: their borders were not by bytes"
 
+    @pytest.mark.sampled(3)
     def test_a_statement_in_the_middle_changes_what_is_read_from_there(
         self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
     ) -> None:
@@ -154,6 +157,7 @@ class IncrementalSuite:
         equal(connector, three, "a")
         assert signal_state(connector, number) == ("done", "")
 
+    @pytest.mark.sampled(3)
     def test_a_table_emptied_in_the_middle_stays_so(
         self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
     ) -> None:
@@ -171,6 +175,7 @@ class IncrementalSuite:
         equal(connector, three, "a")
         assert signal_state(connector, number) == ("done", "")
 
+    @pytest.mark.sampled(3)
     def test_a_signal_table_emptied_in_the_middle_keeps_no_window_open(
         self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
     ) -> None:
@@ -191,6 +196,7 @@ class IncrementalSuite:
         equal(connector, three, "a")
         assert signal_state(connector, number) == ("done", "")
 
+    @pytest.mark.sampled(3)
     def test_pause_resume_and_stop_of_one_table_of_three(
         self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
     ) -> None:
@@ -212,6 +218,7 @@ class IncrementalSuite:
         assert connector.rows(f"{three.namespace}.b") == []
         assert signal_state(connector, number) == ("failed", f"{three.namespace}.b stopped by signal enough")
 
+    @pytest.mark.sampled(3)
     def test_two_requests_at_once(self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead) -> None:
         connector = streaming(three, tmp_path, **form)
         later: list[int] = []
@@ -225,6 +232,7 @@ class IncrementalSuite:
         equal(connector, three, "a", "b")
         assert [signal_state(connector, number) for number in (first, *later)] == [("done", ""), ("done", "")]
 
+    @pytest.mark.sampled(3)
     def test_tables_of_few_rows_and_filters_that_match_little(
         self, db: Adapter, tmp_path: Path, form: dict[str, Any]
     ) -> None:
@@ -243,6 +251,7 @@ class IncrementalSuite:
         assert ended == {"a": "EMPTY", "b": "SUCCEEDED", "c": "SUCCEEDED", "d": "EMPTY"}
         assert signal_state(connector, number) == ("done", "")
 
+    @pytest.mark.sampled(3)
     def test_a_filter_that_is_bad_sql_harms_neither_other_tables_nor_the_capture(
         self, three: Adapter, tmp_path: Path, form: dict[str, Any]
     ) -> None:
@@ -259,6 +268,7 @@ class IncrementalSuite:
             t.insert("c", {"id": 5000, "n": 1, "note": "x"})
         assert connector.capture().events == 1
 
+    @pytest.mark.sampled(3)
     def test_ranges_of_keys_are_repaired_beside_a_writer(
         self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
     ) -> None:
@@ -283,6 +293,7 @@ class IncrementalSuite:
         assert connector.replay.operations["d"] >= 30
         assert signal_state(connector, number) == ("done", "")
 
+    @pytest.mark.sampled(3)
     def test_ranges_of_composite_keys(self, db: Adapter, tmp_path: Path, form: dict[str, Any]) -> None:
         db.create("a", {"x": TEXT, "y": INT, "n": INT}, key=("x", "y"))
         with db.transaction() as t:
@@ -303,6 +314,7 @@ class IncrementalSuite:
         assert connector.replay.operations["r"] == 6 * 25 + 8 + 2 + 1
         assert signal_state(connector, number) == ("done", "")
 
+    @pytest.mark.sampled(3)
     def test_a_filter_and_a_composite_key(self, db: Adapter, tmp_path: Path, form: dict[str, Any]) -> None:
         db.create("a", {"x": TEXT, "y": INT, "n": INT}, key=("x", "y"))
         with db.transaction() as t:

@@ -58,6 +58,7 @@ def events_of(connector: Connector) -> list[dict[str, Any]]:
     return sorted(found, key=lambda e: e["seq"])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["mariadb", "mysql97"])
 def test_plain_python_twin_writes_the_same_change_log(
     request: pytest.FixtureRequest, kind: str, tmp_path: Path
@@ -88,6 +89,7 @@ ROWS = [23, 24, 25, 30, 31, 32, *range(166, 172)]
 FRAMES = [2, 15, 16, 19, 33, 34, 160, 162, 165]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("damage", ["rows", "frames"])

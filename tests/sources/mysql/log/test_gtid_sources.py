@@ -111,6 +111,7 @@ def _missing(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [m for m in caplog.messages if "may be missing or old" in m]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("filtered", [True, False])
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"])
 def test_after_a_switch_only_sources_that_count_have_to_be_there(

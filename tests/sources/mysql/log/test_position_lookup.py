@@ -77,6 +77,7 @@ def test_the_head_of_a_file_is_a_place(db: Any, source: MySqlSource) -> None:
         assert _ids(source, db, found) == [2]
 
 
+@pytest.mark.sampled(3)
 def test_each_place_between_two_transactions_is_one_and_no_other(db: Any, source: MySqlSource) -> None:
     new_log_file(db)
     places = {source.current_position().pos: 0}

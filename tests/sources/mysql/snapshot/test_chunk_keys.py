@@ -188,6 +188,7 @@ def chunked(
     return seen, keys
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("server", "kind"), CASES)
 def test_each_row_comes_once_and_in_order(places: Any, server: str, kind: str) -> None:
     place = places[server]
@@ -215,6 +216,7 @@ def test_each_row_comes_once_and_in_order(places: Any, server: str, kind: str) -
     assert sum(made) >= len(made)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("server", "kind"), CASES)
 def test_keys_of_events_find_their_rows_and_bound_ranges(places: Any, server: str, kind: str) -> None:
     """The key that events of a row have, sent as JSON, finds this row and no other; ranges between two keys have both, and all between."""

@@ -68,6 +68,7 @@ def holds(connector: Connector, db: Any) -> None:
     assert operations["r"] + operations["c"] == sum(len(source_rows(db.server, db.name, t)) for t in ("t", "bare"))
 
 
+@pytest.mark.sampled(3)
 def test_a_snapshot_beside_writers_loses_nothing_and_repeats_nothing(db: Any, made: Callable[..., Connector]) -> None:
     # MySQL needs a moment of rest
     for n in range(6):

@@ -82,6 +82,7 @@ def _tables(source: Any, db: Any) -> dict[TableId, Any]:
     return {t: s for t, s in source.discover().items() if t.namespace == db.name}
 
 
+@pytest.mark.sampled(3)
 def test_read_watermarks_hold_under_load(db: Any) -> None:
     mariadb = db.server.kind == "mariadb"
     chunks = []
@@ -113,6 +114,7 @@ def test_read_watermarks_hold_under_load(db: Any) -> None:
             assert bisect_left(mine, lower) <= row["v"] <= bisect_left(mine, upper)
 
 
+@pytest.mark.sampled(3)
 def test_written_watermarks_hold_under_load(db: Any) -> None:
     signals, table = TableId(namespace=db.name, name="sig nal"), TableId(namespace=db.name, name="c")
     chunks, ends = {}, {}

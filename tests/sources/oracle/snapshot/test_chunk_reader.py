@@ -150,6 +150,7 @@ IRREVERSIBLE = {
 """Type and mode → why the key of a row does not follow from the key of its events."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", range(len(MODES)))
 @pytest.mark.parametrize("type_", [kind for kind in KEYS if kind != "ROWID"])  # the test server stores those as texts
 def test_keys_of_events_find_their_rows_and_bound_ranges(schema: Oracle, type_: str, mode: int) -> None:

@@ -87,6 +87,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", FORMS)
 def test_chunks_beside_a_writer_on_the_same_keys_are_legal_at_every_event(
     db: Oracle, tmp_path: Path, form: str

@@ -251,6 +251,7 @@ def test_committed_transactions_in_commit_order(seed: int, memory: int) -> None:
     assert (t._counters.spilled > 0) == (memory < 1 << 28)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("block", [65_536, 8])
 @pytest.mark.parametrize("seed", range(12))
 def test_reading_goes_on_anywhere_without_loss_or_repeat(

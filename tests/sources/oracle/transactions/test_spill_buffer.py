@@ -26,6 +26,7 @@ def rows_of(transactions: list[int], first: int) -> pa.Table:
     return pa.table([pa.array(list(columns[name]), ROWS.field(name).type) for name in ROWS.names], schema=ROWS)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("max_bytes", [1 << 30, 20_000, 0])
 @pytest.mark.parametrize("seed", range(8))
 def test_transactions_come_out_as_they_went_in(seed: int, max_bytes: int, tmp_path: Path) -> None:

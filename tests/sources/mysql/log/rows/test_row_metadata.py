@@ -175,6 +175,7 @@ class _Unnamed(Story):
         self.waiting.discard(table)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "metadata"), [("mariadb", ("NO_LOG", "MINIMAL")), ("mysql97", ("MINIMAL",))])
 def test_rows_without_the_names_of_their_columns_are_counted_and_never_guessed(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, metadata: tuple[str, ...], capsys: Any, monkeypatch: Any

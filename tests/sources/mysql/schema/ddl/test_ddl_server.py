@@ -228,6 +228,7 @@ def is_a_riddle(table: Table, statement: Statement) -> bool:
     return bool(added & lost) or any(types.get(name) in ("enum", "set") for name in keys & changed)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("definition", TYPES)
 def test_each_type(server: Server, definition: str) -> None:
     for charset in ("latin1", "utf8mb4", "binary"):
@@ -239,6 +240,7 @@ def test_each_type(server: Server, definition: str) -> None:
         compare(server, table, "t", [sql])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(30))
 def test_random_alters(server: Server, seed: int) -> None:
     statements = Statements(seed, mariadb=server.mariadb)

@@ -170,6 +170,7 @@ def _facts(column: Column) -> dict[str, Any]:
     return column.model_dump(exclude={"declared"}) | declared
 
 
+@pytest.mark.sampled(3)
 def test_every_type_word_is_what_the_catalog_says(server: Any, tmp_path: Path) -> None:
     kind, running = server
     database = "type_words"
