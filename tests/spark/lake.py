@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,9 +57,15 @@ def start_spark() -> SparkSession:
             "spark.databricks.delta.snapshotPartitions": "1",
             # Delta's check of its own arithmetic, which lists all files after each commit where the time zone is not UTC
             "spark.databricks.delta.allFilesInCrc.verificationMode.forceOnNonUTC.enabled": "false",
-            **catalogs(Path(tempfile.mkdtemp(prefix="catalogs"))),
+            **catalogs(_folder_of_this_process()),
         },
     )
+
+
+def _folder_of_this_process() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="catalogs"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 CATALOGS = {"in_files": {"type": "hadoop"}, "looked_up": {"type": "hadoop", "cache-enabled": "false"}}

@@ -120,6 +120,7 @@ def test_savepoint_far_back_in_a_large_transaction(database: Any, tmp_path: Path
     _equal(connector, db, "t", "u", "plain")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("small_buffer")
 @pytest.mark.parametrize("seed", [11, 12])
 def test_random_work_through_a_small_buffer(server: Any, tmp_path: Path, seed: int) -> None:

@@ -16,6 +16,7 @@ from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector
 from tests.support.oracle_server import run
+from tests.support.patience import LONGEST_S
 from tests.support.rendered import Record, captured, of_table
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
@@ -125,7 +126,7 @@ def test_a_transaction_that_is_open_for_longer_than_its_retention_is_given_up_an
     db: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whole, its later changes too; after that its redo is not needed any more."""
-    connector = made(log_mining_transaction_retention_ms=1500)
+    connector = made()
     captured(connector)
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (1)")
@@ -133,8 +134,13 @@ def test_a_transaction_that_is_open_for_longer_than_its_retention_is_given_up_an
         id_ = ".".join(str(int(n)) for n in db.admin("SELECT XIDUSN, XIDSLOT, XIDSQN FROM V$TRANSACTION")[0])
         assert captured(connector) == []
         assert not [r for r in caplog.records if "is given up" in r.message]
+        connector.properties["log.mining.transaction.retention.ms"] = 1500
+
+        def given_up() -> bool:
+            return any("is given up" in r.message for r in caplog.records)
+
         with caplog.at_level(logging.ERROR):
-            metrics = connector.capture(run_for_s=4).metrics["streaming"]
+            metrics = connector.capture(run_for_s=LONGEST_S, until=given_up).metrics["streaming"]
         assert metrics["AbandonedTransactionIds"] == [id_]
         run(owner, "INSERT INTO T VALUES (2)")
         db.sql("INSERT INTO T VALUES (3)")
