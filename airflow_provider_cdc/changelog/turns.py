@@ -32,6 +32,8 @@ BEAT_S = 5.0
 """How often it shows that it is alive."""
 DEAD_S = 20.0
 """A turn without a heartbeat for so long is over."""
+NO_SIGN = "it has shown no sign of life any more"
+"""The error of such a turn, which others have ended."""
 _SKEW_S = 10.0
 """How far clocks of machines may differ before a heartbeat is watched instead of read."""
 _KEPT = 20
@@ -52,6 +54,7 @@ class Turns:
     def __init__(self, storage: Storage, connector: str, target: str, location: str) -> None:
         digest = hashlib.sha256(location.encode()).hexdigest()[:12]
         self._storage, self._folder = storage, storage.path(connector, _FOLDER, f"{target}-{digest}")
+        self.connector = connector
 
     def take(self, owner: str) -> Turn:
         """The next turn. Who has the present one sees it, and ends.
@@ -70,7 +73,7 @@ class Turns:
         if found is None or found["owner"] != owner:
             return False
         if not found["ended"]:
-            self.create(number + 1, {**_document(f"nobody: {owner} was ended"), "ended": True})
+            self.create(number + 1, {**_document(_nobody(owner)), "ended": True})
         return True
 
     def find(self, owner: str) -> dict[str, Any] | None:
@@ -136,6 +139,11 @@ class Turn:
         self._report: dict[str, Any] | None = None
         self._thread = threading.Thread(target=self._show, name="cdc-turn", daemon=True)
 
+    @property
+    def asked_to_end(self) -> bool:
+        """Whether :meth:`Turns.stop` has ended it: nobody has taken over."""
+        return self.successor == _nobody(self.owner)
+
     def __enter__(self) -> Self:
         number = max(self._turns.numbers(), default=0) + 1
         while not self._turns.create(number, _document(self.owner)):
@@ -190,7 +198,7 @@ class Turn:
             beats[number] = found["at"], now
         if time.time() - found["at"] > DEAD_S + _SKEW_S or now - beats[number][1] > DEAD_S:
             log.warning("%s shows no sign of life any more: its turn is over.", found["owner"])
-            self._turns.replace(number, {**found, "ended": True, "error": "it has shown no sign of life any more"})
+            self._turns.replace(number, {**found, "ended": True, "error": NO_SIGN})
             return True
         return False
 
@@ -205,7 +213,7 @@ class Turn:
                     beaten, warned = time.monotonic(), False
             except StorageUnavailable as e:  # the work itself says more, and is tried again
                 if not warned:
-                    log.warning("The heartbeat of this turn could not be written: %s", e)
+                    log.warning("The heartbeat of the turn of %s could not be written: %s", self._turns.connector, e)
                 warned = True
 
     def _look(self) -> None:
@@ -213,7 +221,12 @@ class Turn:
         if newest > self.number:
             found = self._turns.read(newest)
             self.successor = found["owner"] if found is not None else f"turn {newest}"
-            log.info("The turn goes on to %s.", self.successor)
+            log.info("The turn of %s goes on to %s.", self._turns.connector, self.successor)
+
+
+def _nobody(owner: str) -> str:
+    """Who has the turn after one that :meth:`Turns.stop` has ended."""
+    return f"nobody: {owner} was ended"
 
 
 def _document(owner: str) -> dict[str, Any]:

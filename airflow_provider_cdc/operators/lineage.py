@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -87,17 +88,24 @@ def captured(tables: Mapping[str, CapturedTable], changelog: str, connector: str
     return OperatorLineage(inputs=list(inputs.values()), outputs=outputs)
 
 
-def applied(
-    tables: Iterable[Mapping[str, Any]],
-    origins: Mapping[str, Mapping[str, Any]],
-    changelog: str,
-    connector: str,
-    target: str,
-) -> OperatorLineage[Any, Any]:
+@dataclass(frozen=True, slots=True)
+class AppliedTables:
+    """What a run has done with the topics of one connector.
+
+    :param tables: as :func:`airflow_provider_cdc.changelog.applied.merged` gives them
+    :param origins: as :class:`airflow_provider_cdc.changelog.origins.TableOrigins` has them
+    :param changelog: folder or URL of the change log
+    """
+
+    tables: Iterable[Mapping[str, Any]]
+    origins: Mapping[str, Mapping[str, Any]]
+    changelog: str
+    connector: str
+
+
+def applied(runs: Iterable[AppliedTables], target: str) -> OperatorLineage[Any, Any]:
     """Topics in the change log → target tables.
 
-    :param tables: what a run has done, as :func:`airflow_provider_cdc.changelog.applied.merged` gives it
-    :param origins: as :class:`airflow_provider_cdc.changelog.origins.TableOrigins` has them
     :param target: kind of the tables
     """
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -108,8 +116,9 @@ def applied(
 
     inputs: dict[Name, InputDataset] = {}
     steps: dict[Name, list[_Step]] = {}
-    for table in tables:
-        source, known = _topic(changelog, connector, table["topic"]), origins.get(name_of(table), {})
+    for run, table in ((one, table) for one in runs for table in one.tables):
+        source = _topic(run.changelog, run.connector, table["topic"])
+        known = run.origins.get(name_of(table), {})
         if known.get("location") != table["location"]:
             known = {}  # of another place; only the names are sure
         facets: dict[str, DatasetFacet] = {"schema": _schema(known["source"])} if known else {}

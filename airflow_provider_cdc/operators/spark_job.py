@@ -32,49 +32,32 @@ _NO_SECRET = ("provider", ".path", ".file", ".enabled", ".location", "providers"
 """Ends of names of Spark settings that are about credentials without containing one."""
 
 
-class SparkJobOperator(ConnectorFields, SparkSubmitOperator):
-    """Submits a job of :mod:`spark_jobs` for the tables of a connector at a location.
+class SubmitsJob(SparkSubmitOperator):
+    """Submits a job of :mod:`spark_jobs`. Secret options of storages reach it by its environment.
 
-    :param target: kind of the tables, ``delta`` or ``iceberg``
+    :param target: kind of the tables that it works on, ``delta`` or ``iceberg``
     :raises ConfigError: the target is not known
     """
 
-    template_fields: Sequence[str] = (
-        *SparkSubmitOperator.template_fields, "changelog", "changelog_options", "storage_conn_id", "location",
-    )  # fmt: skip
-    template_fields_renderers: ClassVar[dict[str, str]] = {"changelog_options": "json", "conf": "json"}
+    template_fields_renderers: ClassVar[dict[str, str]] = {"conf": "json"}
 
-    def __init__(
-        self,
-        *,
-        definition: ConnectorDefinition,
-        location: str,
-        target: str,
-        conn_id: str,
-        storage_conn_id: str | None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, target: str, conn_id: str, **kwargs: Any) -> None:
         from spark_jobs.targets import load_format
 
         for given in ("application", "application_args"):
             if given in kwargs:
                 raise ConfigError(f"{given} cannot be set: the operator submits its own job.")
         super().__init__(conn_id=conn_id, **kwargs)
-        self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
-        self.location, self.target, self._format = location, target, load_format(target)
+        self.target, self._format = target, load_format(target)
 
-    def _prepare(self, script: str, *arguments: str, changelog: str = "") -> None:
+    def _prepare_job(self, script: str, *arguments: str) -> None:
         """Set what is submitted.
 
-        :param changelog: that the job reads, by default the connector's
         :raises ConfigError: a secret would be on the command line
         """
         self._refuse_secrets()
         self.application = job_path(script)
-        self.application_args = [
-            "--changelog", changelog or self.changelog, "--connector", self.connector, "--location", self.location,
-            "--target", self.target, *arguments,
-        ]  # fmt: skip
+        self.application_args = [*arguments]
         self._find_spark(self._format.packages)
 
     def _submit(self, context: Context) -> AirflowException | None:
@@ -90,14 +73,6 @@ class SparkJobOperator(ConnectorFields, SparkSubmitOperator):
         except AirflowException as e:
             return e
         return None
-
-    def _no_report(self, changelog: str = "") -> AirflowException:
-        """Of a job that has ended well."""
-        from airflow.sdk.exceptions import AirflowException
-
-        return AirflowException(
-            f"The Spark job ended well, but wrote no report to {changelog or self.changelog}: is this the change log that it read?"
-        )
 
     def _find_spark(self, packages: Sequence[str]) -> None:
         """Add the jars of a kind of table, and ``spark-submit``, where the user has named none."""
@@ -122,13 +97,16 @@ class SparkJobOperator(ConnectorFields, SparkSubmitOperator):
 
     def _with_secrets(self) -> list[str]:
         """Arguments that have a secret in them."""
-        shown = [f"conf[{name}]" for name in self.conf or {} if is_secret_name(name) and not name.endswith(_NO_SECRET)]
-        return [*shown, *(["location"] if credentials("location.url", self.location) else [])]
+        return [f"conf[{name}]" for name in self.conf or {} if is_secret_name(name) and not name.endswith(_NO_SECRET)]
+
+    def _storage_options(self) -> dict[str, Any]:
+        """What the job finds in :data:`STORAGE_OPTIONS`; nothing, if it needs none."""
+        raise NotImplementedError
 
     @contextlib.contextmanager
     def _storage_environment(self) -> Iterator[None]:
         """The environment of a job in client mode: this process' own, so that nothing of it is on a command line."""
-        options = {**self.changelog_options, **storage_options(self.storage_conn_id)}
+        options = self._storage_options()
         if options and self._cluster_mode():
             raise ConfigError(
                 "The change log's storage options cannot be given to a Spark job in cluster mode without showing them.",
@@ -148,6 +126,54 @@ class SparkJobOperator(ConnectorFields, SparkSubmitOperator):
 
     def _cluster_mode(self) -> bool:
         return bool(self._get_hook()._connection["deploy_mode"] == "cluster")
+
+
+class SparkJobOperator(ConnectorFields, SubmitsJob):
+    """Submits a job for the tables of one connector at a location."""
+
+    template_fields: Sequence[str] = (
+        *SparkSubmitOperator.template_fields, "changelog", "changelog_options", "storage_conn_id", "location",
+    )  # fmt: skip
+    template_fields_renderers: ClassVar[dict[str, str]] = {"changelog_options": "json", "conf": "json"}
+
+    def __init__(
+        self,
+        *,
+        definition: ConnectorDefinition,
+        location: str,
+        target: str,
+        conn_id: str,
+        storage_conn_id: str | None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(target=target, conn_id=conn_id, **kwargs)
+        self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
+        self.location = location
+
+    def _prepare(self, script: str, *arguments: str, changelog: str = "") -> None:
+        """Set what is submitted.
+
+        :param changelog: that the job reads, by default the connector's
+        :raises ConfigError: a secret would be on the command line
+        """
+        self._prepare_job(
+            script, "--changelog", changelog or self.changelog, "--connector", self.connector, "--location", self.location,
+            "--target", self.target, *arguments,
+        )  # fmt: skip
+
+    def _no_report(self, changelog: str = "") -> AirflowException:
+        """Of a job that has ended well."""
+        from airflow.sdk.exceptions import AirflowException
+
+        return AirflowException(
+            f"The Spark job ended well, but wrote no report to {changelog or self.changelog}: is this the change log that it read?"
+        )
+
+    def _with_secrets(self) -> list[str]:
+        return super()._with_secrets() + (["location"] if credentials("location.url", self.location) else [])
+
+    def _storage_options(self) -> dict[str, Any]:
+        return {**self.changelog_options, **storage_options(self.storage_conn_id)}
 
 
 def job_path(name: str) -> str:

@@ -1,10 +1,10 @@
-"""What a task knows of the Spark job that goes on for a while: its turn, how to end it, and what it has done."""
+"""What a task knows of the Spark job that goes on for a while: its turns, how to end it, and what it has done."""
 
 from __future__ import annotations
 
 import contextlib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
@@ -20,17 +20,55 @@ END_S = 30.0
 
 
 class WarmTask:
-    """The job of one try of a task.
+    """One connector of the job of one try of a task.
 
     :param storage: of the change log, where job and task find each other, wherever the job runs
     """
 
-    def __init__(self, storage: Storage, connector: str, target: str, location: str, context: Context) -> None:
+    def __init__(self, storage: Storage, connector: str, target: str, location: str, owner: str) -> None:
         from airflow_provider_cdc.changelog.applied import AppliedReports
         from airflow_provider_cdc.changelog.turns import Turns
 
         self._reports, self._of = AppliedReports(storage, connector), (target, location)
-        self._turns, self.owner, self.context = Turns(storage, connector, target, location), owner_of(context), context
+        self._turns, self._owner = Turns(storage, connector, target, location), owner
+
+    def stop(self) -> bool:
+        """Ask the job to end.
+
+        :return: whether it will; not if it has not begun yet
+        """
+        return self._turns.stop(self._owner) or self.began()
+
+    def began(self) -> bool:
+        """Whether the job has come as far as asking for its turn."""
+        return self._turns.find(self._owner) is not None
+
+    def taken_over(self) -> bool:
+        """Whether another job has begun a later turn."""
+        return self._turns.newest_owner() != self._owner
+
+    def error(self) -> str:
+        """What it has ended with, in its own words; empty if it has ended well, or had no last word."""
+        from airflow_provider_cdc.changelog.turns import NO_SIGN
+
+        found = self._turns.find(self._owner)
+        return "" if found is None or found["error"] == NO_SIGN else str(found["error"])
+
+    def report(self) -> dict[str, Any] | None:
+        """What the job has done: its last word, or if it had none, what it had written by then."""
+        found = self._turns.find(self._owner)
+        if found is not None and found["report"] is not None:
+            return dict(found["report"])
+        report = self._reports.read(*self._of)
+        return report if report is not None and report.get("owner") == self._owner else None
+
+
+class WarmJob:
+    """The job of one try of a task, with all its connectors."""
+
+    def __init__(self, context: Context) -> None:
+        self.owner, self.context = owner_of(context), context
+        self.tasks: Sequence[WarmTask] = ()
         self.killed, self.running = False, False
         """Whether Airflow has ended the task, and whether the task waits for the job."""
 
@@ -48,29 +86,20 @@ class WarmTask:
         :return: whether it has ended; otherwise it has to be killed, which loses nothing either: its next run does what is missing
         """
         self.killed = True
+        stopped = [self._stopped(task, log) for task in self.tasks]
+        if not any(stopped) or process is None:
+            return False
+        log.info("Waiting until the job has ended what it is committing.")
         try:
-            if not self._turns.stop(self.owner) and not self.began():
-                return False  # it has not begun yet
-            if process is not None:
-                log.info("Waiting until the job has ended what it is committing.")
-                process.wait(END_S)
-        except (CdcError, subprocess.TimeoutExpired) as e:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired as e:
             log.warning("The job could not be ended in good order: %s", e)
             return False
-        return process is not None
+        return True
 
-    def began(self) -> bool:
-        """Whether the job has come as far as asking for its turn."""
-        return self._turns.find(self.owner) is not None
-
-    def taken_over(self) -> bool:
-        """Whether another job has begun a later turn."""
-        return self._turns.newest_owner() != self.owner
-
-    def report(self) -> dict[str, Any] | None:
-        """What the job has done: its last word, or if it had none, what it had written by then."""
-        found = self._turns.find(self.owner)
-        if found is not None and found["report"] is not None:
-            return dict(found["report"])
-        report = self._reports.read(*self._of)
-        return report if report is not None and report.get("owner") == self.owner else None
+    def _stopped(self, task: WarmTask, log: Any) -> bool:
+        try:
+            return task.stop()
+        except CdcError as e:
+            log.warning("The job could not be asked to end: %s", e)
+            return False

@@ -16,7 +16,7 @@ from airflow_provider_cdc.changelog.origins import TableOrigins
 from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.operators.lineage import applied, dataset_of
+from airflow_provider_cdc.operators.lineage import AppliedTables, applied, dataset_of
 from airflow_provider_cdc.sources import config_class
 from dev import paths
 from tests.operators.test_apply_changes import LOCATION, Spark, apply, report, table
@@ -40,6 +40,11 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
 def document(told: Any) -> dict[str, Any]:
     """What would be sent."""
     return {name: [json.loads(Serde.to_json(d)) for d in getattr(told, name)] for name in ("inputs", "outputs")}
+
+
+def told_of(tables: Any, origins: Any, changelog: str, target: str) -> Any:
+    """What a run of one connector tells."""
+    return applied([AppliedTables(tables, origins, changelog, "shop")], target)
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
@@ -146,7 +151,7 @@ def origin(topic: str, **more: Any) -> dict[str, Any]:
 
 def test_an_apply_tells_what_rules_make_of_columns() -> None:
     one = {**table("shop.a", c=2, d=1), "rows_written": 2, "bytes_written": 99, "files_written": 1}
-    told = document(applied([one], {"shop.a": origin("shop.a")}, "s3://lake/log", "shop", "delta"))
+    told = document(told_of([one], {"shop.a": origin("shop.a")}, "s3://lake/log", "delta"))
     (read,), (written,) = told["inputs"], told["outputs"]
     assert (read["namespace"], read["name"]) == ("s3://lake", "log/shop/shop.a")
     assert read["inputFacets"]["inputStatistics"]["rowCount"] == 3
@@ -184,7 +189,7 @@ def test_topics_that_share_a_table_are_all_named_as_its_columns_origin() -> None
     tables = [{**table(f"shop.{n}", c=1), "location": "/lake/all", "rows_written": 1} for n in ("a", "b")]
     tables[1]["rows_written"] = None
     known = {f"shop.{n}": origin(n, **shared) for n in ("a", "b")}
-    told = document(applied(tables, known, "/log", "shop", "iceberg"))
+    told = document(told_of(tables, known, "/log", "iceberg"))
     (written,) = told["outputs"]
     fields = written["facets"]["columnLineage"]["fields"]["email"]["inputFields"]
     assert [f["name"] for f in fields] == ["/log/shop/shop.a", "/log/shop/shop.b"]
@@ -195,7 +200,7 @@ def test_tables_that_a_route_makes_of_one_topic_are_told_each_with_the_topic_rea
     names = {f"shop.a → /lake/{place}": f"/lake/{place}" for place in ("eu", "us")}
     tables = [{**table("shop.a", c=3), "name": name, "location": at} for name, at in names.items()]
     known = {name: origin("a", location=at, path=at) for name, at in names.items()}
-    told = document(applied(tables, known, "/log", "shop", "delta"))
+    told = document(told_of(tables, known, "/log", "delta"))
     (read,) = told["inputs"]
     assert (read["name"], read["inputFacets"]["inputStatistics"]["rowCount"]) == ("/log/shop/shop.a", 3)
     assert [written["name"] for written in told["outputs"]] == ["/lake/eu", "/lake/us"]
@@ -218,7 +223,7 @@ def test_a_table_of_a_catalog_is_told_by_its_files_and_by_its_name(catalog: dict
         "catalog": {"name": "lake.shop.a.b", **catalog},
     }
     one = {**table("shop.a", c=1), "location": at["location"]}
-    (written,) = document(applied([one], {"shop.a": origin("a", **at)}, "/log", "shop", "iceberg"))["outputs"]
+    (written,) = document(told_of([one], {"shop.a": origin("a", **at)}, "/log", "iceberg"))["outputs"]
     assert (written["namespace"], written["name"]) == ("s3://lake", "w/shop/a.b")
     assert written["facets"]["symlinks"]["identifiers"] == [
         {"namespace": namespace, "name": "shop.a.b", "type": "TABLE"}
@@ -227,7 +232,7 @@ def test_a_table_of_a_catalog_is_told_by_its_files_and_by_its_name(catalog: dict
 
 def test_of_a_table_whose_columns_are_not_known_only_its_name_is_told() -> None:
     tables = [table("shop.a", c=1), {**table("shop.b", c=1), "location": "lake.shop.b"}]
-    told = document(applied(tables, {"shop.a": origin("a", location="/elsewhere")}, "/log", "shop", "delta"))
+    told = document(told_of(tables, {"shop.a": origin("a", location="/elsewhere")}, "/log", "delta"))
     names = [(one["namespace"], one["name"], sorted(one["facets"])) for one in told["outputs"]]
     assert names == [("file", "/lake/shop.a", ["storage"]), ("lake", "shop.b", ["storage"])]
 

@@ -191,7 +191,23 @@ def test_tables_that_failed_are_named_and_tried_again_unless_another_one_goes_on
     with pytest.raises(AirflowException, match=r"shop\.b: no space left") as caught:
         apply(tmp_path, run_for=3600 if taken_over else 0.1).execute(context(task_state_store=remembered))
     assert isinstance(caught.value, AirflowFailException) == taken_over
-    assert "shop.a" in str(remembered)
+    assert ("shop.a" in str(remembered)) != taken_over  # where there is no next try, the next run tells it
+
+
+def test_what_a_task_has_applied_that_does_not_come_back_is_announced_by_its_next_run_and_only_once(
+    tmp_path: Path, spark: Spark
+) -> None:
+    successor = Meanwhile(tmp_path, lambda: take(tmp_path, "the next one"))
+    will(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
+    successor.start()
+    with pytest.raises(AirflowFailException):
+        apply(tmp_path, run_for=3600).execute(context(task_state_store=TaskState()))
+    successor.join()
+    will(tmp_path, report(table("shop.a", u=1)))
+    for rows in ({"c": 2, "u": 1}, {"u": 1}):
+        given = context(task_state_store=TaskState())
+        apply(tmp_path, run_for=0.1).execute(given)
+        assert events(given)["cdc://shop/shop.a"]["rows"] == rows
 
 
 def test_a_job_that_died_is_an_error_and_what_it_had_written_is_remembered(tmp_path: Path, spark: Spark) -> None:

@@ -1,0 +1,283 @@
+"""The tables of one connector at one place, as the tasks that apply to them know them: alone, or one of several."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, AssetAlias
+
+from airflow_provider_cdc.core.config.secrets import credentials
+from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.hooks.connector import ConnectorAccess
+from airflow_provider_cdc.hooks.status_texts import table_text
+from airflow_provider_cdc.operators.lineage import AppliedTables, is_installed
+from airflow_provider_cdc.operators.local_driver import little_work
+from airflow_provider_cdc.operators.warm_task import WarmTask
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from airflow.sdk.exceptions import AirflowException
+
+    from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.changelog.unannounced import Unannounced
+
+_UNANNOUNCED = "cdc_unannounced"
+
+
+def alias(connector: str) -> AssetAlias:
+    """Stands for every table of a connector: a DAG scheduled on it runs whenever one has changed."""
+    return AssetAlias(f"cdc://{connector}")
+
+
+def asset(connector: str, topic: str) -> Asset:
+    """The table of a topic, for the schedule of DAGs that read it.
+
+    >>> asset("shop", "shop.inventory.orders").uri
+    'cdc://shop/shop.inventory.orders'
+    """
+    return Asset(f"cdc://{connector}/{topic}")
+
+
+@dataclass
+class ConnectorTables:
+    """What the job is told of them, and what the task makes of the job's report.
+
+    :param access: the connector, with rendered fields
+    :param target: kind of the tables
+    :param location: where they are
+    :param rules: for tables
+    :param adopt: topics whose tables are taken over
+    :param shown: tables that the task's result names
+    :param memory: tells what a task remembers of this connector from what it does of others
+    :param log: the task's
+    """
+
+    access: ConnectorAccess
+    target: str
+    location: str
+    rules: TableRules
+    adopt: list[str]
+    shown: int
+    log: Any
+    memory: str = ""
+    before: dict[str, Any] | None = None
+    """The report that was there before the job."""
+    little: bool = False
+    """Whether what is to be applied is little work."""
+    report: dict[str, Any] | None = None
+    """What the job has done, or the last one, if there was nothing to do."""
+    trouble: str = ""
+    """Why it was not applied, or not all of it."""
+    lost: bool = False
+    """Whether the job has left no word of it, so that only Spark's own error is known."""
+    warm: WarmTask | None = None
+    """What is known of the job, if that goes on."""
+    lineage: AppliedTables | None = None
+
+    @property
+    def name(self) -> str:
+        return self.access.definition.name
+
+    @cached_property
+    def changelog(self) -> ChangeLog:
+        return self.access.changelog()
+
+    # -- the report ---------------------------------------------------------------------------------------------------
+
+    def look(self) -> bool:
+        """Whether there is anything to apply. If there is not, the last job's report is the report."""
+        from spark_jobs.up_to_date import nothing_new
+
+        if not self.adopt:
+            found = nothing_new(self.changelog, self.name, self.target, self.location, self.rules.digest())
+            if found is not None:
+                self.log.info("Nothing to apply: every table of %s stands at the last batch.", self.name)
+                self.report = found
+                return False
+        self.before = self.written()
+        self.little = little_work(self.changelog, self.name, self.before)
+        return True
+
+    def written(self) -> dict[str, Any] | None:
+        """What the last job wrote beside the change log."""
+        from airflow_provider_cdc.changelog.applied import AppliedReports
+
+        return AppliedReports(self.changelog.storage, self.name).read(self.target, self.location)
+
+    def take_report(self, error: AirflowException | None) -> bool:
+        """Read what the job has written.
+
+        :param error: that it has ended with
+        :return: whether it has written anything
+        """
+        report = self.written()
+        if report is None and error is None:
+            changelog = self.access.definition.changelog
+            self.trouble = (
+                f"The Spark job ended well, but wrote no report to {changelog}: is this the change log that it read?"
+            )
+        elif report is None or (error is not None and report == self.before):
+            self._lose(error)
+        else:
+            self.report = report
+            self.trouble = _failed(report) if report["failed"] else ""
+        return self.report is not None
+
+    # -- a job that goes on -------------------------------------------------------------------------------------------
+
+    def follow(self, owner: str) -> bool:
+        """Find the job when it takes its turn.
+
+        :param owner: who the job is
+        """
+        self.warm = WarmTask(self.changelog.storage, self.name, self.target, self.location, owner)
+        return True
+
+    def take_last_word(self, error: AirflowException | None) -> bool:
+        """Read what the job has done, now that it has ended.
+
+        :param error: that it has ended with
+        :return: whether it has done anything
+        """
+        assert self.warm is not None
+        self.report = report = self.warm.report()
+        if report is not None and report["failed"]:
+            self.trouble = _failed(report)
+        elif error is not None and (said := self.warm.error()):
+            self.trouble = f"Connector {self.name}: {said}"
+        elif report is None and error is not None:
+            self._lose(error)
+        elif report is None and not self.warm.began():
+            changelog = self.access.definition.changelog
+            self.trouble = (
+                f"The Spark job ended well, but left no trace in {changelog}: is this the change log that it read?"
+            )
+        elif report is None:
+            self.log.info(
+                "Another task took over %s before this one's turn had come: it has applied nothing.", self.name
+            )
+            self.report = {**(self.written() or {"last_batch": 0}), "tables": [], "seconds": 0.0}
+        return report is not None
+
+    def taken_over(self) -> bool:
+        """Whether another job has begun a later turn."""
+        return self.warm is not None and self.warm.began() and self.warm.taken_over()
+
+    def _lose(self, error: AirflowException | None) -> None:
+        self.lost = True
+        self.trouble = f"Connector {self.name}: the Spark job has left no word of it: {error}"
+
+    # -- events and lineage -------------------------------------------------------------------------------------------
+
+    def remember(self, context: Context, *, for_good: bool) -> bool:
+        """Record what a failed run has applied, so that its events are emitted later.
+
+        :param for_good: not by the next try of the task, as there is none, but by its next run
+        :return: whether anything is known
+        """
+        from airflow_provider_cdc.changelog.applied import merged
+
+        if self.report is None:
+            return False
+        self._note_lineage(self.report)
+        tables = merged([*self._unannounced(context), *self.report["tables"]])
+        if for_good:
+            self._left(context).add(tables)
+        elif (store := context.get("task_state_store")) is not None:
+            store.set(self._key, json.dumps(tables))
+        return True
+
+    def _left(self, context: Context) -> Unannounced:
+        """What earlier runs of the task have left for this one."""
+        from airflow_provider_cdc.changelog.unannounced import Unannounced
+
+        ti = context["ti"]
+        task = f"{ti.dag_id}.{ti.task_id}.{getattr(ti, 'map_index', -1)}"
+        return Unannounced(self.changelog.storage, self.name, task)
+
+    @property
+    def _key(self) -> str:
+        return f"{_UNANNOUNCED}_{self.memory}" if self.memory else _UNANNOUNCED
+
+    def _unannounced(self, context: Context) -> list[dict[str, Any]]:
+        store = context.get("task_state_store")
+        return [] if store is None else list(json.loads(str(store.get(self._key) or "[]")))
+
+    def _note_lineage(self, report: dict[str, Any]) -> None:
+        """Read now what lineage needs: it is asked for in another process, which has no way to the change log."""
+        from airflow_provider_cdc.changelog.applied import merged
+        from airflow_provider_cdc.changelog.origins import TableOrigins
+
+        if not is_installed():
+            return
+        origins: dict[str, Any] = {}
+        try:
+            origins = TableOrigins(self.changelog.storage, self.name).read(self.target, self.location)
+        except CdcError as e:
+            self.log.warning("OpenLineage is told of tables only, not of columns: %s", e)
+        changelog = self.access.definition.changelog
+        self.lineage = AppliedTables(merged(report["tables"]), origins, changelog, self.name)
+
+    def announce(self, context: Context) -> dict[str, Any]:
+        """Emit an event for each table that was changed.
+
+        :return: the result of the task
+        """
+        from airflow_provider_cdc.changelog.applied import measured, merged, name_of
+
+        report = self.report
+        assert report is not None
+        self._note_lineage(report)
+        left = self._left(context)
+        older = left.read()
+        tables = merged([*older, *self._unannounced(context), *report["tables"]])
+        events = context["outlet_events"][alias(self.name)]
+        for table in tables:
+            events.add(
+                asset(self.name, table["topic"]),
+                extra={name: table[name] for name in ("rows", "position", "first_batch", "last_batch", "location")},
+            )
+            self.log.info("  %s → %s", table_text(table), table["location"])
+        if older:
+            left.forget()
+        totals = {name_of(table): sum(table["rows"].values()) for table in tables}
+        by_topic = {table["topic"]: totals[name_of(table)] for table in tables}  # its tables have read the same events
+        self.log.info(
+            "Applied %s events to %d tables in %.1f s; %s stands at batch %s.",
+            f"{sum(by_topic.values()):,}", len(totals), report["seconds"], self.name, report["last_batch"],
+        )  # fmt: skip
+        return {
+            "connector": self.name,
+            "target": self.target,
+            "last_batch": report["last_batch"],
+            "events": sum(by_topic.values()),
+            "topics": dict(sorted(totals.items(), key=lambda item: (-item[1], item[0]))[: self.shown]),
+            "tables": measured(tables, self.shown),
+            "seconds": report["seconds"],
+        }
+
+
+def secret_places(rules: TableRules) -> list[str]:
+    """Rules for tables that would show a secret on a command line."""
+    return [
+        f"location of the rule for {', '.join(rule.tables)}"
+        for rule in rules.rules
+        if any(credentials("location.url", location) for location in rule.locations)
+    ]
+
+
+def _failed(report: dict[str, Any]) -> str:
+    """What a report says of tables that have failed."""
+    lines = [f"  {topic}: {text}" for topic, text in sorted(report["failed"].items())]
+    return "\n".join(
+        [
+            f"{len(lines)} tables of {report['connector']} could not be brought up to date:",
+            *lines,
+            f"  Safe:   the other tables stand at batch {report['last_batch']}; the change log keeps everything for these.",
+            "  Repair: fix what the messages name, then clear this task: each table goes on from its last batch.",
+        ]
+    )
