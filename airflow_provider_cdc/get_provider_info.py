@@ -35,7 +35,9 @@ def get_provider_info() -> dict[str, Any]:
             {"integration-name": "Change data capture", "external-doc-url": _URL, "tags": ["software"]},
         ],
         "hooks": _modules("hooks", "source", "state"),
-        "operators": _modules("operators", "capture", "apply_changes", "maintain_tables", "signal", "lifecycle"),
+        "operators": _modules(
+            "operators", "capture", "apply_changes", "apply_connectors", "maintain_tables", "signal", "lifecycle"
+        ),
         "sensors": _modules("sensors", "changes_available", "snapshot_completed", "applied"),
         "triggers": _modules(
             "triggers", "changes_available", "signal_completed", "initial_snapshot", "applied", "changes"

@@ -31,8 +31,11 @@ from airflow_provider_cdc.changelog.origins import TableOrigins
 from airflow_provider_cdc.changelog.turns import Turns
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from spark_jobs import log_lines
 from spark_jobs.backlog import Backlog
 from spark_jobs.catch_up import CatchUp
+from spark_jobs.connector_spec import ConnectorSpec
+from spark_jobs.log_lines import speaks_of
 from spark_jobs.origins import Origins
 from spark_jobs.placed import Placed
 from spark_jobs.placement import Placement
@@ -40,7 +43,7 @@ from spark_jobs.places import Places, names_of
 from spark_jobs.progress import Progress
 from spark_jobs.rehearsal import rehearse
 from spark_jobs.report import Applied, Report
-from spark_jobs.session import open_changelog, own_session, session
+from spark_jobs.session import open_changelog, own_session, refuse_ended, session, share
 from spark_jobs.targets import known_profile, known_writes, load_format
 from spark_jobs.targets.base import NEVER, Owner, Target
 from spark_jobs.up_to_date import nothing_new, stamp, unchanged
@@ -101,7 +104,19 @@ class ApplyChanges:
         self._alone: dict[str, threading.Lock] = {}
         self._reports = AppliedReports(changelog.storage, connector)
         self._lock = threading.Lock()
-        self._pool, self._threads = ThreadPoolExecutor(threads, thread_name_prefix="cdc-apply"), threading.local()
+        self._pool = ThreadPoolExecutor(threads, "cdc-apply", initializer=speaks_of, initargs=(connector,))
+        self._threads = threading.local()
+
+    @classmethod
+    def of(cls, spark: SparkSession, changelog: ChangeLog, spec: ConnectorSpec, target: str) -> ApplyChanges:
+        """What a job is told of a connector.
+
+        :param changelog: the connector's, opened
+        """
+        return cls(
+            spark, changelog, spec.connector, location=spec.location, target=target, profile=spec.profile, writes=spec.writes,
+            threads=spec.threads, adopt=spec.adopt, check_crc=spec.check_crc, tables=spec.tables,
+        )  # fmt: skip
 
     def run(self) -> Report:
         """:raises TargetError: no table could be brought up to date, or some could not; the report is written before"""
@@ -214,22 +229,20 @@ class ApplyChanges:
 
     def alive(self) -> None:
         """:raises CdcError: Spark has ended: no table can be worked on any more"""
-        try:
-            stopped = self.spark.sparkContext._jsc.sc().isStopped()
-        except Exception as e:  # py4j's own errors, and those of the system, say that there is nobody
-            log.warning("Spark does not answer: %s", e)
-            stopped = True
-        if stopped:
-            raise CdcError(
-                "The Spark session of the apply has ended.",
-                safe="Each table has what was committed to it; the change log keeps the rest.",
-                remedy="run the apply again: each table goes on from its last batch",
-            )
+        refuse_ended(self.spark)
 
-    def forget(self) -> None:
-        """Drop what belongs to one run only, before the next one with this object: older batches, and whom it may take tables from."""
+    def forget(self, *, adopt: bool = True) -> None:
+        """Drop what belongs to one run only, before the next one with this object: older batches, and whom it may take tables from.
+
+        :param adopt: that, too
+        """
         self._backlog.forget()
-        self._catch_up.adopt = frozenset()
+        if adopt:
+            self._catch_up.adopt = frozenset()
+
+    def close(self) -> None:
+        """End its threads."""
+        self._pool.shutdown()
 
     def view(self) -> View:
         """The state of the change log and of the last report."""
@@ -295,6 +308,7 @@ class ApplyChanges:
     def _session(self) -> SparkSession:
         """The session of this thread: making one takes longer than a small merge."""
         if not hasattr(self._threads, "session"):
+            share(self.spark, self._connector)
             self._threads.session = own_session(self.spark, self._format)
         session: SparkSession = self._threads.session
         return session
@@ -308,14 +322,14 @@ def _failing(view: View, table: Placed) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> int:
     given = _arguments(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for every call into the JVM
+    log_lines.begin()
     try:
         changelog = open_changelog(given.changelog)
         load_format(given.target)
-        known_profile(given.profile)
-        known_writes(given.writes)
-        given.tables = TableRules.parse(given.tables)
+        given.spec = ConnectorSpec(
+            connector=given.connector, changelog=given.changelog, location=given.location, profile=given.profile,
+            writes=given.writes, tables=given.tables, threads=given.threads, adopt=given.adopt, check_crc=given.check_crc,
+        )  # fmt: skip
         done = _for_a_while(changelog, given) if given.run_for else _once(changelog, given)
     except CdcError as e:
         print(e, file=sys.stderr)
@@ -328,13 +342,20 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _once(changelog: ChangeLog, given: argparse.Namespace) -> Report | None:
-    report = nothing_new(changelog, given.connector, given.target, given.location, given.tables.digest())
-    if report is not None and not given.adopt:
-        AppliedReports(changelog.storage, given.connector).write(report)
-        print(f"Nothing to apply: every table of {given.connector} stands at batch {report['last_batch']}.")
+    if at_last_batch(changelog, given.spec, given.target):
         return None
     with _job(changelog, given) as job:
         return job.run()
+
+
+def at_last_batch(changelog: ChangeLog, spec: ConnectorSpec, target: str) -> bool:
+    """Whether every table of a connector stands at the last batch, which is written into the report then."""
+    report = nothing_new(changelog, spec.connector, target, spec.location, spec.tables.digest())
+    if report is None or spec.adopt:
+        return False
+    AppliedReports(changelog.storage, spec.connector).write(report)
+    print(f"Nothing to apply: every table of {spec.connector} stands at batch {report['last_batch']}.")
+    return True
 
 
 def _for_a_while(changelog: ChangeLog, given: argparse.Namespace) -> Report | None:
@@ -342,7 +363,8 @@ def _for_a_while(changelog: ChangeLog, given: argparse.Namespace) -> Report | No
     # the one that applies now goes on until this one could, too
     with _job(changelog, given) as job:
         if turns.busy():
-            _get_warm(job, given)
+            get_warm(job.spark, given.spec, given.target)
+            job.look()
         return _turn(changelog, given, job, turns)
 
 
@@ -354,18 +376,16 @@ def _turn(changelog: ChangeLog, given: argparse.Namespace, job: ApplyChanges, tu
         return warm.run(given.run_for)
 
 
-def _get_warm(job: ApplyChanges, given: argparse.Namespace) -> None:
-    """Do what the first round would have to do for the first time, while another one still applies."""
-    spark = job.spark
+def get_warm(spark: SparkSession, spec: ConnectorSpec, target: str) -> None:
+    """Do in a table that nobody needs what the first round would have to do for the first time, while another one still applies."""
 
     def other(changelog: ChangeLog, connector: str, location: str) -> ApplyChanges:
         return ApplyChanges(
-            spark, changelog, connector, location=location, target=given.target, threads=1, profile=given.profile, writes=given.writes,
+            spark, changelog, connector, location=location, target=target, threads=1, profile=spec.profile, writes=spec.writes,
         )  # fmt: skip
 
     if str(spark.sparkContext.master).startswith("local"):  # executors elsewhere do not see a folder of this machine
         rehearse(other)
-    job.look()
 
 
 @contextlib.contextmanager
@@ -373,11 +393,7 @@ def _job(changelog: ChangeLog, given: argparse.Namespace) -> Iterator[ApplyChang
     """The job, in a Spark session that ends with it."""
     spark = session(f"cdc apply {given.connector}", load_format(given.target))
     try:
-        yield ApplyChanges(
-            spark, changelog, given.connector, location=given.location, target=given.target, threads=given.threads,
-            profile=given.profile, writes=given.writes, adopt=given.adopt, check_crc=given.check_crc,
-            tables=given.tables,
-        )  # fmt: skip
+        yield ApplyChanges.of(spark, changelog, given.spec, given.target)
     finally:
         spark.stop()
 
@@ -410,7 +426,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="compare the checksum of each file of the change log, besides its size and number of rows",
     )  # fmt: skip
     parser.add_argument(
-        "--run-for", metavar="SECONDS", type=_seconds, default=0.0,
+        "--run-for", metavar="SECONDS", type=seconds, default=0.0,
         help="go on for so long: one session applies each batch as soon as it is there, and takes over from the one that does so now",
     )  # fmt: skip
     parser.add_argument(
@@ -420,7 +436,11 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Of an argument; more than none.
+
+    :raises ValueError: it is not
+    """
     if not 0 < (value := float(text)) < float("inf"):
         raise ValueError
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,8 +12,10 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from spark_jobs.targets.formats import TableFormat
+
+log = logging.getLogger("spark_jobs.session")
 
 STORAGE_OPTIONS = "CDC_STORAGE_OPTIONS"
 """Environment variable with the fsspec options of the change log's storage as JSON: secrets must not be on a command line."""
@@ -149,6 +152,31 @@ def pinned(spark: SparkSession, *formats: TableFormat) -> SparkSession:
     return spark
 
 
+FAIR = {"spark.scheduler.mode": "FAIR"}
+"""For a session of several connectors: the tasks of one of them do not wait for all those that another one has begun with; settings of the
+user win."""
+
+
+def share(spark: SparkSession, name: str) -> None:
+    """Have the work of this thread share the cores evenly with that of other names, where the session is a :data:`FAIR` one."""
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+
+
+def refuse_ended(spark: SparkSession) -> None:
+    """:raises CdcError: Spark has ended: no table can be worked on any more"""
+    try:
+        stopped = spark.sparkContext._jsc.sc().isStopped()
+    except Exception as e:  # py4j's own errors, and those of the system, say that there is nobody
+        log.warning("Spark does not answer: %s", e)
+        stopped = True
+    if stopped:
+        raise CdcError(
+            "The Spark session of the apply has ended.",
+            safe="Each table has what was committed to it; the change log keeps the rest.",
+            remedy="run the apply again: each table goes on from its last batch",
+        )
+
+
 def suit(spark: SparkSession, size: int) -> None:
     """Settings of a session by the size of the work that comes next.
 
@@ -183,6 +211,28 @@ def open_changelog(url: str) -> ChangeLog:
 
     :raises ConfigError: the options cannot be read
     """
+    return ChangeLog(url, _options('{"key": "…", "secret": "…"}'))
+
+
+def options_by_connector(connectors: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The same of a job for several connectors: connector → options.
+
+    :raises ConfigError: they cannot be read, or are of a connector that is not applied
+    """
+    example = '{"shop": {"key": "…", "secret": "…"}}'
+    found = _options(example)
+    wrong = sorted(name for name, options in found.items() if name not in connectors or not isinstance(options, dict))
+    if wrong:
+        raise ConfigError(
+            f"The environment variable {STORAGE_OPTIONS} is to hold options by connector; {wrong[0]!r} is none that is applied.",
+            where=f"connectors: {', '.join(connectors)}",
+            safe="Nothing was read or changed.",
+            remedy=f"for example {STORAGE_OPTIONS}='{example}'",
+        )
+    return found
+
+
+def _options(example: str) -> dict[str, Any]:
     text = os.environ.get(STORAGE_OPTIONS) or "{}"
     try:
         options: Any = json.loads(text)
@@ -192,6 +242,6 @@ def open_changelog(url: str) -> ChangeLog:
         raise ConfigError(
             f"The environment variable {STORAGE_OPTIONS} does not hold a JSON object.",
             safe="Nothing was read or changed.",
-            remedy=f'for example {STORAGE_OPTIONS}=\'{{"key": "…", "secret": "…"}}\'',
+            remedy=f"for example {STORAGE_OPTIONS}='{example}'",
         )
-    return ChangeLog(url, options)
+    return options

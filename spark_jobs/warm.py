@@ -63,7 +63,7 @@ class Job(Protocol):
     def apply(self, view: View, topics: Collection[str], *, settle: bool = True) -> Report: ...
     def settled(self, stands: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]: ...
     def write(self, report: Report) -> None: ...
-    def forget(self) -> None: ...
+    def forget(self, *, adopt: bool = True) -> None: ...
     def alive(self) -> None: ...
 
 
@@ -76,20 +76,32 @@ class WarmApply:
 
     def __init__(self, job: Job, changelog: ChangeLog, connector: str, turn: Turn) -> None:
         self._job, self._changelog, self._connector, self._turn = job, changelog, connector, turn
-        self._stop, self._deadline = threading.Event(), 0.0
+        self._stop, self._deadline = threading.Event(), float("inf")
         self._done: dict[str, Applied] = {}
         self._failing: dict[str, Retry] = {}
         self._touched: dict[str, float] = {}
         self._closer, self._rounds, self._began = 0.0, 0, time.monotonic()
         self._report: Report | None = None
         self._unwritten = False
+        self.read_at = 0.0
+        """When the change log was looked at for the last time, and what was there applied; on the monotonic clock."""
 
     def stop(self) -> None:
         """End after what is being committed. May be called from a signal handler or another thread."""
         self._stop.set()
 
+    @property
+    def ending(self) -> bool:
+        """Whether it is to end: its time is over, it was asked to, or another one has taken over."""
+        return self._stop.is_set() or bool(self._turn.successor) or time.monotonic() >= self._deadline
+
+    def again(self) -> None:
+        """Before :meth:`run` is called once more after an error: begin with a look at everything, as a new run does. What was done stays."""
+        self._report, self._unwritten = None, False
+        self._job.forget(adopt=self._rounds > 0)
+
     def run(self, seconds: float) -> Report | None:
-        """Apply for so long.
+        """Apply for so long, counted from the beginning.
 
         :return: what was applied all in all; ``None`` if its turn never came
         :raises TargetError: at its end, some tables could not be brought up to date; the others were
@@ -97,7 +109,7 @@ class WarmApply:
         """
         self._deadline = self._began + seconds
         try:
-            if not self._turn.wait(self._ending):
+            if not self._turn.wait(lambda: self.ending):
                 log.info("Ended before its turn had come%s.", self._why())
                 return None
             self._rounds_until_the_end()
@@ -115,13 +127,14 @@ class WarmApply:
         while True:
             try:
                 found = self._round()
-                last_read, pause = time.monotonic(), LOOK_S
+                self.read_at = last_read = time.monotonic()
+                pause = LOOK_S
             except TransientError as e:
-                if time.monotonic() - last_read > PATIENCE_S or self._ending():
+                if time.monotonic() - last_read > PATIENCE_S or self.ending:
                     raise
                 found, pause = False, min(pause * 2, LONGEST_S / 10)
                 log.warning("Tried again in %.1f s: %s", pause, e)
-            if self._ending():
+            if self.ending:
                 break
             if not found:
                 self._stop.wait(pause)
@@ -234,9 +247,6 @@ class WarmApply:
         )  # fmt: skip
 
     # -- the end ------------------------------------------------------------------------------------------------------
-
-    def _ending(self) -> bool:
-        return self._stop.is_set() or bool(self._turn.successor) or time.monotonic() >= self._deadline
 
     def _why(self) -> str:
         if self._turn.successor:

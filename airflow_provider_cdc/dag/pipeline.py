@@ -29,7 +29,7 @@ def cdc_task_group(
     definition: ConnectorDefinition,
     *,
     conn_id: str,
-    location: str,
+    location: str | None = None,
     target: str = "delta",
     tables: Any = (),
     group_id: str | None = None,
@@ -46,7 +46,8 @@ def cdc_task_group(
     """The tasks as a group, for a DAG of one's own.
 
     :param conn_id: Airflow connection to the source database
-    :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}``
+    :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}``. Without it nothing is applied here: another
+        DAG does it, such as that of :func:`~airflow_provider_cdc.dag.apply.apply_dag`
     :param target: kind of the tables, ``delta`` or ``iceberg``
     :param tables: rules for tables that are not kept as the source has them, or are elsewhere, as of :class:`ApplyChangesOperator`
     :param wait: begin with the sensor. Without it, a run captures the changes that there are, and never waits
@@ -57,28 +58,31 @@ def cdc_task_group(
         are ready, and hand over to them. Batches are closed after a second, if the definition has no ``batch.max.ms``
     :param apply: further arguments of :class:`ApplyChangesOperator` (``jars``, ``packages``, ``conf``, ``threads``, …)
     """
+    if location is None and (tables or apply):
+        raise ConfigError("tables and apply say how changes are applied, and without location they are not.")
     captures: dict[str, Any] = {"run_for": run_for}
     applies = dict(apply or {})
     if continuous:
         definition = replace(definition, properties={"batch.max.ms": FRESH_MS, **definition.properties})
-        length = _length(run_for) + OVERLAP
+        length = length_of(run_for) + OVERLAP
         wait, captures = False, {"run_for": length, "hand_over": True, "lease_wait": 5 * OVERLAP.total_seconds()}
         applies = {"run_for": length, **applies}
     common: dict[str, Any] = {"definition": definition, "conn_id": conn_id, "state_conn_id": state_conn_id}
     with TaskGroup(group_id or definition.name, prefix_group_id=group_id is not None) as group:
         capture = CaptureOperator(task_id="capture", storage_conn_id=storage_conn_id, **captures, **common)
-        apply_changes = ApplyChangesOperator(
-            task_id="apply",
-            definition=definition,
-            location=location,
-            target=target,
-            tables=tables,
-            conn_id=spark_conn_id,
-            storage_conn_id=storage_conn_id,
-            **applies,
-        )
-        if not continuous:
-            capture >> apply_changes
+        if location is not None:
+            apply_changes = ApplyChangesOperator(
+                task_id="apply",
+                definition=definition,
+                location=location,
+                target=target,
+                tables=tables,
+                conn_id=spark_conn_id,
+                storage_conn_id=storage_conn_id,
+                **applies,
+            )
+            if not continuous:
+                capture >> apply_changes
         if wait:
             sensor = ChangesAvailableSensor(
                 task_id="wait",
@@ -95,7 +99,7 @@ def cdc_dag(
     definition: ConnectorDefinition,
     *,
     conn_id: str,
-    location: str,
+    location: str | None = None,
     tables: Any = (),
     dag_id: str | None = None,
     schedule: Any = CONTINUOUS,
@@ -108,6 +112,8 @@ def cdc_dag(
 
     Airflow finds a DAG only in a module-level variable: ``dag = cdc_dag(…)``.
 
+    :param location: where tables are, as of :func:`cdc_task_group`. Without it, the DAG captures only; one DAG may apply what several of these
+        capture: :func:`~airflow_provider_cdc.dag.apply.apply_dag`
     :param tables: rules for tables that are not kept as the source has them, or are elsewhere: mode, columns, filter and so on by patterns,
         as of :class:`ApplyChangesOperator`
     :param dag_id: by default ``cdc_<connector>``
@@ -119,33 +125,45 @@ def cdc_dag(
     """
     group = dict(group or {})
     if continuous:
-        if schedule != CONTINUOUS:
-            raise ConfigError(
-                "continuous=True has a schedule of its own: a run every run_for, an hour if group does not say otherwise."
-            )
-        if dag.get("max_active_runs", 2) < 2:
-            raise ConfigError("continuous=True needs max_active_runs of 2 at least: a run hands over to the next one.")
         group["continuous"] = True
-    schedule = _length(group.get("run_for")) if continuous else schedule
-    dag = {
-        "start_date": datetime(2024, 1, 1, tzinfo=UTC),  # Airflow schedules nothing without one
-        "catchup": False,
-        "max_active_runs": 2 if continuous else 1,
-        "tags": ["cdc", definition.source],
-        "doc_md": f"Keeps the tables of connector **{definition.name}** ({definition.source}) up to date in `{location}`.",
-        "default_args": {
-            "retries": 3,
-            "retry_delay": timedelta(seconds=10 if continuous else 30),
-            **(dag.pop("default_args", None) or {}),
-        },
-        **dag,
-    }
-    with DAG(dag_id or f"cdc_{definition.name}", schedule=schedule, **dag) as made:
+    done = f"the tables of connector **{definition.name}** ({definition.source}) up to date in `{location}`"
+    if location is None:
+        done = f"the change log of connector **{definition.name}** ({definition.source}) up to date"
+    schedule, arguments = arguments_of(
+        schedule, run_for=group.get("run_for"), continuous=continuous, refused=schedule != CONTINUOUS, dag=dag
+    )
+    arguments = {"tags": ["cdc", definition.source], "doc_md": f"Keeps {done}.", **arguments}
+    with DAG(dag_id or f"cdc_{definition.name}", schedule=schedule, **arguments) as made:
         cdc_task_group(definition, conn_id=conn_id, location=location, tables=tables, **group)
     return made
 
 
-def _length(run_for: float | timedelta | None) -> timedelta:
+def arguments_of(
+    schedule: Any, *, run_for: float | timedelta | None, continuous: bool, refused: bool, dag: Mapping[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """The schedule and further arguments of a DAG that captures or applies.
+
+    :param refused: whether somebody has said a schedule that ``continuous`` has no use for
+    :param dag: what the user says
+    """
+    if continuous and refused:
+        raise ConfigError(
+            "continuous=True has a schedule of its own: a run every run_for, an hour if nothing else is said."
+        )
+    if continuous and dag.get("max_active_runs", 2) < 2:
+        raise ConfigError("continuous=True needs max_active_runs of 2 at least: a run hands over to the next one.")
+    delay = timedelta(seconds=10 if continuous else 30)
+    return length_of(run_for) if continuous else schedule, {
+        "start_date": datetime(2024, 1, 1, tzinfo=UTC),  # Airflow schedules nothing without one
+        "catchup": False,
+        "max_active_runs": 2 if continuous else 1,
+        **dag,
+        "default_args": {"retries": 3, "retry_delay": delay, **(dag.get("default_args") or {})},
+    }
+
+
+def length_of(run_for: float | timedelta | None) -> timedelta:
+    """How long a run of a continuous DAG takes."""
     if run_for is None:
         return LENGTH
     return run_for if isinstance(run_for, timedelta) else timedelta(seconds=run_for)

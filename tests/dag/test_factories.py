@@ -15,7 +15,9 @@ from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.dag import (
     ConnectorDefinition,
+    TablesOf,
     ad_hoc_snapshot_dag,
+    apply_dag,
     cdc_dag,
     lifecycle_dag,
     signal_dag,
@@ -23,6 +25,7 @@ from airflow_provider_cdc.dag import (
     watched,
 )
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator
+from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
 from tests.support.face import Shop, context, make_shop
@@ -149,3 +152,42 @@ def test_a_batch_time_of_ones_own_stays() -> None:
 def test_a_continuous_dag_refuses_what_would_leave_a_gap(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         cdc_dag(SHOP, conn_id="shop", location="/lake/{table}", continuous=True, **wrong)
+
+
+# -- one apply for several connectors ---------------------------------------------------------------------------------
+
+BILLING = ConnectorDefinition("billing", "memory", "/lake")
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_without_a_location_a_dag_captures_and_applies_nothing(*, continuous: bool) -> None:
+    dag = cdc_dag(SHOP, conn_id="shop", continuous=continuous)
+    assert sorted(dag.task_ids) == (["capture"] if continuous else ["capture", "wait"])
+    assert "change log" in str(dag.doc_md)
+    for applied in ({"tables": [{"tables": "a", "mode": "log"}]}, {"group": {"apply": {"threads": 2}}}):
+        with pytest.raises(ConfigError, match="without location"):
+            cdc_dag(SHOP, conn_id="shop", **applied)  # type: ignore[arg-type]
+
+
+def test_one_dag_applies_what_several_connectors_capture_as_soon_as_they_do() -> None:
+    dag = apply_dag([SHOP, TablesOf(definition=BILLING, location="/b/{table}")], location="/lake/{table}", tags=["x"])
+    assert (dag.dag_id, dag.max_active_runs, dag.catchup, dag.tags) == ("cdc_apply", 1, False, {"x"})
+    starts = [asset.uri for asset in dag.schedule.objects]
+    assert sorted(starts) == ["cdc://billing/captured", "cdc://shop/captured"]
+    (apply,) = dag.tasks
+    assert isinstance(apply, ApplyConnectorsOperator)
+    assert [one["location"] for one in apply.connectors] == ["/lake/{table}", "/b/{table}"]
+    assert (apply.run_for, apply.retries) == (None, 3)
+    assert apply_dag([SHOP], location="/l", schedule=None).schedule is None
+
+
+def test_a_continuous_one_hands_over_every_run_for_and_refuses_what_would_leave_a_gap() -> None:
+    dag = apply_dag([SHOP, BILLING], location="/lake/{table}", continuous=True, run_for=600, apply={"threads": 7})
+    assert (dag.schedule, dag.max_active_runs) == (timedelta(minutes=10), 2)
+    (apply,) = dag.tasks
+    assert isinstance(apply, ApplyConnectorsOperator)
+    assert apply.run_for == 720
+    assert {spec.threads for spec in apply._given.values()} == {7}
+    for wrong in ({"schedule": "@daily"}, {"max_active_runs": 1}):
+        with pytest.raises(ConfigError, match="continuous=True"):
+            apply_dag([SHOP], location="/l", continuous=True, **wrong)  # type: ignore[arg-type]

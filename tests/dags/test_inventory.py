@@ -103,6 +103,16 @@ def test_one_that_is_continuous_captures_and_applies_side_by_side_and_lets_two_r
     assert (parsed["max_active_runs"], parsed["catchup"], parsed["schedule"]) == (2, False, "1:00:00")
 
 
+def test_one_applies_for_all_what_the_others_capture() -> None:
+    for source in ("mariadb", "oracle"):
+        parsed = parse(FOLDER / f"inventory_{source}_capture.py")
+        assert parsed["tasks"] == {"capture": []}
+        assert (parsed["max_active_runs"], parsed["schedule"]) == (2, "1:00:00")
+    parsed = parse(FOLDER / "inventory_apply.py")
+    assert parsed["tasks"] == {"apply": []}
+    assert (parsed["max_active_runs"], parsed["catchup"], parsed["schedule"]) == (2, False, "1:00:00")
+
+
 def test_the_one_that_maintains_tables_runs_daily_and_by_itself() -> None:
     parsed = parse(FOLDER / "inventory_maintain_tables.py")
     assert parsed["tasks"] == {"maintain": []}

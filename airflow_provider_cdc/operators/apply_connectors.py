@@ -1,0 +1,200 @@
+"""The task that brings the tables of several connectors up to their change logs, by one Spark job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+from airflow_provider_cdc.core.config.secrets import credentials
+from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.hooks.connector import ConnectorAccess, storage_options
+from airflow_provider_cdc.operators.apply_job import AppliesChanges
+from airflow_provider_cdc.operators.connector_tables import ConnectorTables, alias, secret_places
+from airflow_provider_cdc.runtime import ConnectorDefinition, refuse_secrets
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablesOf:
+    """What is said of one of several connectors. What is left out is as the operator has it for all of them.
+
+        >>> TablesOf(definition=billing, location="s3a://finance/{table}", profile="fast")
+
+    The fields mean what the arguments of :class:`~airflow_provider_cdc.operators.apply_changes.ApplyChangesOperator` do.
+    """
+
+    definition: ConnectorDefinition
+    location: str | None = None
+    profile: str | None = None
+    writes: str | None = None
+    tables: Any = None
+    threads: int | None = None
+    adopt: Sequence[str] = ()
+    check_crc: bool | None = None
+    storage_conn_id: str | None = None
+
+
+class ApplyConnectorsOperator(AppliesChanges):
+    """Submits one Spark job that applies what is new in the change logs of several connectors: one JVM for all of them, instead of one for each.
+
+    Each connector is applied as by an operator of its own, with a report of its own, and if the job goes on, with its own turns: a task that applies
+    only one of them takes this one over, and leaves the others. Tables that fail, a change log that is damaged, or a storage that is
+    gone keep none of the other connectors; the task fails at its end, and names them.
+
+        >>> ApplyConnectorsOperator(
+        ...     task_id="apply",
+        ...     connectors=[shop, TablesOf(definition=billing, location="s3a://finance/{table}")],
+        ...     location="s3a://lake/{connector}/{database}/{table}",
+        ... )
+
+    Asset events are those of ``ApplyChangesOperator``. They come with the success of the task; if a connector has failed, with that of its next try.
+    Returns ``{"target", "events", "seconds", "connectors"}``, where ``connectors`` has by name what ``ApplyChangesOperator`` returns, with 10
+    tables instead of 50.
+
+    Secret storage options of each connector reach the job through its environment, never through its command line.
+
+    :param connectors: definitions, or :class:`TablesOf`, where one differs from the others; changelog, location and adopt are templated
+    :param location: where tables are, of all connectors that name no other place, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}``
+    :param target: kind of all tables, ``delta`` or ``iceberg``
+    :param profile: as of ``ApplyChangesOperator``, like ``writes``, ``tables`` (rules), ``check_crc`` and ``storage_conn_id``: of all connectors that
+        say nothing else
+    :param threads: tables of one connector worked on at the same time
+    :param run_for: go on for so long, in seconds or as a timedelta; without it, apply what there is, of those connectors that have anything new
+    :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
+    :raises ConfigError: something that is known now cannot be used, or a connector is there twice
+    """
+
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "connectors")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"connectors": "json", "conf": "json"}
+    ui_color = "#fdebd3"
+
+    def __init__(
+        self,
+        *,
+        connectors: Sequence[ConnectorDefinition | TablesOf],
+        location: str | None = None,
+        target: str = "delta",
+        profile: str = "compatible",
+        writes: str = "auto",
+        tables: Any = (),
+        threads: int = 2,
+        check_crc: bool = False,
+        run_for: float | timedelta | None = None,
+        conn_id: str = "spark_default",
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        common: dict[str, Any] = {
+            "location": location, "profile": profile, "writes": writes, "tables": tables, "threads": threads, "check_crc": check_crc,
+            "storage_conn_id": storage_conn_id,
+        }  # fmt: skip
+        given = [one if isinstance(one, TablesOf) else TablesOf(definition=one) for one in connectors]
+        by_name = {one.definition.name: _checked(one, common) for one in given}
+        if not given or len(by_name) < len(given):
+            raise ConfigError(
+                "ApplyConnectorsOperator needs connectors, each of them once.",
+                where=f"given are {', '.join(one.definition.name for one in given) or 'none'}",
+                remedy="give a connector that has several targets an operator for each",
+            )
+        kwargs.setdefault("name", "cdc-apply-connectors")
+        kwargs["outlets"] = [*(kwargs.get("outlets") or []), *map(alias, by_name)]
+        super().__init__(target=target, conn_id=conn_id, **kwargs)
+        self._set_run_for(run_for)
+        self._given = by_name
+        self._told: Sequence[ConnectorTables] = ()
+        self.connectors: list[dict[str, Any]] = [
+            {
+                "connector": name, "changelog": one.definition.changelog, "changelog_options": dict(one.definition.changelog_options),
+                "location": one.location, "adopt": list(one.adopt), "storage_conn_id": one.storage_conn_id,
+            }
+            for name, one in by_name.items()
+        ]  # fmt: skip
+        """What is rendered; the rest is in ``_given``: rules for tables may have braces of their own."""
+
+    def _connectors(self) -> list[ConnectorTables]:
+        return [
+            ConnectorTables(
+                self._access(rendered), self.target, rendered["location"], self._given[rendered["connector"]].tables,
+                rendered["adopt"], _SHOWN, self.log, memory=rendered["connector"],
+            )
+            for rendered in self.connectors
+        ]  # fmt: skip
+
+    def _access(self, rendered: dict[str, Any]) -> ConnectorAccess:
+        """
+        :raises ConfigError: a template has put a secret into what is shown
+        """
+        definition = self._given[rendered["connector"]].definition
+        made = replace(definition, changelog=rendered["changelog"], changelog_options=rendered["changelog_options"])
+        refuse_secrets(made)
+        return ConnectorAccess(made, "", storage_conn_id=rendered["storage_conn_id"] or None)
+
+    def _tell_job(self, connectors: Sequence[ConnectorTables], *more: str) -> None:
+        self._told = connectors
+        told = [
+            argument for one in connectors for argument in ("--apply", json.dumps(self._spec(one), ensure_ascii=False))
+        ]
+        self._prepare_job("apply_connectors.py", *told, "--target", self.target, *more)
+
+    def _spec(self, one: ConnectorTables) -> dict[str, Any]:
+        """What the job is told of a connector."""
+        given = self._given[one.name]
+        found = {
+            "connector": one.name, "changelog": one.access.definition.changelog, "location": one.location, "profile": given.profile,
+            "writes": given.writes, "threads": given.threads,
+        }  # fmt: skip
+        more = {"tables": json.loads(one.rules.text()), "adopt": one.adopt, "check_crc": given.check_crc}
+        return found | {name: value for name, value in more.items() if value}
+
+    def _storage_options(self) -> dict[str, Any]:
+        """By connector."""
+        found = {
+            one.name: {**one.access.definition.changelog_options, **storage_options(one.access.storage_conn_id)}
+            for one in self._told
+        }
+        return {name: options for name, options in found.items() if options}
+
+    def _with_secrets(self) -> list[str]:
+        shown = super()._with_secrets()
+        for rendered in self.connectors:
+            name = rendered["connector"]
+            shown += [f"location of {name}"] if credentials("location.url", rendered["location"]) else []
+            shown += [f"{text} of {name}" for text in secret_places(self._given[name].tables)]
+        return shown
+
+    def _result(self, done: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "target": self.target,
+            "events": sum(one["events"] for one in done),
+            "seconds": max(one["seconds"] for one in done),
+            "connectors": {one["connector"]: one for one in done},
+        }
+
+
+def _checked(given: TablesOf, common: dict[str, Any]) -> TablesOf:
+    """With what all have in common where it says nothing else.
+
+    :raises ConfigError: something cannot be used
+    """
+    from spark_jobs.targets import known_profile, known_writes
+
+    left_out = {name: value for name, value in common.items() if getattr(given, name) is None}
+    whole = replace(given, **left_out)
+    if not whole.location:
+        raise ConfigError(
+            f"There is no location for the tables of connector {given.definition.name}.",
+            remedy='give one for all, such as location="s3a://lake/{connector}/{database}/{table}", or one of its own by TablesOf',
+        )
+    refuse_secrets(whole.definition)
+    known_profile(str(whole.profile))
+    known_writes(str(whole.writes))
+    if not isinstance(whole.threads, int) or whole.threads < 1:
+        raise ConfigError(f"threads must be 1 at least, and is {whole.threads!r}.")
+    return replace(whole, tables=TableRules.parse(whole.tables))

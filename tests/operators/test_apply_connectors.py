@@ -1,0 +1,396 @@
+"""The apply task of several connectors: what it submits, and what it makes of their reports.
+
+A stand-in for ``spark-submit`` records how it was called, and writes the reports that the job would; the job itself is at work in
+``tests/spark/test_connectors.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import threading
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.turns import Turns
+from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, TablesOf
+from airflow_provider_cdc.operators.connector_tables import alias
+from airflow_provider_cdc.operators.spark_job import job_path
+from airflow_provider_cdc.runtime import ConnectorDefinition
+from tests.operators.test_apply_changes import LOCATION, table
+from tests.operators.test_warm_task import Meanwhile, until
+from tests.support.face import TaskState, connect, context
+
+SUBMIT = """#!{python}
+import json, os, pathlib, sys, threading, time
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.turns import Turns
+folder = pathlib.Path({folder!r})
+(folder / "call.json").write_text(json.dumps({{"arguments": sys.argv[1:], "environment": dict(os.environ)}}))
+will = json.loads((folder / "will.json").read_text())
+told = [json.loads(text) for name, text in zip(sys.argv, sys.argv[1:]) if name == "--apply"]
+given = dict(zip(sys.argv, sys.argv[1:]))
+
+def follow(one):
+    with Turns(Storage(one["changelog"]), one["connector"], "delta", one["location"]).take(given["--owner"]) as turn:
+        while not turn.successor and time.monotonic() < end:
+            time.sleep(0.02)
+        turn.done(will["reports"][one["connector"]])
+
+if "--run-for" in given:
+    end = time.monotonic() + float(given["--run-for"])
+    threads = [threading.Thread(target=follow, args=(one,)) for one in told if one["connector"] in will["reports"]]
+    for thread in threads:
+        thread.start()
+    (folder / "works").touch()
+    for thread in threads:
+        thread.join()
+else:
+    for one in told:
+        if one["connector"] in will["reports"]:
+            AppliedReports(Storage(one["changelog"]), one["connector"]).write(will["reports"][one["connector"]])
+sys.exit(will["status"])
+"""
+NAMES = ("shop", "bil-l.ing_2")
+
+
+class Spark:
+    """What takes the place of ``spark-submit``."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        program = folder / "bin" / "spark-submit"
+        program.parent.mkdir()
+        program.write_text(SUBMIT.format(python=sys.executable, folder=str(folder)))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        connect(monkeypatch, "spark_default", conn_type="spark", host="local[1]")
+
+    def will(self, *reports: dict[str, Any], status: int = 0) -> None:
+        """What the next job writes, and how it ends."""
+        document = {"reports": {report["connector"]: report for report in reports}, "status": status}
+        (self.folder / "will.json").write_text(json.dumps(document))
+
+    @property
+    def called(self) -> bool:
+        return (self.folder / "call.json").exists()
+
+    @property
+    def call(self) -> dict[str, Any]:
+        return dict(json.loads((self.folder / "call.json").read_text()))
+
+    @property
+    def told(self) -> list[dict[str, Any]]:
+        """What is said of each connector."""
+        arguments = self.call["arguments"]
+        return [json.loads(text) for name, text in pairwise(arguments) if name == "--apply"]
+
+
+@pytest.fixture
+def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spark:
+    return Spark(tmp_path, monkeypatch)
+
+
+def report(connector: str, *tables: dict[str, Any], last_batch: int = 4, **failed: str) -> dict[str, Any]:
+    return {"connector": connector, "target": "delta", "last_batch": last_batch, "tables": list(tables)} | {
+        "location": LOCATION, "failed": failed, "seconds": 1.5, "lagging": {}, "stands": {},
+    }  # fmt: skip
+
+
+def definition(folder: Path, name: str, **more: Any) -> ConnectorDefinition:
+    return ConnectorDefinition(name, "mariadb", f"{folder}/log of {name}", **more)
+
+
+def apply(folder: Path, **more: Any) -> ApplyConnectorsOperator:
+    given = more.pop("connectors", [definition(folder, name) for name in NAMES])
+    common = {"location": LOCATION, "jars": "/jars/delta.jar", **more}
+    return ApplyConnectorsOperator(task_id="apply", connectors=given, **common)
+
+
+def events(given: Any) -> dict[str, Any]:
+    found = [e for name in NAMES for e in given["outlet_events"][alias(name)].asset_alias_events]
+    return {e.dest_asset_key.uri: e.extra["rows"] for e in found}
+
+
+def turns(folder: Path, name: str) -> Turns:
+    return Turns(Storage(f"{folder}/log of {name}"), name, "delta", LOCATION)
+
+
+# -- what is submitted ------------------------------------------------------------------------------------------------
+
+
+def test_one_job_is_told_of_each_connector_what_is_said_of_it_or_of_all(tmp_path: Path, spark: Spark) -> None:
+    rules = [{"tables": r"s\.a", "mode": "log", "filter": "x = '{{ not rendered }}'"}]
+    own = TablesOf(
+        definition=definition(tmp_path, NAMES[1]), location="/other/{table}", profile="fast", writes="merge",
+        tables=rules, threads=5, adopt=["it's a topic"], check_crc=True,
+    )  # fmt: skip
+    spark.will(report("shop"), {**report(NAMES[1]), "location": "/other/{table}"})
+    apply(tmp_path, connectors=[definition(tmp_path, "shop"), own]).execute(context())
+    first, second = spark.told
+    assert first == {
+        "connector": "shop", "changelog": f"{tmp_path}/log of shop", "location": LOCATION, "profile": "compatible",
+        "writes": "auto", "threads": 2,
+    }  # fmt: skip
+    assert TableRules.parse(second.pop("tables")) == TableRules.parse(rules)
+    assert second == {
+        "connector": NAMES[1], "changelog": f"{tmp_path}/log of {NAMES[1]}", "location": "/other/{table}", "profile": "fast",
+        "writes": "merge", "threads": 5, "adopt": ["it's a topic"], "check_crc": True,
+    }  # fmt: skip
+    arguments = spark.call["arguments"]
+    assert arguments[arguments.index(job_path("apply_connectors.py")) :][-2:] == ["--target", "delta"]
+
+
+def test_what_the_job_is_told_is_what_it_understands(tmp_path: Path, spark: Spark) -> None:
+    from spark_jobs.connector_spec import ConnectorSpec
+
+    spark.will(*map(report, NAMES))
+    rules = [{"tables": "a", "columns": {"constant": {"x": "{table} 'ö' $y"}}}]
+    apply(tmp_path, tables=rules, check_crc=True).execute(context())
+    for name, told in zip(NAMES, spark.told, strict=True):
+        (spec,) = ConnectorSpec.parse(json.dumps(told, ensure_ascii=False))
+        assert (spec.connector, spec.tables, spec.check_crc) == (name, TableRules.parse(rules), True)
+
+
+def test_templates_are_rendered_and_rules_are_not(tmp_path: Path) -> None:
+    own = TablesOf(
+        definition=ConnectorDefinition("shop", "mariadb", "{{ ds }}/log", {}, {"endpoint": "{{ ds }}"}),
+        adopt=["{{ ds }}"], storage_conn_id="{{ ds }}", tables=[{"tables": "a", "filter": "x = '{{ ds }}'"}],
+    )  # fmt: skip
+    operator = apply(tmp_path, connectors=[own], location="/lake/{{ ds }}/{table}")
+    operator.render_template_fields({"ds": "today"})
+    (tables,) = operator._connectors()
+    assert (tables.location, tables.adopt) == ("/lake/today/{table}", ["today"])
+    assert tables.access.definition.changelog == "today/log"
+    assert (tables.access.definition.changelog_options, tables.access.storage_conn_id) == (
+        {"endpoint": "today"},
+        "today",
+    )
+    assert tables.rules.rules[0].filter == "x = '{{ ds }}'"
+
+
+def test_storage_secrets_reach_the_job_by_connector_and_by_its_environment(
+    tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    connect(monkeypatch, "lake", conn_type="generic", extra={"auto_mkdir": True})
+    own = TablesOf(definition=definition(tmp_path, "shop", changelog_options={"use_listings_cache": False}))
+    given = [own, TablesOf(definition=definition(tmp_path, NAMES[1]), storage_conn_id="lake")]
+    spark.will(*map(report, NAMES))
+    apply(tmp_path, connectors=given).execute(context())
+    assert json.loads(spark.call["environment"]["CDC_STORAGE_OPTIONS"]) == {
+        "shop": {"use_listings_cache": False},
+        NAMES[1]: {"auto_mkdir": True},
+    }
+    assert "auto_mkdir" not in " ".join(spark.call["arguments"]) + "".join(capfd.readouterr())
+    assert "CDC_STORAGE_OPTIONS" not in os.environ
+
+
+def test_a_secret_that_would_be_seen_is_refused(tmp_path: Path, spark: Spark) -> None:
+    there = "s3a://key:sesame@lake/{table}"
+    for wrong in ({"location": there}, {"tables": [{"tables": "a", "location": there}]}):
+        with pytest.raises(AirflowFailException, match=r"location.* of shop") as caught:
+            apply(tmp_path, **wrong).execute(context())
+        assert "sesame" not in str(caught.value)
+    assert not spark.called
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"connectors": []}, "each of them once"),
+        ({"connectors": [ConnectorDefinition("shop", "mariadb", "/a")] * 2}, "given are shop, shop"),
+        ({"location": None}, "no location for the tables of connector shop"),
+        ({"profile": "quick"}, "'quick' is not a profile"),
+        ({"target": "hudi"}, "'hudi' is not a kind of target"),
+        ({"tables": [{"tables": "a", "mode": "histroy"}]}, "did you mean 'history'"),
+        ({"threads": 0}, "threads must be 1"),
+        ({"run_for": 0}, "run_for must be longer"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_when_the_dag_is_parsed(
+    tmp_path: Path, wrong: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        apply(tmp_path, **wrong)
+
+
+# -- a job that ends --------------------------------------------------------------------------------------------------
+
+
+def test_the_tables_of_each_connector_get_their_events(tmp_path: Path, spark: Spark) -> None:
+    spark.will(report("shop", table("s.a", c=2)), report(NAMES[1], table("s.a", u=5), table("s.b", d=1)))
+    given = context()
+    result = apply(tmp_path).execute(given)
+    assert events(given) == {
+        "cdc://shop/s.a": {"c": 2},
+        f"cdc://{NAMES[1]}/s.a": {"u": 5},
+        f"cdc://{NAMES[1]}/s.b": {"d": 1},
+    }
+    assert (result["events"], result["target"]) == (8, "delta")
+    assert {name: one["events"] for name, one in result["connectors"].items()} == {"shop": 2, NAMES[1]: 6}
+
+
+def _stands(folder: Path, name: str) -> None:
+    """A connector with nothing to apply: its table stands at the last batch."""
+    from airflow_provider_cdc.changelog.log import ChangeLog
+    from spark_jobs.up_to_date import stamp
+    from tests.support.manifests import manifest
+
+    changelog = ChangeLog(f"{folder}/log of {name}")
+    changelog.commit(manifest(1, connector=name))
+    commit = folder / name / "_delta_log" / f"{7:020d}.json"
+    commit.parent.mkdir(parents=True)
+    commit.write_text('{"commitInfo": {"txnId": "a"}}')
+    stood = {"location": f"{folder}/{name}", "batch": 1, "stamp": stamp(changelog, "delta", f"{folder}/{name}")}
+    AppliedReports(changelog.storage, name).write({**report(name, last_batch=1), "stands": {"s.a": stood}})
+
+
+def test_only_connectors_with_something_new_are_submitted_and_without_any_no_job_is(
+    tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(monkeypatch, "lake", conn_type="generic", extra={"auto_mkdir": True})
+    _stands(tmp_path, "shop")
+    spark.will(report(NAMES[1], table("s.a", c=1)))
+    given = context()
+    result = apply(tmp_path, storage_conn_id="lake").execute(given)
+    assert [one["connector"] for one in spark.told] == [NAMES[1]]
+    # the job refuses options of connectors that it is not told of
+    assert list(json.loads(spark.call["environment"]["CDC_STORAGE_OPTIONS"])) == [NAMES[1]]
+    assert events(given) == {f"cdc://{NAMES[1]}/s.a": {"c": 1}}
+    assert [one["last_batch"] for one in result["connectors"].values()] == [1, 4]
+    (tmp_path / "call.json").unlink()
+    _stands(tmp_path, NAMES[1])
+    assert apply(tmp_path).execute(context())["events"] == 0
+    assert not spark.called
+
+
+def test_what_has_failed_is_named_by_connector_and_the_next_try_announces_the_rest(
+    tmp_path: Path, spark: Spark
+) -> None:
+    spark.will(report("shop", table("s.a", c=1), **{"s.b": "no room"}), report(NAMES[1], table("s.a", c=2)), status=1)
+    remembered, given = TaskState(), context()
+    with pytest.raises(AirflowException, match=r"tables of shop could not[\s\S]*s\.b: no room") as caught:
+        apply(tmp_path).execute({**given, "task_state_store": remembered})
+    assert NAMES[1] not in str(caught.value)
+    assert events(given) == {}
+    spark.will(report("shop", table("s.b", c=3)), report(NAMES[1]))
+    given = context(task_state_store=remembered)
+    apply(tmp_path).execute(given)
+    assert events(given) == {"cdc://shop/s.a": {"c": 1}, "cdc://shop/s.b": {"c": 3}, f"cdc://{NAMES[1]}/s.a": {"c": 2}}
+
+
+def test_one_of_which_the_job_says_nothing_is_named_and_the_others_are_remembered(tmp_path: Path, spark: Spark) -> None:
+    spark.will(report(NAMES[1], table("s.a", c=2)), status=1)
+    remembered = TaskState()
+    with pytest.raises(AirflowException, match="Connector shop: the Spark job has left no word of it") as caught:
+        apply(tmp_path).execute(context(task_state_store=remembered))
+    assert "could not be brought" not in str(caught.value)
+    assert '"c": 2' in str(remembered)
+    spark.will(status=137)
+    with pytest.raises(AirflowException, match="137") as caught:  # of none: only Spark's own error is known
+        apply(tmp_path).execute(context())
+    assert "no word" not in str(caught.value)
+
+
+@pytest.mark.parametrize("run_for", [None, 0.1])
+def test_one_that_cannot_be_opened_keeps_none_of_the_others(
+    tmp_path: Path, spark: Spark, run_for: float | None
+) -> None:
+    given = [
+        TablesOf(definition=definition(tmp_path, "shop"), storage_conn_id="there_is_none"),
+        definition(tmp_path, NAMES[1]),
+    ]
+    spark.will(report(NAMES[1], table("s.a", c=2)))
+    remembered = TaskState()
+    with pytest.raises(AirflowException, match=r"Connector shop: .*there_is_none"):
+        apply(tmp_path, connectors=given, run_for=run_for).execute(context(task_state_store=remembered))
+    assert [one["connector"] for one in spark.told] == [NAMES[1]]
+    assert '"c": 2' in str(remembered)
+
+
+# -- a job that goes on -----------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_goes_on_has_the_same_owner_in_all_turns_and_its_end_emits_the_events(
+    tmp_path: Path, spark: Spark
+) -> None:
+    spark.will(report("shop", table("s.a", c=2)), report(NAMES[1], table("s.a", u=1)))
+    given = context(task_state_store=TaskState())
+    result = apply(tmp_path, run_for=0.1).execute(given)
+    assert result["events"] == 3
+    assert events(given) == {"cdc://shop/s.a": {"c": 2}, f"cdc://{NAMES[1]}/s.a": {"u": 1}}
+    assert len({turns(tmp_path, name).newest_owner() for name in NAMES}) == 1
+
+
+def test_a_task_that_is_killed_ends_all_turns_and_keeps_the_events_for_the_next_try(
+    tmp_path: Path, spark: Spark
+) -> None:
+    spark.will(report("shop", table("s.a", c=2)), report(NAMES[1], table("s.a", u=1)))
+    operator, remembered = apply(tmp_path, run_for=3600), TaskState()
+
+    def kill() -> None:
+        until(lambda: all(turns(tmp_path, name).numbers() for name in NAMES))
+        operator.on_kill()
+
+    killer = Meanwhile(tmp_path, kill)
+    killer.start()
+    operator.execute(context(task_state_store=remembered))
+    killer.join()
+    for name in NAMES:
+        assert (turns(tmp_path, name).read(1) or {})["report"]["connector"] == name
+    spark.will(*map(report, NAMES))
+    given = context(task_state_store=remembered)
+    apply(tmp_path, run_for=0.1).execute(given)
+    assert events(given) == {"cdc://shop/s.a": {"c": 2}, f"cdc://{NAMES[1]}/s.a": {"u": 1}}
+
+
+@pytest.mark.parametrize("taken_over", [(), ("shop",), NAMES])
+def test_what_has_failed_is_tried_again_unless_another_one_goes_on_with_it(
+    tmp_path: Path, spark: Spark, taken_over: tuple[str, ...]
+) -> None:
+    reports = [report(name, table("s.a", c=2), **{"s.b": f"no room for {name}"}) for name in NAMES]
+    spark.will(*reports, status=1)
+
+    def take(name: str) -> None:
+        until(lambda: turns(tmp_path, name).numbers())
+        with turns(tmp_path, name).take("the next one"):
+            pass
+
+    threads = [threading.Thread(target=take, args=(name,)) for name in taken_over]
+    for thread in threads:
+        thread.start()
+    remembered = TaskState()
+    with pytest.raises(AirflowException, match=r"no room for shop[\s\S]*no room for bil") as caught:
+        apply(tmp_path, run_for=3.0).execute(context(task_state_store=remembered))
+    for thread in threads:
+        thread.join()
+    assert isinstance(caught.value, AirflowFailException) == (taken_over == NAMES)
+    assert len(remembered) == (0 if taken_over == NAMES else 2)
+    spark.will(*map(report, NAMES))
+    given = context(task_state_store=remembered)
+    apply(tmp_path, run_for=0.1).execute(given)  # the next try, or the next run
+    assert events(given) == {f"cdc://{name}/s.a": {"c": 2} for name in NAMES}
+
+
+def test_lineage_is_told_of_the_tables_of_all_connectors(tmp_path: Path, spark: Spark) -> None:
+    spark.will(report("shop", table("s.a", c=2)), report(NAMES[1], {**table("s.b", u=5), "location": "/lake/s.a"}))
+    operator = apply(tmp_path)
+    operator.execute(context())
+    told = operator.get_openlineage_facets_on_complete(None)
+    assert [one.name for one in told.inputs] == [
+        f"{tmp_path}/log of shop/shop/s.a",
+        f"{tmp_path}/log of {NAMES[1]}/{NAMES[1]}/s.b",
+    ]
+    assert [one.name for one in told.outputs] == ["/lake/s.a"]  # a table that both share
