@@ -278,7 +278,7 @@ class ApplyChanges:
         if at is None and name in view.stands and view.source(name)["dropped"]:
             log.info("The table of %s is gone, and the source has dropped it too: it is not built again.", name)
             return {}
-        missing = self._backlog.of(table, at, view)
+        missing, before = self._backlog.of(table, at, view), at
         progress = self._catch_up.progress
         progress.begins(name, missing[0].first - 1 if missing and at in (None, NEVER) else at or 0)
         try:
@@ -288,9 +288,28 @@ class ApplyChanges:
                     at = self._catch_up.apply(owner, table.location, missing[: number + 1], done, look, table)
         finally:
             progress.ends(name)
+        if at == before and at not in (None, NEVER):
+            self._check_rule(owner, table, target, view)
         stood = {"location": table.location, "stamp": "", "batch": NEVER if at is None else at}
         stood |= view.source(name, table.topic) | table.document()
         return self._settled(name, stood) if settle else stood
+
+    def _check_rule(self, owner: Owner, table: Placed, target: Target, view: View) -> None:
+        """Look at the rule of a table without new events, unless it is that of the last run.
+
+        :raises TargetError: the table was made by another one
+        """
+        known = view.stands.get(table.name)
+        if known is not None and known.get("known", True) and table.name not in view.lagging:
+            return
+        groups = [*self._since(0), *view.groups] if view.schema(table.topic) is None else view.groups
+        schema = next((found for group in reversed(groups) if (found := group.schema(table.topic))), None)
+        if schema is None:
+            log.info(
+                "Whether the rule of %s has changed is seen with its next events: the change log has none.", table.name
+            )
+        else:
+            self._catch_up.check_rule(owner, table, target, schema)
 
     def _settled(self, name: str, stood: Mapping[str, Any]) -> dict[str, Any]:
         # how it looks is asked first: if it changes in between, the next run looks closer

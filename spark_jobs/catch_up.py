@@ -158,6 +158,14 @@ class CatchUp:
             self._origins.note(table.name, target, shape, pending.schema)
         return at
 
+    def check_rule(self, owner: Owner, table: Placed, target: Target, schema: TableSchema) -> None:
+        """
+        :param target: a table with rows of the owner
+        :param schema: of the source's table
+        :raises TargetError: it was made by another rule than the one that is in force
+        """
+        self._shape(owner, table, target, schema, new=False)
+
     def _shape(self, owner: Owner, table: Placed, target: Target, schema: TableSchema, *, new: bool) -> Shape:
         """What the rule of a topic makes of its rows.
 

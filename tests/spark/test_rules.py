@@ -343,3 +343,57 @@ def test_rules_that_cannot_be_used_end_the_job_with_status_2(
     assert "did you mean 'history'?" in capsys.readouterr().err
     assert apply_changes.main([*given, "--tables", f"{tmp_path}/none.json"]) == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "filter": ({"filter": "age > 1"}, {"filter": "age > 20"}),
+    "no filter": ({"filter": "age > 1"}, {}),
+    "mode": ({}, {"mode": "history"}),
+    "drop": ({}, {"columns": {"drop": ["country"]}}),
+    "keep": ({"columns": {"keep": ["id", "age"]}}, {"columns": {"keep": ["id", "name"]}}),
+    "rename": ({"columns": {"rename": {"age": "years"}}}, {"columns": {"rename": {"age": "Years old"}}}),
+    "cast": ({}, {"columns": {"cast": {"age": "bigint"}}}),
+    "constant": ({"columns": {"constant": {"c": "a"}}}, {"columns": {"constant": {"c": "b"}}}),
+    "computed": ({"columns": {"computed": {"c": "age"}}}, {"columns": {"computed": {"c": "age + 1"}}}),
+    "metadata": ({}, {"columns": {"metadata": ["op"]}}),
+    "partition_by": ({}, {"partition_by": "country"}),
+    "cluster_by": ({"cluster_by": "age"}, {"cluster_by": "country"}),
+    "shard": ({}, {"shard": {"s": "{table}"}}),
+    "route": ({}, {"route": {"when": "age > 1", "location": "HERE"}, "otherwise": "drop"}),
+    "type_changes": ({"type_changes": "stop"}, {"type_changes": "new_column"}),
+    "dropped_columns": ({"dropped_columns": "drop"}, {"dropped_columns": "keep"}),
+}
+"""What is changed in place → the rule by which the table is made, and the one after it."""
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_a_rule_that_is_changed_is_noticed_without_new_events(memory: Lake, what: str) -> None:
+    made, now = CHANGED[what]
+    if "route" in now:
+        now = {**now, "route": {**now["route"], "location": memory.path("s.people")}}
+    _people(memory)
+    _people(memory, "s.other")
+    only = {"tables": r"s\.people"}
+    memory.tables = TableRules.parse([{**only, **made}])
+    memory.follow()
+    with memory.connector.database.transaction() as t:
+        t.insert("s.other", {"id": 9})
+    memory.follow()
+    before, later = memory.rows("s.people"), TableRules.parse([{**only, **now}])
+    for turn in range(3):  # the second run has the report of the first one
+        if what in ("type_changes", "dropped_columns"):
+            memory.apply(tables=later)
+            continue
+        with pytest.raises(
+            TargetError, match=r"made by another rule|that has all of its rows|is not this connector"
+        ) as error:
+            memory.apply(tables=later)
+        assert "move the table away" in str(error.value)
+        if turn == 1:
+            with memory.connector.database.transaction() as t:
+                t.insert("s.other", {"id": 10})
+            memory.connector.capture()
+    assert memory.rows("s.people") == before
+    assert memory.target("s.other").marker("cdc:test:p.s.other") == memory.connector.changelog.batches("test")[-1]
+    memory.apply()
+    assert memory.apply().tables == []
