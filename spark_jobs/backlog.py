@@ -49,7 +49,9 @@ class Backlog:
         """All batches after one of them."""
         with self._lock:
             if batch not in self._read:
-                self._read[batch] = indexed(self._changelog, self._changelog.manifests(self._connector, after=batch))
+                self._read[batch] = indexed(
+                    self._changelog, self._changelog.manifests(self._connector, after=batch), {}
+                )
             return self._read[batch]
 
     def forget(self) -> None:

@@ -53,23 +53,26 @@ def check_names(pending: Pending) -> None:
 
 
 def truncates(spark: SparkSession, pending: Pending) -> list[tuple[int, int]]:
-    """Each ``t`` event: its number, and when it was committed at the source, in microseconds since 1970; in order."""
+    """Each ``t`` event: its number, and when it was committed at the source, in microseconds since 1970; in order. And the statement by which another
+    table has taken the name, as of :attr:`~airflow_provider_cdc.changelog.pending.Pending.taken`."""
     files = [path for path, file in pending.files if "t" in file.counts]
+    taken = [] if pending.taken is None else [pending.taken]
     if not files:
-        return []
+        return taken
     events = spark.read.schema("seq bigint, op string, source struct<ts_us:bigint>").parquet(*files)
     rows = events.where("op = 't'").select("seq", F.col("source.ts_us")).orderBy("seq").collect()
-    return [(int(row[0]), int(row[1])) for row in rows]
+    return sorted([(int(row[0]), int(row[1])) for row in rows] + taken)
 
 
 def last_truncate(spark: SparkSession, pending: Pending) -> int:
-    """Number of the last ``t`` event, 0 if there is none."""
+    """Number of the last one of :func:`truncates`, 0 if there is none."""
     files = [path for path, file in pending.files if "t" in file.counts]
+    taken = 0 if pending.taken is None else pending.taken[0]
     if not files:
-        return 0
+        return taken
     events = spark.read.schema("seq bigint, op string").parquet(*files)
     row = events.where("op = 't'").agg(F.max("seq")).head()
-    return int(row[0]) if row is not None else 0
+    return max(taken, int(row[0]) if row is not None else 0)
 
 
 def key_changed(pending: Pending, after: int) -> bool:

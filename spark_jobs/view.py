@@ -107,14 +107,23 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
     if not newest:
         log.warning("The change log %s has no batch of connector %s.", changelog.storage.url, connector)
     stands, lagging = report.get("stands", {}), report.get("lagging", {})
-    return View(
-        start, max(newest, start), indexed(changelog, manifests), bool(report.get("last_batch")), stands, lagging
-    )
+    reported = bool(report.get("last_batch"))
+    groups = indexed(changelog, manifests, stands if reported else {})
+    return View(start, max(newest, start), groups, reported, stands, lagging)
 
 
-def indexed(changelog: ChangeLog, manifests: Iterable[Manifest]) -> list[Batches]:
-    """Batches in groups that are merged at once."""
-    return [Batches(changelog, group) for group in _groups(manifests)]
+def indexed(
+    changelog: ChangeLog, manifests: Iterable[Manifest], stands: Mapping[str, Mapping[str, Any]]
+) -> list[Batches]:
+    """Batches in groups that are merged at once.
+
+    :param stands: of the report of the batch before them
+    """
+    found, dropped = list[Batches](), {entry.get("table", "") for entry in stands.values() if entry.get("dropped")}
+    for group in _groups(manifests):
+        found.append(Batches(changelog, group, dropped))
+        dropped = found[-1].gone
+    return found
 
 
 def _groups(manifests: Iterable[Manifest]) -> Iterator[list[Manifest]]:

@@ -174,7 +174,14 @@ class WarmApply:
         before = self._report
         manifests = self._next(before.last_batch)
         last = manifests[-1].batch if manifests else before.last_batch
-        view = View(before.last_batch, last, indexed(self._changelog, manifests), True, before.stands, before.lagging)
+        view = View(
+            before.last_batch,
+            last,
+            indexed(self._changelog, manifests, before.stands),
+            True,
+            before.stands,
+            before.lagging,
+        )
         wanted = {topic for group in view.groups for topic in group.topics} | set(before.lagging)
         if now >= self._closer:
             self._closer = now + CLOSER_S

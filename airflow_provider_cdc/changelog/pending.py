@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_cdc.changelog.log import ChangeLog
@@ -20,6 +20,8 @@ class Pending:
     :param changes: version → the change that led to it; only those made by these batches
     :param last: number of the last batch looked at, whether it has files of this topic or not
     :param position: where that batch ends in the source's log
+    :param taken: of the last statement by which another table took the name of this topic's, which had been dropped: its number, and when it was
+        run, in microseconds since 1970. No row from before it is one of the table's
     """
 
     topic: str
@@ -29,6 +31,7 @@ class Pending:
     first: int = 0
     last: int = 0
     position: dict[str, object] = field(default_factory=dict)
+    taken: tuple[int, int] | None = None
 
     @property
     def schema(self) -> TableSchema:
@@ -61,16 +64,19 @@ class Batches:
     """Batches in a row, by topic. They are read once, for all tables and markers.
 
     :param manifests: ascending, without gaps; at least one
+    :param dropped: full names of tables that the source had dropped before them
     """
 
-    def __init__(self, changelog: ChangeLog, manifests: Sequence[Manifest]) -> None:
+    def __init__(self, changelog: ChangeLog, manifests: Sequence[Manifest], dropped: Collection[str] = ()) -> None:
         self.first, self.last = manifests[0].batch, manifests[-1].batch
         self.position = manifests[-1].offset_after.position or {}
         self._parts: dict[str, list[Pending]] = {}
         self.dropped: set[str] = set()
         """Full names of tables that the source has dropped, and not made again."""
+        self.gone = set(dropped)
+        """The same, with those that were dropped before."""
         for manifest in manifests:
-            for topic, part in _by_topic(changelog, manifest).items():
+            for topic, part in _by_topic(changelog, manifest, self.gone).items():
                 self._parts.setdefault(topic, []).append(part)
                 self.dropped -= {schema.id.full_name for schema in part.schemas.values()}
             for change in (change for record in manifest.schema_changes for change in record.changes):
@@ -106,10 +112,14 @@ def joined(parts: Sequence[Pending], last: int, position: dict[str, object]) -> 
         whole.files += part.files
         whole.schemas |= part.schemas
         whole.changes |= part.changes
+        whole.taken = part.taken or whole.taken
     return whole
 
 
-def _by_topic(changelog: ChangeLog, manifest: Manifest) -> dict[str, Pending]:
+def _by_topic(changelog: ChangeLog, manifest: Manifest, gone: set[str]) -> dict[str, Pending]:
+    """
+    :param gone: full names of tables that are dropped before the batch; afterwards, those after it
+    """
     position = manifest.offset_after.position or {}
     found: dict[str, Pending] = {}
     structures: dict[tuple[TableId, int], str] = {}
@@ -122,8 +132,16 @@ def _by_topic(changelog: ChangeLog, manifest: Manifest) -> dict[str, Pending]:
         found[file.topic].files.append((changelog.uri(manifest.connector, file), file))
     for record in manifest.schema_changes:
         for change in record.changes:
+            name = change.id.full_name
             if change.table is not None and (change.id, change.table.version) in structures:
-                found[structures[change.id, change.table.version]].changes[change.table.version] = change
+                part = found[structures[change.id, change.table.version]]
+                part.changes[change.table.version] = change
+                if name in gone and change.previous_id not in (None, change.id):
+                    part.taken = record.seq, record.ts_us
+            if change.type == "DROP":
+                gone.add(name)
+            else:
+                gone.discard(name)
     return found
 
 
