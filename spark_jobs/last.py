@@ -29,16 +29,25 @@ FROM = f"{OURS}from"
 """The key that a row had before an event that changed it."""
 ORIGIN = f"{OURS}origin"
 """Of reduced rows: the key of the table's row whose values :data:`KEPT` is about; there where keys changed."""
+ANEW = f"{OURS}anew"
+"""Of reduced rows: whether the row of this key was deleted by some event, so that one that is there after it is another row. Rows that are merged have
+it as of :func:`begun_anew`."""
 UNKNOWN = f"{OURS}unknown"
 """Of reduced rows: names of the columns that a create or a read lacked, so that nobody knows the value: it is NULL."""
 ROW = f"{OURS}row"
 """Of events: the row that they are of, through changes of its key; see :func:`identified`."""
-_LIFE, _LAST, _VALUE = f"{OURS}life", f"{OURS}last", f"{OURS}value_"
+_LIFE, _LAST, _VALUE, _EACH = f"{OURS}life", f"{OURS}last", f"{OURS}value_", f"{OURS}each"
 _MOVED, _OLD, _VALUES = f"{OURS}moved", f"{OURS}old", f"{OURS}values"
 
 
 def last_per_key(
-    rows: DataFrame, key: tuple[str, ...], sparse: Sequence[str] = (), carried: Collection[str] = ()
+    rows: DataFrame,
+    key: tuple[str, ...],
+    sparse: Sequence[str] = (),
+    carried: Collection[str] = (),
+    *,
+    stays: bool = False,
+    anew: bool = False,
 ) -> DataFrame:
     """Of each key the event with the highest number; without that number.
 
@@ -46,50 +55,78 @@ def last_per_key(
         :data:`FROM` where an event that changes the key lacks values
     :param sparse: columns that events may lack
     :param carried: those among them that also creates and reads leave as they are, and that have the image before a delete
+    :param stays: whether a row that is deleted stays in the table, and what comes under its key goes on with it
+    :param anew: whether :data:`ANEW` is wanted
     """
-    groups = rows.groupBy(*map(quoted, key))
+    groups, moves = rows.groupBy(*map(quoted, key)), FROM in rows.columns
+    more, told = ([F.max(F.col(OP) == "d").alias(ANEW)], [F.col(ANEW)]) if anew else ([], [])
     if not sparse:
-        return groups.agg(_newest([c for c in rows.columns if c != SEQ]).alias(_LAST)).select(f"{_LAST}.*")
-    others = [c for c in rows.columns if c not in (SEQ, KEPT, FROM, *key, *sparse)]
+        last = _newest([c for c in rows.columns if c != SEQ]).alias(_LAST)
+        return groups.agg(last, *more).select(f"{_LAST}.*", *told)
+    # what is grouped by has lost the sign of its zeros
+    others = [c for c in rows.columns if c not in (SEQ, KEPT, FROM, *sparse)]
     last = _newest(others).alias(_LAST)
-    values = [
-        _last_value(c, moves=FROM in rows.columns, carried=c in carried).alias(f"{_VALUE}{i}")
-        for i, c in enumerate(sparse)
-    ]
-    if FROM not in rows.columns:
-        return _shown(groups.agg(last, *values), key, others, sparse)
+    by_key, by_row = list[Expression](), list[Expression]()
+    for i, c in enumerate(sparse):
+        if c in carried:
+            by_key.append(_last_carried(c, moves=moves, stays=stays).alias(f"{_VALUE}{i}"))
+        else:
+            by_row.append(_last_value(c, moves=moves).alias(f"{_VALUE}{i}"))
+    if not moves:
+        return _shown(groups.agg(last, *more, *by_key, *by_row), others, sparse, *told)
     rows = identified(rows, key).localCheckpoint()
-    ended = rows.groupBy(*map(quoted, key)).agg(last, F.max_by(ROW, SEQ).alias(ROW)).alias("e")
-    known = rows.where(F.col(OP) != "d").groupBy(ROW).agg(*values).alias("k")
+    ended = rows.groupBy(*map(quoted, key)).agg(last, *more, *by_key, F.max_by(ROW, SEQ).alias(ROW)).alias("e")
+    known = rows.where(F.col(OP) != "d").groupBy(ROW).agg(F.count("*"), *by_row).alias("k")
     same = F.col(f"e.{ROW}").eqNullSafe(F.col(f"k.{ROW}"))
     joined = ended.join(known, same, "left").drop(F.col(f"k.{ROW}"))
-    return _shown(joined, key, others, sparse, F.col(f"{ROW}.key").alias(ORIGIN))
+    return _shown(joined, others, sparse, F.col(f"{ROW}.key").alias(ORIGIN), *told)
+
+
+def begun_anew(rows: DataFrame) -> DataFrame:
+    """Reduced rows with :data:`ANEW`, for a table that has more columns than they: a row that is there again after it was deleted has nothing of the one
+    before it. So it is two rows: one that deletes, and one with :data:`ANEW`, which is inserted whatever the table has."""
+    again, op = F.col(ANEW) & (F.col(OP) != "d"), F.col(OP)
+    whole = F.struct(op.alias("op"), again.alias("anew"))
+    gone = F.struct(F.lit("d").alias("op"), F.lit(False).alias("anew"))
+    each = F.explode(F.when(again, F.array(gone, whole)).otherwise(F.array(whole)))
+    others = [quoted(c) for c in rows.columns if c not in (OP, ANEW)]
+    return rows.select(*others, each.alias(_EACH)).select(
+        *others, F.col(f"{_EACH}.op").alias(OP), F.col(f"{_EACH}.anew").alias(ANEW)
+    )
 
 
 def _newest(columns: Sequence[str]) -> Expression:
     return F.max_by(F.struct(*map(quoted, columns)), SEQ)
 
 
-def _last_value(column: str, *, moves: bool, carried: bool) -> Expression:
+def _last_value(column: str, *, moves: bool) -> Expression:
     """The value of a column by the last event that has it, or that begins a row without it."""
     lacks = F.array_contains(KEPT, F.lit(column))
     begins = F.col(OP).isin("c", "r")
     if moves:
         begins &= F.col(FROM).isNull()
-    has_value = ~lacks if carried else (F.col(OP) != "d") & (~lacks | begins)
+    has_value = (F.col(OP) != "d") & (~lacks | begins)
     # of events without a number none is the newest
     return F.max_by(F.struct(F.col(quoted(column)).alias("v"), lacks.alias("lacks")), F.when(has_value, F.col(SEQ)))
 
 
-def _shown(
-    picked: DataFrame, key: Sequence[str], others: Sequence[str], sparse: Sequence[str], *more: Expression
-) -> DataFrame:
+def _last_carried(column: str, *, moves: bool, stays: bool) -> Expression:
+    """The value of a column by the last event of the key that has it, or that ends the row: another one under its key begins without it."""
+    lacks, ends = F.array_contains(KEPT, F.lit(column)), F.lit(False)
+    if not stays:
+        ends = F.col(OP) == "d"
+        if moves:
+            ends |= F.col(FROM).isNotNull() & lacks
+    value = F.struct(F.when(~ends, F.col(quoted(column))).alias("v"), F.lit(False).alias("lacks"))
+    return F.max_by(value, F.when(~lacks | ends, F.col(SEQ)))
+
+
+def _shown(picked: DataFrame, others: Sequence[str], sparse: Sequence[str], *more: Expression) -> DataFrame:
     values = {c: F.col(f"{_VALUE}{i}") for i, c in enumerate(sparse)}
     kept = [F.when(value.isNull(), F.lit(c)) for c, value in values.items()]
     unknown = [F.when(value["lacks"], F.lit(c)) for c, value in values.items()]
     return picked.select(
         *[F.col(f"{_LAST}.{quoted(c)}").alias(c) for c in others],
-        *[F.col(quoted(c)) for c in key],
         *[value["v"].alias(c) for c, value in values.items()],
         F.array_compact(F.array(*kept)).alias(KEPT),
         F.array_compact(F.array(*unknown)).alias(UNKNOWN),
@@ -134,13 +171,20 @@ def identified(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
     return found.withColumn(ROW, F.coalesce(_VALUES, own)).drop(_OLD, _VALUES, _LIFE)
 
 
-def inherited(rows: DataFrame, there: DataFrame, key: tuple[str, ...], sparse: Sequence[str]) -> DataFrame:
+def inherited(
+    rows: DataFrame, there: DataFrame, key: tuple[str, ...], sparse: Sequence[str], carried: Collection[str] = ()
+) -> DataFrame:
     """Reduced rows with the values that the table has under the keys (:data:`ORIGIN`) that the rows had there.
 
     :param there: the table's rows, with the final columns
+    :param carried: as in :func:`last_per_key`: what stays of them stays under its key
     """
+    sparse = [name for name in sparse if name not in carried]
     whole = F.struct(*[F.col(f"r.{quoted(c)}") for c in key])
-    moved = (F.size(KEPT) > 0) & ~F.col(ORIGIN).eqNullSafe(whole)
+    moved = ~F.col(ORIGIN).eqNullSafe(whole)
+    if ANEW in rows.columns:  # it may have come back to its old key by way of others, and is inserted
+        moved |= F.col(ANEW)
+    moved &= F.size(KEPT) > 0
     rows = rows.alias("r").withColumn(_MOVED, moved)
     old = there.select(
         F.struct(*[F.col(quoted(c)) for c in key]).alias(_OLD), F.struct(*map(quoted, sparse)).alias(_VALUES)
@@ -152,8 +196,8 @@ def inherited(rows: DataFrame, there: DataFrame, key: tuple[str, ...], sparse: S
     columns = []
     for name in rows.columns:
         if name == KEPT:
-            none = F.array().cast("array<string>")
-            columns.append(F.when(F.col(_MOVED), none).otherwise(F.col(KEPT)).alias(KEPT))
+            stays = F.filter(KEPT, lambda one: one.isin(*carried)) if carried else F.array().cast("array<string>")
+            columns.append(F.when(F.col(_MOVED), stays).otherwise(F.col(KEPT)).alias(KEPT))
         elif name in sparse:
             takes = F.col(_MOVED) & F.array_contains(KEPT, F.lit(name))
             value = F.when(takes, F.col(f"{_VALUES}.{quoted(name)}")).otherwise(F.col(quoted(name)))

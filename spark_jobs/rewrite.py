@@ -9,17 +9,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.datatypes import quoted
-from spark_jobs.last import KEPT, OP
+from spark_jobs.last import ANEW, KEPT, OP
 
 
 def rewritten(there: DataFrame, rows: DataFrame, key: tuple[str, ...], types: dict[str, str]) -> DataFrame:
     """The whole table after a merge.
 
     :param there: the rows of the table
-    :param rows: the last event of each key
+    :param rows: as of :class:`spark_jobs.targets.base.Merge`
     :param types: column of the change log → its type; other columns of the table stay as they are
     """
     same = reduce(and_, [F.col(f"t.{quoted(c)}").eqNullSafe(F.col(f"s.{quoted(c)}")) for c in key])
+    if ANEW in rows.columns:
+        same &= ~F.col(f"s.{ANEW}")
     kept, op = KEPT in rows.columns, F.col(f"s.{OP}")
     columns = []
     for name in there.columns:

@@ -19,11 +19,11 @@ from spark_jobs import reduce
 from spark_jobs.bags import NUMBER, followed
 from spark_jobs.datatypes import quoted
 from spark_jobs.difference import AbsentRows, difference
-from spark_jobs.last import ORIGIN, SEQ, UNKNOWN, inherited, last_per_key
+from spark_jobs.last import ANEW, ORIGIN, SEQ, UNKNOWN, begun_anew, inherited, last_per_key
 from spark_jobs.modes import MODES
 from spark_jobs.route import Route
 from spark_jobs.session import suit
-from spark_jobs.shape import WHOLE, Shape
+from spark_jobs.shape import WHOLE, Shape, lowered
 from spark_jobs.targets.base import Conflict, Marker, Target
 from spark_jobs.variants import followed as followed_by_variants
 from spark_jobs.variants import shown
@@ -85,7 +85,7 @@ def _write(
         return
     cut = reduce.last_truncate(spark, pending)
     if write.fresh or cut:
-        write.anew(reduce.contents(spark, pending, cut, shape).drop(UNKNOWN), cut)
+        write.anew(reduce.contents(spark, pending, cut, shape).drop(UNKNOWN))
     elif not pending.schema.key or reduce.key_changed(pending, 0):
         _by_number(write, route)
     else:
@@ -114,14 +114,16 @@ def _by_key(write: Write) -> None:
     pending, shape = write.pending, write.shape
     found, key = reduce.events(write.spark, pending, 0, shape), shape.key(pending.schema)
     sparse = shape.sparse(reduce.sparse(pending, 0), pending.schema)
+    more = lowered(write.target.columns()) - lowered(write.types)
     rows = (
-        last_per_key(found, key, sparse, shape.carried)
+        last_per_key(found, key, sparse, shape.carried, anew=bool(more))
         if found is not None
         else reduce.nothing(write.spark, pending, shape)
     )
 
     def final(there: DataFrame) -> DataFrame:
-        return inherited(rows, there, key, sparse) if ORIGIN in rows.columns else rows
+        made = inherited(rows, there, key, sparse, shape.carried) if ORIGIN in rows.columns else rows
+        return begun_anew(made) if ANEW in made.columns else made
 
     write.merge(final, key, shape.nullable(pending.schema))
 

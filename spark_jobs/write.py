@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce as fold
 from operator import and_
@@ -21,7 +21,7 @@ from spark_jobs.rewrite import rewritten
 from spark_jobs.shape import Shape, laid_out_by, lowered
 from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Merge, Target
 
-_OLD, _TOLD = f"{OURS}old_", f"{OURS}told_"
+_OLD, _TOLD, _READ, _ENDED = f"{OURS}old_", f"{OURS}told_", f"{OURS}read", f"{OURS}ended"
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,8 @@ class Write:
         """The table's columns, with those that its mode keeps up to date."""
         return {**reduce.final_types(self.pending.schema, self.shape), **self.shape.flags()}
 
-    def anew(self, rows: DataFrame, cut: int = 0) -> None:
-        """Make these the rows of this topic, and all rows of the table if nobody shares it.
-
-        :param cut: number of the event that has emptied the table
-        """
+    def anew(self, rows: DataFrame) -> None:
+        """Make these the rows of this topic, and all rows of the table if nobody shares it."""
         if not self.target.exists():
             self.target.create(rows, self.marker, self.shape.layout())
         elif self.shape.shared:
@@ -66,18 +63,15 @@ class Write:
                 self.target.record_variants("")
             self.target.replace(rows, self.marker)
         elif self.shape.rule.type_changes == "new_column":
-            self.target.replace(self._read_again(rows, cut), self.marker)
+            self.target.replace(self._read_again(rows), self.marker)
         else:
             self._changes_types(Evolution(self.marker.app, self.pending.version, self.types))
             self.target.replace(rows, self.marker)
 
-    def _read_again(self, rows: DataFrame, cut: int) -> DataFrame:
-        """Rows with what the table has in columns that the source has no more. Of rows that are read again it stays, others begin without it.
-
-        :param cut: number of the event that has emptied the table
-        """
+    def _read_again(self, rows: DataFrame) -> DataFrame:
+        """Rows with what the table has in columns that the source has no more. Of rows that are read again it stays, others begin without it."""
         pending, shape = self.pending, self.shape
-        key, there = shape.key(pending.schema), self._present_unchanged()
+        key, there, cuts = shape.key(pending.schema), self._present_unchanged(), reduce.truncates(self.spark, pending)
         others = [c for c in there.columns if c.lower() not in lowered(rows.columns)]
         if not key or reduce.key_changed(pending, 0):  # no key tells which rows they were
             return rows.select("*", *[F.lit(None).cast(there.schema[c].dataType).alias(c) for c in others])
@@ -85,16 +79,15 @@ class Write:
         if events is None or not (others or carried):
             return rows
         names = list(map(quoted, key))
-        read = events.where((F.col(OP) == "r") & (F.col(SEQ) > cut)).select(*names).distinct()
+        ended = _ended(events, names, [number for number, _ in cuts]).alias("s")
         old = there.select(*names, *[F.col(quoted(c)).alias(f"{_OLD}{i}") for i, c in enumerate([*others, *carried])])
-        found = rows.alias("n").join(
-            old.alias("t").join(read.alias("s"), same(key, "t", "s"), "left_semi").alias("o"),
-            same(key, "n", "o"),
-            "left",
-        )
+        found = rows.alias("n").join(ended, same(key, "n", "s"), "left")
+        found = found.join(old.alias("o"), F.col(f"s.{_ENDED}").isNull() & same(key, "n", "o"), "left")
         stays = {c: F.col(f"{_OLD}{i}") for i, c in enumerate([*others, *carried])}
         if carried:  # events before the rows were read again may have had values
-            told = last_per_key(events.select(SEQ, OP, KEPT, *names, *map(quoted, carried)), key, carried, carried)
+            since = events.alias("e").join(ended, same(key, "e", "s"), "left")
+            since = since.where(F.col(SEQ) > F.coalesce(f"s.{_ENDED}", F.lit(0))).select("e.*")
+            told = last_per_key(since.select(SEQ, OP, KEPT, *names, *map(quoted, carried)), key, carried, carried)
             told = told.select(
                 *names, F.col(KEPT), *[F.col(quoted(c)).alias(f"{_TOLD}{i}") for i, c in enumerate(carried)]
             )
@@ -274,6 +267,21 @@ def key_is_another(write: Write, what: str) -> TargetError:
         remedy='have the source table read again by a snapshot with "replace": true, move the table away, and run the apply again: it begins '
         "with that snapshot; or keep the old key with message.key.columns",
     )
+
+
+def _ended(events: DataFrame, names: list[str], cuts: Sequence[int]) -> DataFrame:
+    """Of each key the number of the last event that has ended a row of it (:data:`_ENDED`), NULL if none has: it was deleted, or the table was emptied, and
+    the row was not read again.
+
+    :param cuts: numbers of the events that have emptied the table, ascending
+    """
+    each = F.array(*[F.lit(number).cast("bigint") for number in cuts])
+    passed = F.array_max(F.filter(each, lambda cut: cut < F.col(SEQ)))
+    of_key = events.groupBy(*names).agg(
+        F.collect_set(F.when(F.col(OP) == "r", passed)).alias(_READ),
+        F.max(F.when(F.col(OP) == "d", F.col(SEQ))).alias(_OLD),
+    )
+    return of_key.select(*names, F.greatest(_OLD, F.array_max(F.array_except(each, _READ))).alias(_ENDED))
 
 
 def _filled(there: DataFrame, types: Mapping[str, str], fills: Mapping[str, str | None]) -> DataFrame:

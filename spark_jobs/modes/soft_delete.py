@@ -32,7 +32,7 @@ def write_soft_delete(write: Write) -> None:
         events, sparse = none(write).withColumn(PASSES, F.lit(col=True)), []
     events = events.withColumn(_AT, F.col(SEQ))
     last = (
-        last_per_key(events.drop(PASSES), key, sparse, shape.carried)
+        last_per_key(events.drop(PASSES), key, sparse, shape.carried, stays=True)
         if shape.filter is None
         else _last_that_passed(events, key)
     )
@@ -47,7 +47,7 @@ def write_soft_delete(write: Write) -> None:
             raise key_is_another(
                 write, "a table of mode soft_delete, in which a deleted row has the new key of another row,"
             )
-        found = inherited(rows, there, key, sparse) if ORIGIN in rows.columns else rows
+        found = inherited(rows, there, key, sparse, shape.carried) if ORIGIN in rows.columns else rows
         found = found.drop(UNKNOWN)
         if again:
             found = _as_it_was(found, there, key)
@@ -120,11 +120,11 @@ def _last_that_passed(events: DataFrame, key: tuple[str, ...]) -> DataFrame:
     op = F.when(F.col(PASSES), F.col(OP)).otherwise(F.lit("d"))
     image = F.struct(F.lit(1).alias("_"), *map(quoted, others))
     found = events.groupBy(*map(quoted, key)).agg(
-        F.max_by(F.struct(op.alias(OP), COMMITTED, _AT), SEQ).alias(_LAST),
+        F.max_by(F.struct(op.alias(OP), COMMITTED, _AT, *map(quoted, key)), SEQ).alias(_LAST),
         F.max_by(F.when(F.col(PASSES), image), F.when(F.col(PASSES), F.col(SEQ))).alias(_IMAGE),
     )
     return found.select(
-        f"{_LAST}.*", *map(quoted, key), *[F.col(f"{_IMAGE}.{quoted(c)}").alias(c) for c in others],
+        f"{_LAST}.*", *[F.col(f"{_IMAGE}.{quoted(c)}").alias(c) for c in others],
         F.col(f"{_IMAGE}._").alias(_IMAGE),
     )  # fmt: skip
 

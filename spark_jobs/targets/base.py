@@ -159,7 +159,8 @@ class Merge:
     """Rows that are upserted and deleted by key.
 
     :param rows: one row per key, with the final columns, :data:`spark_jobs.last.OP`, and :data:`spark_jobs.last.KEPT` where some
-        columns keep the table's value
+        columns keep the table's value. Where the table has more columns, also with :data:`spark_jobs.last.ANEW`: rows for which it is true
+        match none of the table's, and have a delete of their key beside them
     :param nullable: key columns that may be NULL; NULL equals NULL then
     :param fills: columns that all other rows get a value in, as of :class:`Evolution`
     """

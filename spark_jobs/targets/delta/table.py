@@ -31,7 +31,7 @@ from airflow_provider_cdc.changelog.reduction import Reduction
 from airflow_provider_cdc.core.errors import ConfigError
 from spark_jobs.datatypes import filled, literal, quoted
 from spark_jobs.difference import Difference
-from spark_jobs.last import KEPT, OP
+from spark_jobs.last import ANEW, KEPT, OP
 from spark_jobs.locations import is_path
 from spark_jobs.targets.base import (
     NEVER,
@@ -291,6 +291,8 @@ class DeltaTarget(Target):
 
         op = F.col(f"s.{OP}")
         same = [there(c).eqNullSafe(new(c)) if c in merge.nullable else there(c) == new(c) for c in merge.key]
+        if ANEW in merge.rows.columns:
+            same.append(~F.col(f"s.{ANEW}"))
         kept = set(merge.types) - set(merge.key) if KEPT in merge.rows.columns else set()
         sets = {c: _kept(c, merge) if c in kept else new(c) for c in merge.types}
         table = self._class("io.delta.tables.DeltaTable").forPath(self.spark._jsparkSession, self._folder)

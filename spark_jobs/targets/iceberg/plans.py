@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.datatypes import literal, quoted
-from spark_jobs.last import KEPT, OP
+from spark_jobs.last import ANEW, KEPT, OP
 from spark_jobs.targets.base import Merge
 from spark_jobs.targets.iceberg.jvm import ICEBERG, activate, named
 
@@ -56,6 +56,7 @@ def statement(merge: Merge) -> str:
     """The merge of ``s`` into ``t`` in SQL."""
     op, kept = f"s.{OP}", set(merge.types) - set(merge.key) if KEPT in merge.rows.columns else set()
     same = [f"t.{quoted(c)} {'<=>' if c in merge.nullable else '='} s.{quoted(c)}" for c in merge.key]
+    same += [f"NOT s.{ANEW}"] if ANEW in merge.rows.columns else []
     sets = [f"t.{quoted(c)} = {_kept(c, merge) if c in kept else f's.{quoted(c)}'}" for c in merge.types]
     columns, values = (", ".join(f"{prefix}{quoted(c)}" for c in merge.types) for prefix in ("", "s."))
     text = (
