@@ -1,7 +1,7 @@
-"""Applies changes to tables without a key that have columns which the source has dropped: rows keep their values in these columns.
+"""Applies changes to tables without a key, as far as all rows are written anew.
 
-Such a table is a bag of rows: row images are added and removed, and the dropped columns are in no image. So a row is followed from image
-to image, through the updates of a batch. If several rows are equal, an update or a delete may mean any of them, as the source cannot
+Such a table is a bag of rows: row images are added and removed (:func:`repeated`). In one that has columns which the source has dropped, rows keep their
+values in these columns, which are in no image: so a row is followed from image to image (:func:`followed`), through the updates of a batch. If several rows are equal, an update or a delete may mean any of them, as the source cannot
 distinguish them either: the one that was added last is taken.
 """
 
@@ -13,23 +13,31 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.datatypes import quoted
+from spark_jobs.datatypes import quoted, sign_of_zeros
 from spark_jobs.last import OURS, SEQ
 
 NUMBER = f"{OURS}n"
 """How often a row image is added (positive) or removed (negative)."""
 _LEVEL, _BEFORE, _LASTS = f"{OURS}level", f"{OURS}before", f"{OURS}lasts"
+_COPY, _SIGN, _SAME = f"{OURS}copy", f"{OURS}sign_", f"{OURS}same"
 _INDEX, _IMAGE, _ROOT = f"{OURS}index", f"{OURS}image", f"{OURS}root"
 
 
-def followed(there: DataFrame, changes: DataFrame, names: Sequence[str]) -> tuple[DataFrame, DataFrame]:
+def followed(
+    there: DataFrame, changes: DataFrame, names: Sequence[str], *, signs: bool = True
+) -> tuple[DataFrame, DataFrame]:
     """The rows after some changes, and images that go though the table does not have them (of which there may be none).
 
     :param there: the table's rows: ``names``, and the columns that the source has dropped
     :param changes: images with :data:`NUMBER` (1 or -1) and the number of their event; those of an update have the same
+    :param signs: whether zeros with other signs are other values
     """
     dropped = [c for c in there.columns if c not in names]
     columns = [F.col(quoted(c)) for c in names]
+    if signs:
+        own = _signs(there, names)
+        there, changes = there.select("*", *own), changes.select("*", *own)
+        columns += [F.col(f"{_SIGN}{i}") for i in range(len(own))]
     of_image = Window.partitionBy(*columns)
     stock = there.select(
         "*",
@@ -103,3 +111,48 @@ def _roots(steps: DataFrame) -> DataFrame:
         )
         if not links.where("went_on").head(1):
             return links.where(F.col(_ROOT).isNotNull()).select("t", _ROOT)
+
+
+def repeated(rows: DataFrame, columns: list[str]) -> DataFrame:
+    """Equal rows summed up by :data:`NUMBER`, then each as often as it exists. Of rows that are equal, and differ in the sign of a zero, those go
+    first that are the same in this, too."""
+    names, number = list(map(quoted, columns)), F.col(NUMBER)
+    if signs := _signs(rows, columns):
+        left = _left_of_equal(rows.select(*names, NUMBER, *signs), names)
+    else:
+        summed = rows.groupBy(*names).agg(F.sum(NUMBER).alias(NUMBER))
+        left = summed.withColumn(NUMBER, F.when(number < 0, _absent()).otherwise(number))
+    return (
+        left.where(number != 0).withColumn(_COPY, F.explode(F.sequence(F.lit(1), number))).select(*map(quoted, columns))
+    )
+
+
+def _signs(rows: DataFrame, columns: Sequence[str]) -> list[Expression]:
+    """What tells zeros apart that are equal, as :data:`_SIGN` columns."""
+    found = [sign_of_zeros(F.col(quoted(column)), rows.schema[column].dataType) for column in columns]
+    return [sign.alias(f"{_SIGN}{i}") for i, sign in enumerate(sign for sign in found if sign is not None)]
+
+
+def _left_of_equal(rows: DataFrame, names: list[str]) -> DataFrame:
+    """How many there are of each row whose zeros have signs of their own.
+
+    :param rows: with :data:`NUMBER`, and :data:`_SIGN` columns
+    """
+    number, own = F.col(NUMBER), [name for name in rows.columns if name.startswith(_SIGN)]
+    # what is grouped by has no sign any more
+    same = rows.groupBy(*names, *own).agg(F.sum(NUMBER).alias(NUMBER), F.first(F.struct(*names)).alias(_SAME))
+    equal = Window.partitionBy(*names)
+    ordered = equal.orderBy(*own).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    lacking = F.sum(F.greatest(-number, F.lit(0))).over(equal)
+    so_far = F.sum(F.greatest(number, F.lit(0))).over(ordered)
+    left = F.greatest(F.least(number, so_far - lacking), F.lit(0))
+    checked = F.when(F.sum(number).over(equal) < 0, _absent()).otherwise(left)
+    return same.select(_SAME, checked.alias(NUMBER)).select(f"{_SAME}.*", NUMBER)
+
+
+def _absent() -> Expression:
+    return F.raise_error(F.lit(ABSENT))
+
+
+ABSENT = "a row goes that is not there"
+"""What the query of :func:`repeated` fails with when the table and the change log do not belong together."""

@@ -157,6 +157,16 @@ def quoted(name: str) -> str:
     return f"`{escaped}`"
 
 
+def sign_of_zeros(value: Expression, type_: T.DataType) -> Expression | None:
+    """Tells zeros with a minus from those without one: they are equal in SQL, which keeps any one of equal values when it groups them. ``None`` for
+    types that have no such zeros."""
+    if isinstance(type_, T.FloatType | T.DoubleType):
+        return (value == 0) & value.cast("string").startswith("-")
+    if isinstance(type_, T.ArrayType) and isinstance(type_.elementType, T.FloatType | T.DoubleType):
+        return F.transform(value, lambda one: (one == 0) & one.cast("string").startswith("-"))
+    return None
+
+
 def literal(text: str) -> str:
     """A quoted SQL text, for the few statements that need SQL.
 

@@ -28,11 +28,13 @@ class Taken:
     :param image: for each of them, its image's number in :attr:`Difference.goes`; ascending
     :param places: where they are, in the words of the kind of table
     :param others: their values in columns that no image has
+    :param signed: their values in columns whose zeros have signs
     """
 
     image: Numbers
     places: pa.Table
     others: pa.Table
+    signed: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,15 @@ class Difference:
 
     :param goes: row images, each once. Zeros are equal whatever their sign, as in SQL
     :param number: how many rows of each image go
+    :param signed: row images that go, each as often as ``signed_number`` says, with the signs of their zeros; ``signed_image`` is their number
+        in ``goes``. Of equal rows those go first that are the same
     """
 
     goes: pa.Table
     number: Numbers
+    signed: pa.Table
+    signed_image: Numbers
+    signed_number: Numbers
     _comes: pa.Table
     _root: Numbers
     """For each row that comes, the image of the row that it goes on with; -1 for a new one."""
@@ -63,6 +70,9 @@ class Difference:
     def rows(self, taken: Taken) -> pa.Table:
         """The rows that go, with all their columns and places."""
         found = self.goes.take(pa.array(taken.image))
+        if taken.signed is not None:
+            for name, values in zip(taken.signed.column_names, taken.signed.columns, strict=True):
+                found = found.set_column(found.column_names.index(name), found.schema.field(name), values)
         for part in (taken.others, taken.places):
             for field, values in zip(part.schema, part.columns, strict=True):
                 found = found.append_column(field, values)
@@ -96,12 +106,12 @@ def _net(images: pa.Table, sign: Numbers) -> Difference:
     net = np.bincount(codes, weights=sign).astype(np.int64)
     first = _first(codes)
     come, go = net > 0, net < 0
-    gone, number = images.take(first[go]), -net[go]
+    gone, each = images.take(first[go]), -net[go]
     [equal] = numbered(gone)
-    goes, number = gone.take(_first(equal)), np.bincount(equal, weights=number).astype(np.int64)
+    goes, number = gone.take(_first(equal)), np.bincount(equal, weights=each).astype(np.int64)
     rows = np.repeat(first[come], net[come])
     new = np.full(len(rows), -1, np.int64)
-    return Difference(goes, number, images.take(rows), new, np.zeros_like(new))
+    return Difference(goes, number, gone, equal, each, images.take(rows), new, np.zeros_like(new))
 
 
 def _first(codes: Numbers) -> Numbers:
@@ -110,29 +120,35 @@ def _first(codes: Numbers) -> Numbers:
 
 
 def _followed(images: pa.Table, sign: Numbers, seq: Numbers) -> Difference:
-    """Each row from image to image: of equal ones the one that came last goes first, then those of the table."""
-    [codes] = numbered(images)
+    """Each row from image to image: of equal ones the one that came last goes first, then those of the table. What the changes say of a zero is exact, what
+    the table has of it may not be."""
+    [codes], [same] = numbered(images), numbered(images, one_zero=False)
     left: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)  # where it came, and its root
     taken: defaultdict[int, int] = defaultdict(int)
+    gone = list[int]()
     event, root = 0, (-1, 0)
     # an update's image goes before its other one comes
     for at in np.lexsort((sign, seq)).tolist():
-        code = int(codes[at])
+        code, own = int(codes[at]), int(same[at])
         if seq[at] != event:
             event, root = int(seq[at]), (-1, 0)
         if sign[at] > 0:
-            left[code].append((at, *root))
-        elif left[code]:
-            root = left[code].pop()[1:]
+            left[own].append((at, *root))
+        elif left[own]:
+            root = left[own].pop()[1:]
         else:
             root = code, taken[code]
             taken[code] += 1
+            gone.append(at)
     first, numbers = _first(codes), sorted(taken)
     order = {code: number for number, code in enumerate(numbers)}
     rows = [one for of_image in left.values() for one in of_image]
     return Difference(
         images.take(first[np.array(numbers, np.int64)]),
         np.array([taken[code] for code in numbers], np.int64),
+        images.take(pa.array(gone, pa.int64())),
+        np.array([order[int(codes[at])] for at in gone], np.int64),
+        np.ones(len(gone), np.int64),
         images.take(pa.array([at for at, _, _ in rows], pa.int64())),
         np.array([order.get(code, -1) for _, code, _ in rows], np.int64),
         np.array([nth for _, _, nth in rows], np.int64),

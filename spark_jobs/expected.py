@@ -22,7 +22,7 @@ from airflow_provider_cdc.core.model.manifest import Manifest
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs import reduce
-from spark_jobs.bags import NUMBER
+from spark_jobs.bags import NUMBER, repeated
 from spark_jobs.datatypes import constant, filled, quoted, spark_type
 from spark_jobs.last import KEPT, OP, ORIGIN, SEQ, UNKNOWN, inherited, last_per_key
 
@@ -253,7 +253,7 @@ def _counted(spark: SparkSession, rows: DataFrame, pending: Pending) -> DataFram
     changes = reduce.differences(spark, pending, 0)
     names = list(pending.schema.names)
     whole = rows.select(*map(quoted, names)).withColumn(NUMBER, F.lit(1))
-    return rows if changes is None else reduce.repeated(whole.unionByName(changes.drop(SEQ)), names)
+    return rows if changes is None else repeated(whole.unionByName(changes.drop(SEQ)), names)
 
 
 def _upon(spark: SparkSession, rows: DataFrame, pending: Pending, *, straddles: bool) -> DataFrame:

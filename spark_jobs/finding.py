@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_jobs.datatypes import quoted
+from airflow_provider_cdc.changelog.keys import Numbers, numbered
+from spark_jobs.datatypes import quoted, sign_of_zeros
 from spark_jobs.difference import AbsentRows, Difference, Taken
 from spark_jobs.last import OURS
 
@@ -29,7 +30,8 @@ _IMAGE, _NUMBER, _NTH = f"{OURS}image", f"{OURS}number", f"{OURS}nth"
 
 
 def found(there: DataFrame, wanted: Difference, place: Sequence[str]) -> Taken:
-    """The rows of a table that go: as many of each image as it says, the first ones by their places.
+    """The rows of a table that go: as many of each image as it says, those first that are the same to the sign of each zero, then the first ones by
+    their places.
 
     :param there: the table's rows, with the types of the images' columns
     :param place: columns of ``there`` that say where a row is
@@ -42,17 +44,60 @@ def found(there: DataFrame, wanted: Difference, place: Sequence[str]) -> Taken:
     rows = there.where(may_be_among(wanted.goes)).alias("t")
     same = [F.col(f"t.{quoted(name)}").eqNullSafe(F.col(f"g.{_value(i)}")) for i, name in enumerate(wanted.names)]
     joined = rows.join(F.broadcast(images).alias("g"), reduce(and_, same))
-    columns = [F.col(f"t.{quoted(name)}").alias(f"c{i}") for i, name in enumerate((*place, *others))]
-    order = Window.partitionBy(_IMAGE).orderBy(*[f"c{i}" for i in range(len(place))])
-    numbered = joined.select(_IMAGE, _NUMBER, *columns).withColumn(_NTH, F.row_number().over(order))
+    signs = _signs(there, wanted.names)
+    asked = [*place, *others, *signs]
+    columns = [F.col(f"t.{quoted(name)}").alias(f"c{i}") for i, name in enumerate(asked)]
+    columns += [sign.alias(f"s{i}") for i, sign in enumerate(signs.values())]
+    equal = Window.partitionBy(_IMAGE, *[f"s{i}" for i in range(len(signs))])
+    order = equal.orderBy(*[f"c{i}" for i in range(len(place))])
+    ranked = joined.select(_IMAGE, _NUMBER, *columns).withColumn(_NTH, F.row_number().over(order))
     # the first condition has only a constant, so that Spark keeps no more rows than that of an image
-    enough = numbered.where(F.col(_NTH) <= int(wanted.number.max())).where(F.col(_NTH) <= F.col(_NUMBER))
-    taken = enough.drop(_NUMBER).toArrow().sort_by([(_IMAGE, "ascending"), (_NTH, "ascending")])
+    enough = ranked.where(F.col(_NTH) <= int(wanted.number.max())).where(F.col(_NTH) <= F.col(_NUMBER))
+    plain = enough.drop(_NUMBER, *[f"s{i}" for i in range(len(signs))])
+    taken = plain.toArrow().sort_by([(_IMAGE, "ascending"), (_NTH, "ascending")])
     image = taken[_IMAGE].to_numpy().astype(np.int64)
     if (np.bincount(image, minlength=len(wanted.number)) < wanted.number).any():
         raise AbsentRows
-    values = taken.drop_columns([_IMAGE, _NTH]).rename_columns([*place, *others])
-    return Taken(image, values.select(list(place)), values.select(others))
+    values = taken.drop_columns([_IMAGE, _NTH]).rename_columns(asked)
+    signed = values.select(list(signs))
+    if signs:
+        first = _same_first(image, signed, wanted)
+        image, values, signed = image[first], values.take(first), signed.take(first)
+    return Taken(image, values.select(list(place)), values.select(others), signed)
+
+
+def _signs(there: DataFrame, names: Sequence[str]) -> dict[str, Expression]:
+    """Column of the table (``t``) whose zeros have signs → what tells them."""
+    types = {field.name: field.dataType for field in there.schema.fields}
+    found = {name: sign_of_zeros(F.col(f"t.{quoted(name)}"), types[name]) for name in names}
+    return {name: sign for name, sign in found.items() if sign is not None}
+
+
+def _same_first(image: Numbers, signed: pa.Table, wanted: Difference) -> Numbers:
+    """Which of the rows that are equal to an image go, in the order of the images: as many as go, those that are the same before the others.
+
+    :param image: for each row, the number of its image; ascending
+    :param signed: the values of each row whose zeros have signs
+    """
+    there = signed.add_column(0, _IMAGE, pa.array(image))
+    gone = (
+        wanted.signed.select(signed.column_names)
+        .cast(signed.schema)
+        .add_column(0, _IMAGE, pa.array(wanted.signed_image))
+    )
+    codes, known = numbered(there, gone, one_zero=False)
+    quota = np.bincount(known, weights=wanted.signed_number, minlength=int(codes.max(initial=0)) + 1)
+    order = np.lexsort((_nth(codes) >= quota[codes], image))
+    chosen: Numbers = np.sort(order[_nth(image[order]) < wanted.number[image[order]]])
+    return chosen
+
+
+def _nth(codes: Numbers) -> Numbers:
+    """For each number, how often it was there before."""
+    order = np.argsort(codes, kind="stable")
+    ordered, found = codes[order], np.empty(len(codes), np.int64)
+    found[order] = np.arange(len(codes)) - np.searchsorted(ordered, ordered)
+    return found
 
 
 def without(there: DataFrame, gone: pa.Table) -> DataFrame:
@@ -66,11 +111,18 @@ def without(there: DataFrame, gone: pa.Table) -> DataFrame:
     made: DataFrame = there.sparkSession.createDataFrame(
         gone.rename_columns([field.name for field in plain]), schema=T.StructType(plain)
     )
-    counted = made.groupBy(*columns).agg(F.count("*").alias(_NUMBER)).alias("g")
+    signs = _signs(there, gone.column_names)
+    of_gone = [sign_of_zeros(F.col(field.name), field.dataType) for field in plain]
+    own = [sign.alias(f"s{i}") for i, sign in enumerate(sign for sign in of_gone if sign is not None)]
+    groups = made.select(*columns, *own).groupBy(*columns, *[f"s{i}" for i in range(len(own))])
+    counted = groups.agg(F.count("*").alias(_NUMBER)).alias("g")
     same = [F.col(f"t.{quoted(name)}").eqNullSafe(F.col(f"g.{_value(i)}")) for i, name in enumerate(gone.column_names)]
+    same += [sign.eqNullSafe(F.col(f"g.s{i}")) for i, sign in enumerate(signs.values())]
     joined = there.alias("t").join(F.broadcast(counted), reduce(and_, same), "left")
-    rows = joined.select("t.*", *[F.col(f"g.{_value(i)}") for i in range(len(plain))], F.col(f"g.{_NUMBER}"))
-    nth = F.row_number().over(Window.partitionBy(*columns).orderBy(_NUMBER))
+    of_g = [*(_value(i) for i in range(len(plain))), *(f"s{i}" for i in range(len(own)))]
+    kept = [F.col(f"g.{name}").alias(f"{OURS}g_{name}") for name in of_g]
+    rows = joined.select("t.*", *kept, F.col(f"g.{_NUMBER}"))
+    nth = F.row_number().over(Window.partitionBy(*[f"{OURS}g_{name}" for name in of_g]).orderBy(_NUMBER))
     more = rows.where(F.col(_NUMBER).isNotNull()).withColumn(_NTH, nth).where(F.col(_NTH) > F.col(_NUMBER))
     names = [F.col(quoted(name)) for name in there.columns]
     return rows.where(F.col(_NUMBER).isNull()).select(*names).unionAll(more.select(*names))

@@ -13,12 +13,10 @@ from pyspark.sql import types as T
 from airflow_provider_cdc.changelog.pending import Origin, Pending, lineage
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Column, TableSchema
-from spark_jobs.bags import NUMBER
+from spark_jobs.bags import NUMBER, repeated
 from spark_jobs.datatypes import constant, file_type, filled, from_file, quoted, spark_type, structure
 from spark_jobs.last import FROM, KEPT, OP, OURS, SEQ, UNKNOWN, last_per_key
 from spark_jobs.shape import LEFT, META, WHOLE, Shape
-
-_COPY = f"{OURS}copy"
 
 
 def final_types(schema: TableSchema, shape: Shape = WHOLE) -> dict[str, str]:
@@ -409,19 +407,3 @@ def _image_value(image: str, then: TableSchema, origin: Origin, column: Column) 
     else:
         value = from_file(F.col(f"{image}.{quoted(origin.column)}"), then.column(origin.column).type)
     return value.cast(spark_type(column.type)).alias(column.name)
-
-
-def repeated(rows: DataFrame, columns: list[str]) -> DataFrame:
-    """Equal rows summed up by :data:`NUMBER`, then each as often as it exists."""
-    summed = rows.groupBy(*map(quoted, columns)).agg(F.sum(NUMBER).alias(NUMBER))
-    number = F.col(NUMBER)
-    checked = summed.withColumn(NUMBER, F.when(number < 0, F.raise_error(F.lit(ABSENT))).otherwise(number))
-    return (
-        checked.where(number != 0)
-        .withColumn(_COPY, F.explode(F.sequence(F.lit(1), number)))
-        .select(*map(quoted, columns))
-    )
-
-
-ABSENT = "a row goes that is not there"
-"""What the query of :func:`repeated` fails with when the table and the change log do not belong together."""

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.changelog.pending import Pending
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from spark_jobs import reduce
-from spark_jobs.bags import NUMBER, followed
+from spark_jobs.bags import ABSENT, NUMBER, followed, repeated
 from spark_jobs.datatypes import quoted
 from spark_jobs.difference import AbsentRows, difference
 from spark_jobs.last import ANEW, ORIGIN, SEQ, UNKNOWN, begun_anew, inherited, last_per_key
@@ -170,16 +170,17 @@ def _anew(write: Write, changes: DataFrame, names: list[str]) -> None:
     target, pending, marker = write.target, write.pending, write.marker
     there = write.present()
     if set(there.columns) > set(names):
-        rows, lacks = followed(there, changes, names)
-        if lacks.head(1):
-            raise _absent(target, pending)
-        target.replace(rows, marker)
-        return
+        for signs in (True, False):  # an earlier release may have written zeros without them
+            rows, lacks = followed(there, changes, names, signs=signs)
+            if not lacks.head(1):
+                target.replace(rows, marker)
+                return
+        raise _absent(target, pending)
     try:
         whole = there.withColumn(NUMBER, F.lit(1)).unionByName(changes.drop(SEQ))
-        target.replace(reduce.repeated(whole, names), marker)
+        target.replace(repeated(whole, names), marker)
     except PySparkException as e:
-        if reduce.ABSENT not in str(e):
+        if ABSENT not in str(e):
             raise
         raise _absent(target, pending) from e
 

@@ -38,7 +38,7 @@ from airflow_provider_cdc.changelog.pending import collect
 from airflow_provider_cdc.changelog.verify_plan import VerifyPlan, write_report
 from airflow_provider_cdc.core.config.table_rules import Matched, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TransientError
-from spark_jobs import reduce
+from spark_jobs.bags import ABSENT
 from spark_jobs.comparison import Comparison
 from spark_jobs.datatypes import common
 from spark_jobs.expected import NeverComparable, NotComparable, Since
@@ -266,7 +266,7 @@ class VerifyTables:
         except NotComparable as e:
             _not_compared(result, e)
         except PySparkException as e:
-            if reduce.ABSENT not in str(e):
+            if ABSENT not in str(e):
                 raise
             result.not_compared = (
                 "the change log removes a row that the source did not have at the position at which it was read"

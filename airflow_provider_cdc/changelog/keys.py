@@ -24,7 +24,7 @@ def among(rows: pa.Table, keys: pa.Table) -> npt.NDArray[np.bool_]:
 
 
 def goes(rows: pa.Table, gone: pa.Table) -> npt.NDArray[np.bool_]:
-    """For each row, whether it is one of those that go: as many of equal ones as ``gone`` has, the first ones.
+    """For each row, whether it is one of those that go: as many of the same ones as ``gone`` has, the first ones. A zero is not the same with another sign.
 
     :param gone: with the columns of ``rows``, of the same types, in the same order
 
@@ -36,7 +36,7 @@ def goes(rows: pa.Table, gone: pa.Table) -> npt.NDArray[np.bool_]:
         if not (pa.types.is_floating(values.type) or pa.types.is_nested(values.type)):
             some = pc.is_in(rows[name].take(pa.array(candidates)), value_set=pc.unique(values))
             candidates = candidates[some.to_numpy()]
-    codes, wanted = numbered(rows.take(pa.array(candidates)), gone)
+    codes, wanted = numbered(rows.take(pa.array(candidates)), gone, one_zero=False)
     number = np.bincount(wanted, minlength=max(codes.max(initial=0), wanted.max(initial=0)) + 1)
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
