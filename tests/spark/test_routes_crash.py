@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_cdc.core.errors import TargetError
 from tests.spark.lake import Child, Lake
 from tests.spark.test_routes import COLUMNS, ODD, Work, _check, _entries, _rules
-from tests.spark.test_warm import Running
+from tests.spark.test_warm import Running, until
 from tests.spark.with_catalog import apply
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
@@ -192,6 +192,8 @@ def test_take_overs_and_other_applies_beside_one_that_goes_on_change_nothing(lak
                 work.go(2)
                 lake.connector.capture()
                 with Running(lake, f"successor {number}") as successor:  # it takes over with a batch under way
+                    # the other apply may have come to the newest batch before
+                    until(lambda one=successor: one.warm._rounds or one.error, "the successor's turn")  # type: ignore[misc]
                     successor.reached()
                     assert successor.stop().failed == {}
     finally:
