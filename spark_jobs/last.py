@@ -10,6 +10,8 @@ Rows are made with columns of our own beside those of the table. Their names beg
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
@@ -38,6 +40,11 @@ ROW = f"{OURS}row"
 """Of events: the row that they are of, through changes of its key; see :func:`identified`."""
 _LIFE, _LAST, _VALUE, _EACH = f"{OURS}life", f"{OURS}last", f"{OURS}value_", f"{OURS}each"
 _MOVED, _OLD, _VALUES = f"{OURS}moved", f"{OURS}old", f"{OURS}values"
+
+
+def same(key: Sequence[str], a: str, b: str) -> Expression:
+    """Whether rows of two frames have the same key."""
+    return reduce(and_, [F.col(f"{a}.{quoted(c)}").eqNullSafe(F.col(f"{b}.{quoted(c)}")) for c in key])
 
 
 def last_per_key(

@@ -132,14 +132,17 @@ def events(
     return shape.events(reduce(DataFrame.unionAll, parts), pending.schema, left_out) if parts else None
 
 
-def keys(spark: SparkSession, pending: Pending) -> DataFrame:
+def keys(spark: SparkSession, pending: Pending, shape: Shape = WHOLE) -> DataFrame:
     """The key columns of all events, of batches with one schema; a key may come several times."""
-    schema = pending.schema
-    types = final_types(schema)
+    schema, names = pending.schema, shape.names(pending.schema)
+    types = final_types(schema, shape)
     found = _opened(
         spark, structure({"key": _struct([schema.column(k) for k in schema.key])}), [p for p, _ in pending.files]
     )
-    values = [from_file(F.col(f"key.{quoted(k)}"), schema.column(k).type).cast(types[k]).alias(k) for k in schema.key]
+    values = [F.lit(shape.constants[name]).alias(name) for name in shape.rule.shard]
+    for k in schema.key:
+        value = from_file(F.col(f"key.{quoted(k)}"), schema.column(k).type)
+        values.append(value.cast(types[names[k]]).alias(names[k]))
     return found.where("key IS NOT NULL").select(*values)
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from airflow_provider_cdc.changelog.pending import Pending
 from airflow_provider_cdc.changelog.reduction import Reduction, not_on_arrays
+from spark_jobs.by_arrays import needs_spark
+from spark_jobs.shape import Shape
 from spark_jobs.targets.base import Target
 
 log = logging.getLogger("spark_jobs.route")
@@ -15,8 +17,10 @@ log = logging.getLogger("spark_jobs.route")
 LARGE_BATCH = 1 << 30
 """Bytes of the change log up to which the keys and rows of a batch are held in the memory of the driver."""
 
-LARGE_BAG, MOST_CHANGES = 32 << 20, 1_000_000
-"""The same for a table without a key, whose batches are held as a whole: bytes, and events."""
+LARGE_BAG, LARGE_FRAME, MOST_CHANGES = 32 << 20, 64 << 20, 1_000_000
+"""The same for a table without a key, and for rows that Spark makes, which are held as a whole: bytes, and events."""
+_NOT_KEYS = ("float", "double", "array", "struct")
+"""Types of keys that arrays compare in another way than tables do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +34,36 @@ class Route:
     reduce: Callable[[Pending], Reduction]
     writes: str = "auto"
 
-    def merges(self, target: Target, pending: Pending) -> str:
-        """Why these batches are to be merged; empty if they may be committed as arrays."""
-        if self.writes == "merge":
-            return "it was asked for"
-        if not target.takes_arrays:
-            return "arrays cannot be committed to tables of this kind"
+    def needs_spark(self, target: Target, pending: Pending, shape: Shape) -> str:
+        """Why Spark has to make the rows of these batches for a table with a key; empty if arrays do."""
         if pending.changes:
             return "the table's columns change"
-        if reason := not_on_arrays(pending):
+        if shape.mode == "history":
+            return "its mode is history"
+        if reason := not_on_arrays(pending) or needs_spark(shape, pending):
             return reason
         if pending.bytes > LARGE_BATCH:
             return f"{pending.bytes >> 20} MB of change log are too many for the memory of the driver"
+        if more := set(target.names()) ^ {*shape.types(pending.schema), *shape.flags()}:
+            return f"its columns are not those of the source: {', '.join(sorted(more))}"
         return ""
+
+    def merges(self, target: Target, pending: Pending, shape: Shape, *, by_spark: bool) -> str:
+        """Why these batches are to be merged into a table with a key; empty if they may be committed as arrays.
+
+        :param by_spark: whether Spark makes their rows, so that it would be in vain if the table refused them
+        """
+        if self.writes == "merge":
+            return "it was asked for"
+        if not by_spark:
+            return ""
+        if odd := [name for name, type_ in _key_types(pending, shape).items() if type_.startswith(_NOT_KEYS)]:
+            return f"the key has columns of other types than numbers, texts and times: {', '.join(odd)}"
+        if "t" in pending.counts():
+            return "the table is emptied in between"
+        if pending.bytes > LARGE_FRAME or pending.events > MOST_CHANGES:
+            return f"{pending.events} events in {pending.bytes >> 20} MB of change log are too many for the memory of the driver"
+        return target.refuses(inserts_only=new_keys_only(pending))
 
     def replaces(self, pending: Pending) -> str:
         """Why a table without a key is to be written anew for these batches; empty if rows may be taken from it."""
@@ -51,3 +72,15 @@ class Route:
         if pending.bytes > LARGE_BAG or pending.events > MOST_CHANGES:
             return f"{pending.events} events in {pending.bytes >> 20} MB of change log are too many for the memory of the driver"
         return ""
+
+
+def new_keys_only(pending: Pending) -> bool:
+    """Whether all keys are new ones, by the kinds of events."""
+    return set(pending.counts()) <= {"c"}
+
+
+def _key_types(pending: Pending, shape: Shape) -> dict[str, str]:
+    if shape.mode == "history":  # versions are told by their numbers
+        return {}
+    types = shape.types(pending.schema)
+    return {name: types[name] for name in shape.key(pending.schema)}

@@ -8,6 +8,7 @@ removed by number, where they are; or all rows are written anew. That is the onl
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,9 +18,10 @@ from airflow_provider_cdc.changelog.pending import Pending
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from spark_jobs import reduce
 from spark_jobs.bags import ABSENT, NUMBER, followed, repeated
+from spark_jobs.by_arrays import ShapedReduction
 from spark_jobs.datatypes import quoted
 from spark_jobs.difference import AbsentRows, difference
-from spark_jobs.last import ANEW, ORIGIN, SEQ, UNKNOWN, begun_anew, inherited, last_per_key
+from spark_jobs.last import ORIGIN, SEQ, UNKNOWN, inherited, last_per_key
 from spark_jobs.modes import MODES
 from spark_jobs.route import Route
 from spark_jobs.session import suit
@@ -78,39 +80,49 @@ def _write(
     joins = bool(shape.shared) and target.exists()
     if not new:
         pending, shape = followed_by_variants(target, pending, marker.app, shape)
-    write = Write(target, pending, marker, shape, fresh=new and not joins, joins=new and joins, at=at)
-    if shape.mode != "current":
+    write = Write(target, pending, marker, shape, route, fresh=new and not joins, joins=new and joins, at=at)
+    if shape.mode == "current":
+        cut = reduce.last_truncate(spark, pending)
+        if write.fresh or cut:
+            write.anew(reduce.contents(spark, pending, cut, shape).drop(UNKNOWN))
+            return
+        if not pending.schema.key or reduce.key_changed(pending, 0):
+            _by_number(write, route)
+            return
+    elif write.fresh or shape.mode == "log":
         log.info("%s is written by Spark: its mode is %s.", pending.topic, shape.mode)
         MODES[shape.mode](write)
         return
-    cut = reduce.last_truncate(spark, pending)
-    if write.fresh or cut:
-        write.anew(reduce.contents(spark, pending, cut, shape).drop(UNKNOWN))
-    elif not pending.schema.key or reduce.key_changed(pending, 0):
-        _by_number(write, route)
-    else:
-        merges = "a column goes on in another one" if shape.variants else ""
-        merges = merges or ("" if shape.plain else "its rule is applied by Spark")
-        merges = merges or route.merges(target, pending) or _by_arrays(target, pending, marker, route)
-        if merges:
-            log.info("%s is merged: %s.", pending.topic, merges)
-            _by_key(write)
+    _by_key(write)
 
 
-def _by_arrays(target: Target, pending: Pending, marker: Marker, route: Route) -> str:
+def _by_key(write: Write) -> None:
+    """Bring the last event of each key into a table that is there: by arrays, by a commit of what Spark makes of them, or by a MERGE."""
+    target, pending, shape, route = write.target, write.pending, write.shape, write.route
+    by_spark = route.needs_spark(target, pending, shape)
+    merges = route.merges(target, pending, shape, by_spark=bool(by_spark))
+    if by_spark or merges or (merges := _by_arrays(write)):
+        write = replace(write, by_spark=by_spark, merges=merges)
+        (_last_events if shape.mode == "current" else MODES[shape.mode])(write)
+
+
+def _by_arrays(write: Write) -> str:
     """Commit arrays.
 
     :return: why the table has to be merged instead; empty if it is done
     """
-    present_version(target, pending, marker.app, WHOLE)
-    changes = route.reduce(pending)
-    reason = target.upsert(changes, lambda: reduce.keys(target.spark, pending), marker)
+    target, pending, shape = write.target, write.pending, write.shape
+    present_version(target, pending, write.marker.app, shape)
+    found = write.route.reduce(pending)
+    changes = found if shape.plain else ShapedReduction(shape, found)
+    reason = target.upsert(changes, lambda: reduce.keys(target.spark, pending, shape), write.marker)
     if not reason:
         log.info("%s is committed: %d keys, %d rows.", pending.topic, changes.keys.num_rows, changes.number_of_rows())
     return reason
 
 
-def _by_key(write: Write) -> None:
+def _last_events(write: Write) -> None:
+    """Mode ``current``: the last event of each key."""
     pending, shape = write.pending, write.shape
     found, key = reduce.events(write.spark, pending, 0, shape), shape.key(pending.schema)
     sparse = shape.sparse(reduce.sparse(pending, 0), pending.schema)
@@ -122,8 +134,7 @@ def _by_key(write: Write) -> None:
     )
 
     def final(there: DataFrame) -> DataFrame:
-        made = inherited(rows, there, key, sparse, shape.carried) if ORIGIN in rows.columns else rows
-        return begun_anew(made) if ANEW in made.columns else made
+        return inherited(rows, there, key, sparse, shape.carried) if ORIGIN in rows.columns else rows
 
     write.merge(final, key, shape.nullable(pending.schema))
 

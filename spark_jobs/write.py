@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce as fold
-from operator import and_
 
-from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -15,12 +13,15 @@ from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs import reduce
 from spark_jobs.casts import Changed, check_exact, other_types
+from spark_jobs.collected import TooMuch, collect
 from spark_jobs.datatypes import common, constant, filled, quoted
-from spark_jobs.last import KEPT, OP, OURS, SEQ, last_per_key
+from spark_jobs.last import ANEW, KEPT, OP, OURS, SEQ, begun_anew, last_per_key, same
 from spark_jobs.rewrite import rewritten
+from spark_jobs.route import Route, new_keys_only
 from spark_jobs.shape import Shape, laid_out_by, lowered
-from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Merge, Target
+from spark_jobs.targets.base import NEVER, Conflict, Evolution, Marker, Merge, Pinned, Target
 
+log = logging.getLogger("spark_jobs.write")
 _OLD, _TOLD, _READ, _ENDED = f"{OURS}old_", f"{OURS}told_", f"{OURS}read", f"{OURS}ended"
 
 
@@ -31,15 +32,20 @@ class Write:
     :param fresh: no batch was applied before, so that rows that are there do not count
     :param joins: no batch was applied before, to a table that has rows of other topics
     :param at: the last batch of the table, as it was when these batches were chosen
+    :param by_spark: why Spark makes the rows of these batches
+    :param merges: why they are merged, if they are not to be committed
     """
 
     target: Target
     pending: Pending
     marker: Marker
     shape: Shape
+    route: Route
     fresh: bool = False
     joins: bool = False
     at: int | None = None
+    by_spark: str = ""
+    merges: str = ""
 
     @property
     def spark(self) -> SparkSession:
@@ -132,22 +138,48 @@ class Write:
     def merge(self, final: Callable[[DataFrame], DataFrame], key: tuple[str, ...], nullable: frozenset[str]) -> None:
         """Upsert and delete by key.
 
-        :param final: the table's rows, with its final columns → rows as of :class:`Merge`
+        :param final: the table's rows, with its final columns → rows as of :class:`Merge`, those with :data:`spark_jobs.last.ANEW` as
+            :func:`spark_jobs.last.last_per_key` gives them
         :param nullable: key columns that may be NULL
         """
         target, types = self.target, self.types
         evolution = self._evolution()
         rewrites = self._needs_a_rewrite(evolution) or self._changes_types(evolution)
         if not rewrites and target.can_evolve(evolution):
-            fills = target.evolve(evolution)
-            rows = final(_filled(target.rows().where(self.shape.mine()), types, fills))
+            fills, there = target.evolve(evolution), target.pinned()
+            rows = final(_filled(there.rows.where(self.shape.mine()), types, fills))
             self._check_undisturbed()
-            target.merge(Merge(rows, key, nullable, types, fills), self.marker)
+            merge = Merge(rows, key, nullable, types, fills)
+            if merges := self.merges or self._commit(merge, there):
+                log.info("%s is merged: %s.", self.pending.topic, merges)
+                target.merge(replace(merge, rows=_apart(rows)), self.marker)
         else:
-            there = self.present()
-            rows = final(there)
+            present = self.present()
+            rows = final(present)
             self._check_undisturbed()
-            target.replace(rewritten(there, rows, key, types), self.marker)
+            log.info("%s is written anew: its columns cannot be changed in place.", self.pending.topic)
+            target.replace(rewritten(present, _apart(rows), key, types), self.marker)
+
+    def _commit(self, merge: Merge, there: Pinned) -> str:
+        """Commit what would be merged.
+
+        :return: why it has to be merged instead; empty if it is done
+        """
+        if merge.fills:
+            return f"all rows get values in {', '.join(merge.fills)}"
+        pending, shape = self.pending, self.shape
+        try:
+            changes = collect(
+                merge, self.target.columns(), there, inserts_only=new_keys_only(pending), from_there=bool(shape.flags()),
+                looked_up=shape.filter is not None or "c" in pending.counts(),
+            )  # fmt: skip
+        except TooMuch as e:
+            return str(e)
+        if reason := self.target.upsert(changes, lambda: changes.frame(self.spark), self.marker):
+            return reason
+        keys, rows = changes.keys.num_rows, changes.number_of_rows()
+        log.info("%s is committed: %d keys, %d rows, made by Spark: %s.", pending.topic, keys, rows, self.by_spark)
+        return ""
 
     def _check_undisturbed(self) -> None:
         """Make sure that the rows which were made from those of the table were made from what it had before these batches.
@@ -284,14 +316,14 @@ def _ended(events: DataFrame, names: list[str], cuts: Sequence[int]) -> DataFram
     return of_key.select(*names, F.greatest(_OLD, F.array_max(F.array_except(each, _READ))).alias(_ENDED))
 
 
+def _apart(rows: DataFrame) -> DataFrame:
+    """Reduced rows for a merge."""
+    return begun_anew(rows) if ANEW in rows.columns else rows
+
+
 def _filled(there: DataFrame, types: Mapping[str, str], fills: Mapping[str, str | None]) -> DataFrame:
     """The table's rows as they are when the fills are made."""
     return there.select(*[filled(fills[c], t).alias(c) if c in fills else F.col(quoted(c)) for c, t in types.items()])
-
-
-def same(key: tuple[str, ...], a: str, b: str) -> Expression:
-    """Whether rows of two frames have the same key."""
-    return fold(and_, [F.col(f"{a}.{quoted(c)}").eqNullSafe(F.col(f"{b}.{quoted(c)}")) for c in key])
 
 
 def present_version(target: Target, pending: Pending, app: str, shape: Shape) -> int:

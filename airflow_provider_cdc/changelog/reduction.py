@@ -6,7 +6,7 @@ has more than that, or what :func:`not_on_arrays` names, reduces elsewhere, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,15 @@ from airflow_provider_cdc.core.model.schema import Column, TableSchema, arrow_ty
 
 _NOT_KEYS = ("float", "double", "list", "struct", "null")
 """Types of key columns that arrays compare in another way than tables do (NaN, -0.0), or not at all."""
+TOLD: Mapping[str, tuple[tuple[str, ...], pa.DataType]] = {
+    "seq": (("seq",), pa.int64()),
+    "op": (("op",), pa.string()),
+    "commit_ts": (("source", "ts_us"), pa.timestamp("us", tz="UTC")),
+    "captured_ts": (("ts_us",), pa.timestamp("us", tz="UTC")),
+    "transaction_id": (("transaction", "id"), pa.string()),
+    "snapshot": (("source", "snapshot"), pa.string()),
+}
+"""What events tell besides their rows: where it is in the files, and its type. Numbers of microseconds become times."""
 
 
 def not_on_arrays(pending: Pending) -> str:
@@ -50,7 +59,7 @@ def not_on_arrays(pending: Pending) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """The last event of each key.
+    """The last event of each key; implements :class:`spark_jobs.targets.base.Changes`.
 
     :param schema: of all rows
     :param keys: the key columns; each key once
@@ -67,6 +76,14 @@ class Reduction:
     _files: tuple[DataFile, ...]
     _last: npt.NDArray[np.bool_]
     """For each event, in the order of the files: whether it is the last of its key, and leaves a row."""
+    _gone: npt.NDArray[np.bool_]
+    """The same: whether it is the last of its key, and a delete."""
+    made_from: str = ""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The columns of rows."""
+        return self.schema.names
 
     @property
     def inserts_only(self) -> bool:
@@ -83,26 +100,41 @@ class Reduction:
 
     def rows(self) -> Iterator[pa.Table]:
         """The rows that the batches leave, with the schema's columns and their types in the change log; a row group at a time."""
-        first = 0
+        for rows, _ in self.images():
+            yield rows
+
+    def images(self, told: Collection[str] = (), *, deleted: bool = False) -> Iterator[tuple[pa.Table, pa.Table]]:
+        """As :meth:`rows`, and beside them what their events tell.
+
+        :param told: of :data:`TOLD`
+        :param deleted: also those that are gone, with the image that their deletes have of them
+        """
+        first, chosen = 0, self._last | self._gone if deleted else self._last
+        images = ["after", "key", *(["before", "op"] if deleted else [])]
+        columns = list(dict.fromkeys([*images, *(".".join(TOLD[what][0]) for what in told)]))
         for file in self._files:
             with self._changelog.open(self._connector, file) as opened:
                 source = pq.ParquetFile(opened)
                 for group in range(source.num_row_groups):
                     number = source.metadata.row_group(group).num_rows
-                    wanted = self._last[first : first + number]
+                    wanted = chosen[first : first + number]
                     first += number
                     if wanted.any():
-                        yield self._images(source.read_row_group(group, columns=["after", "key"]), wanted)
+                        events = source.read_row_group(group, columns=columns)
+                        events = events if wanted.all() else events.filter(pa.array(wanted))
+                        yield self._images(events, deleted=deleted), _told(events, told)
 
-    def _images(self, events: pa.Table, wanted: npt.NDArray[np.bool_]) -> pa.Table:
-        chosen = events if wanted.all() else events.filter(pa.array(wanted))
-        after, key = _fields(chosen, "after"), _fields(chosen, "key")
+    def _images(self, events: pa.Table, *, deleted: bool) -> pa.Table:
+        image, key = _fields(events, "after"), _fields(events, "key")
+        if deleted:
+            gone, before = pc.equal(events["op"], "d"), _fields(events, "before")
+            image = {name: pc.if_else(gone, before[name], value) for name, value in image.items()}
         columns = []
         for column in self.schema.columns:
-            value = after.get(column.name)
+            value = image.get(column.name)
             if column.name in self.schema.key:  # images may leave keys out
                 value = key[column.name] if value is None else pc.coalesce(value, key[column.name])
-            columns.append(_typed(value, column, chosen.num_rows))
+            columns.append(_typed(value, column, events.num_rows))
         return pa.table(columns, schema=arrow_schema(self.schema))
 
 
@@ -120,17 +152,17 @@ def reduce(changelog: ChangeLog, connector: str, pending: Pending) -> Reduction:
     if not events:
         nothing = np.zeros(0, np.bool_)
         empty = arrow_schema(schema, schema.key).empty_table()
-        return Reduction(schema, empty, nothing, nothing, changelog, connector, files, nothing)
+        return Reduction(schema, empty, nothing, nothing, changelog, connector, files, nothing, nothing)
     keys = pa.concat_tables(part.keys for part in events)
     created, deleted = (np.concatenate([getattr(part, name) for part in events]) for name in ("created", "deleted"))
-    leaves = np.zeros(keys.num_rows, np.bool_)
+    leaves, gone = np.zeros(keys.num_rows, np.bool_), np.zeros(keys.num_rows, np.bool_)
     first, last = _ends(keys, schema.key, np.concatenate([part.seq for part in events]))
     if len(last) == keys.num_rows:  # each key has one event
-        leaves[:] = ~deleted
+        leaves, gone = ~deleted, deleted
     else:
         keys, created, deleted = keys.take(pa.array(last)), created[first], deleted[last]
-        leaves[last[~deleted]] = True
-    return Reduction(schema, keys, created, deleted, changelog, connector, files, leaves)
+        leaves[last[~deleted]], gone[last[deleted]] = True, True
+    return Reduction(schema, keys, created, deleted, changelog, connector, files, leaves, gone)
 
 
 def arrow_schema(schema: TableSchema, names: Sequence[str] | None = None) -> pa.Schema:
@@ -187,6 +219,18 @@ def _fields(events: pa.Table, name: str) -> dict[str, pa.ChunkedArray]:
     """The fields of a column of structs. Those of a missing struct are NULL."""
     structs = events[name]
     return {field.name: pc.struct_field(structs, [i]) for i, field in enumerate(structs.type)}
+
+
+def _told(events: pa.Table, told: Collection[str]) -> pa.Table:
+    found = {}
+    for what in told:
+        (head, *inner), type_ = TOLD[what]
+        # what a file does not have is NULL
+        value = events[head] if head in events.column_names else None
+        for name in inner:
+            value = None if value is None else _fields(events, head).get(name)
+        found[what] = pa.nulls(events.num_rows, type_) if value is None else value.cast(type_)
+    return pa.table(found)
 
 
 def _typed(value: pa.ChunkedArray | None, column: Column, rows: int) -> pa.ChunkedArray:

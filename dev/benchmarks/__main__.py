@@ -160,7 +160,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=600, help="how long the warm form is measured (freshness; 600)")
     parser.add_argument("--target", choices=sorted(visible.KINDS), help="kind of tables (freshness: delta; apply: all)")
     parser.add_argument("--profile", choices=PROFILES, help="of the tables (freshness: compatible; apply: all)")
-    parser.add_argument("--cases", default=apply.CASES, help="which ones, a letter each (apply; abcd)")
+    parser.add_argument("--cases", default=apply.CASES, help="which ones, a letter each (apply; abcde)")
     parser.add_argument(
         "--sizes",
         type=int,

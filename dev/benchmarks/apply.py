@@ -1,7 +1,7 @@
 """The apply beside a plain MERGE of the same format, in the same warm session, on the same change log.
 
 (a) a million changes into a million rows; (b) ten thousand random changes into 1, 5 and 20 million rows; (c) 200 small tables, a hundred changes
-each; (d) 500 batches in a row, and how fast the table is read then. Each kind of target and each profile is measured in a process of its own.
+each; (d) 500 batches in a row, and how fast the table is read then; (e) ten thousand random changes into a million rows of a table by a rule. Each kind of target and each profile is measured in a process of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dev.bootstrap import jars
 from dev.bootstrap.report import Problem, Report, Step
 
 FORMS = [(target, profile) for target in ("delta", "iceberg") for profile in ("compatible", "fast")]
-CASES = "abcd"
+CASES = "abcde"
 SIZES = (1, 5, 20)
 """Of case (b), in millions of rows."""
 SMALL_TABLES = 200
@@ -107,7 +107,7 @@ def table(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-TITLES = {"a": "a: as many as rows", "b": "b: 1 % of a million, ", "c": "c: small tables"}
+TITLES = {"a": "a: as many as rows", "b": "b: 1 % of a million, ", "c": "c: small tables", "e": "e: by a rule,"}
 
 
 def dict_of(value: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ TYPES = {
     "note": "string", "flag": "int16",
 }  # fmt: skip
 _BLOCK = 131_072
-_SOURCE = pa.struct([("ts_ms", pa.int64())])
+_SOURCE = pa.struct([("ts_ms", pa.int64()), ("ts_us", pa.int64())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Changes:
                     pa.StructArray.from_arrays([pa.array(ids)], names=["id"]),
                     images(ids, versions, created),
                     images(ids, versions + (ops == "u"), gone),
-                    pa.StructArray.from_arrays([at], fields=list(_SOURCE)),
+                    pa.StructArray.from_arrays([at, pc.multiply(at, 1000)], fields=list(_SOURCE)),
                 ],
                 names=["seq", "op", "key", "before", "after", "source"],
             )

@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dev.benchmarks.lake_changes import TYPES
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRule:
+    """What a table is to be, in SQL over events.
+
+    :param columns: column of the table → its value
+    :param gone: whether the event leaves no row
+    """
+
+    columns: Mapping[str, str] = field(default_factory=lambda: {name: f"after.{name}" for name in TYPES})
+    gone: str = "op = 'd'"
+
+
+AS_IT_IS = PlainRule()
 
 
 class PlainTables(abc.ABC):
@@ -30,26 +46,29 @@ class PlainTables(abc.ABC):
     def create(self, table: str, rows: Any) -> None:
         """Write a new table."""
 
-    def load(self, table: str, files: Sequence[str]) -> None:
+    def load(self, table: str, files: Sequence[str], rule: PlainRule = AS_IT_IS) -> None:
         """A new table of the rows that a snapshot has read."""
-        self.create(table, self.spark.read.parquet(*files).select("after.*"))
+        events = self.spark.read.parquet(*files).where(f"NOT coalesce({rule.gone}, true)")
+        self.create(table, events.selectExpr(*[f"{value} AS {name}" for name, value in rule.columns.items()]))
 
-    def merge(self, table: str, files: Sequence[str]) -> None:
+    def merge(self, table: str, files: Sequence[str], rule: PlainRule = AS_IT_IS) -> None:
         """Bring the changes of a batch into the table."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
         newest = F.row_number().over(Window.partitionBy("key.id").orderBy(F.desc("seq")))
         events = self.spark.read.parquet(*files).withColumn("_newest", newest).where("_newest = 1")
-        view = f"changes_{table}"
-        events.select(F.col("op").alias("_op"), F.col("key.id").alias("_key"), "after.*").createOrReplaceTempView(view)
-        sets = ", ".join(f"t.{name} = s.{name}" for name in TYPES)
-        names, values = ", ".join(TYPES), ", ".join(f"s.{name}" for name in TYPES)
+        view, names = f"changes_{table}", list(rule.columns)
+        columns = [f"{value} AS {name}" for name, value in rule.columns.items()]
+        events.selectExpr(f"coalesce({rule.gone}, true) AS _gone", "key.id AS _key", *columns).createOrReplaceTempView(
+            view
+        )
+        sets = ", ".join(f"t.{name} = s.{name}" for name in names)
         self.spark.sql(
             f"MERGE INTO {self.name(table)} t USING {view} s ON t.id = s._key "
-            "WHEN MATCHED AND s._op = 'd' THEN DELETE "
+            "WHEN MATCHED AND s._gone THEN DELETE "
             f"WHEN MATCHED THEN UPDATE SET {sets} "
-            f"WHEN NOT MATCHED AND s._op <> 'd' THEN INSERT ({names}) VALUES ({values})"
+            f"WHEN NOT MATCHED AND NOT s._gone THEN INSERT ({', '.join(names)}) VALUES ({', '.join(f's.{n}' for n in names)})"
         )
 
     def rows(self, table: str) -> Any:

@@ -20,10 +20,32 @@ from typing import Any
 
 from airflow_provider_cdc.core.model.manifest import Manifest
 from dev.benchmarks import machine
-from dev.benchmarks.lake_changes import Changes, Events, SourceTable
-from dev.benchmarks.plain_merge import PLAIN
+from dev.benchmarks.lake_changes import TYPES, Changes, Events, SourceTable
+from dev.benchmarks.plain_merge import AS_IT_IS, PLAIN, PlainRule
 
 THREADS = 4
+_WHOLE, _LAST = AS_IT_IS.columns, {name: f"coalesce(after.{name}, before.{name})" for name in TYPES}
+_TOLD = {"_op": "op", "_seq": "seq", "_commit_ts": "timestamp_micros(source.ts_us)"}
+_GONE = "timestamp_micros(if(op = 'd', source.ts_us, NULL))"
+RULES: dict[str, tuple[dict[str, Any], PlainRule]] = {
+    "metadata": ({"columns": {"metadata": ["op", "seq", "commit_ts"]}}, PlainRule({**_WHOLE, **_TOLD})),
+    "renamed": (
+        {"columns": {"drop": ["note"], "rename": {"name": "customer", "qty": "quantity"}}},
+        PlainRule(
+            {
+                {"name": "customer", "qty": "quantity"}.get(name, name): value
+                for name, value in _WHOLE.items()
+                if name != "note"
+            }
+        ),
+    ),
+    "soft_delete": (
+        {"mode": "soft_delete"},
+        PlainRule({**_LAST, "_is_deleted": "op = 'd'", "_deleted_at": _GONE}, gone="false"),
+    ),
+    "filter": ({"filter": "flag = 1"}, PlainRule(_WHOLE, gone="op = 'd' OR after.flag <> 1")),
+}
+"""Of case (e): a rule, and the same by hand."""
 SCAN = "SELECT sum(id), max(amount), count(DISTINCT qty), max(note) FROM rows"
 
 
@@ -53,14 +75,15 @@ class Cases:
         self._jvm = self._spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
 
     def alternate(
-        self, name: str, tables: Sequence[SourceTable], change: Callable[[SourceTable], Events], batches: int
-    ) -> dict[str, Any]:
+        self, name: str, tables: Sequence[SourceTable], change: Callable[[SourceTable], Events], batches: int, rule: str = "",
+    ) -> dict[str, Any]:  # fmt: skip
         """Apply batches on both sides.
 
         :param change: events of one table for the next batch
         :param batches: that count
+        :param rule: of the tables, one of :data:`RULES`
         """
-        case = _Case(self, name, tables)
+        case = _Case(self, name, tables, *RULES.get(rule, ({}, AS_IT_IS)))
         case.load()
         for number in range(batches + 1):
             _say(f"{name}: batch {number} of {batches}")
@@ -105,15 +128,18 @@ class Cases:
 
 
 class _Case:
-    def __init__(self, cases: Cases, name: str, tables: Sequence[SourceTable]) -> None:
+    def __init__(
+        self, cases: Cases, name: str, tables: Sequence[SourceTable], ours: dict[str, Any] | None = None, plain: PlainRule = AS_IT_IS,
+    ) -> None:  # fmt: skip
+        from airflow_provider_cdc.core.config.table_rules import TableRules
         from spark_jobs.apply_changes import ApplyChanges
 
-        self.tables, self._cases, self._plain = tables, cases, cases._plain
+        self.tables, self._cases, self._plain, self._rule = tables, cases, cases._plain, plain
         self.changes = Changes(cases._folder / "changelog", name)
         self._location = f"{cases._folder}/ours/{{table}}"
         self._job = ApplyChanges(
             cases._spark, self.changes.changelog, name, location=self._location, target=cases._target, threads=THREADS,
-            profile=cases._profile,
+            profile=cases._profile, tables=TableRules.parse([{"tables": ".*", **ours}] if ours else []),
         )  # fmt: skip
         self.taken: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
 
@@ -124,14 +150,14 @@ class _Case:
         self._job.run()
         self.load_s = time.perf_counter() - began
         if plain:
-            self._each(lambda table: self._plain.load(table.name, self._files(manifest, table)))
+            self._each(lambda table: self._plain.load(table.name, self._files(manifest, table), self._rule))
 
     def apply(self, manifest: Manifest, *, ours: bool, counts: bool) -> None:
         began, cpu = time.perf_counter(), self._cases.cpu_s()
         if ours:
             self._job.run()
         else:
-            self._each(lambda table: self._plain.merge(table.name, self._files(manifest, table)))
+            self._each(lambda table: self._plain.merge(table.name, self._files(manifest, table), self._rule))
         if counts:
             self.taken[ours].append((time.perf_counter() - began, self._cases.cpu_s() - cpu))
 
@@ -216,6 +242,11 @@ def main() -> int:
         found["c"] = cases.alternate("c", small, least, batches)
     if "d" in given["cases"]:
         found["d"] = cases.in_a_row("d", million, million // 500, given["batches"])
+    if "e" in given["cases"]:
+        for rule in RULES:
+            found[f"e {rule}"] = cases.alternate(
+                f"e_{rule}", [SourceTable(f"e_{rule}", million)], little, batches, rule
+            )
     print(json.dumps(found), flush=True)
     return 0
 

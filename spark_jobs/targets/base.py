@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Protocol
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_cdc.changelog.reduction import Reduction
 from spark_jobs.difference import Difference
 
 NEVER = -1
@@ -172,6 +173,35 @@ class Merge:
     fills: Mapping[str, str | None] = field(default_factory=dict)
 
 
+class Changes(Protocol):
+    """Rows that are upserted and deleted by key, at hand as arrays: with all columns of their table, by the names that it has for them."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The columns of rows."""
+
+    @property
+    def keys(self) -> pa.Table:
+        """The key columns of all rows that come or go; each key once. NULL equals NULL."""
+
+    @property
+    def inserts_only(self) -> bool:
+        """Whether all keys are new ones, by their events."""
+
+    @property
+    def made_from(self) -> str:
+        """The state of the table that rows were made from (:attr:`Pinned.version`): no other one may get them. Empty if they were not made from the table's."""
+
+    def rows(self) -> Iterator[pa.Table]:
+        """The rows that come, in parts."""
+
+    def number_of_rows(self) -> int:
+        """How many come."""
+
+    def number_of_deletes(self) -> int | None:
+        """How many rows of the table go without another one in their place; ``None`` if only the table knows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """What one write has put into a table. What the format does not tell without another look at the table is ``None``.
@@ -217,9 +247,6 @@ class Target(abc.ABC):
     A write whose marker is not after the table's own is a no-op. All writes raise
     :class:`Conflict` when another writer was faster.
     """
-
-    takes_arrays = False
-    """Whether this kind of table has an :meth:`upsert`."""
 
     def __init__(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> None:
         self.spark, self.location, self.profile = spark, location, profile
@@ -284,6 +311,10 @@ class Target(abc.ABC):
     def columns(self) -> dict[str, str]:
         """Column → Spark type."""
 
+    def names(self) -> list[str]:
+        """The columns alone."""
+        return list(self.columns())
+
     @abc.abstractmethod
     def size(self) -> int:
         """Bytes of the table's files."""
@@ -338,13 +369,20 @@ class Target(abc.ABC):
     def merge(self, merge: Merge, marker: Marker) -> None:
         """Upsert and delete by key, in one commit with the marker."""
 
-    def upsert(self, changes: Reduction, keys: Callable[[], DataFrame], marker: Marker) -> str:
+    @abc.abstractmethod
+    def refuses(self, *, inserts_only: bool) -> str:
+        """Why this table would refuse an :meth:`upsert`, as far as it is known before there are rows; empty if it would not.
+
+        :param inserts_only: whether all keys will be new ones
+        """
+
+    @abc.abstractmethod
+    def upsert(self, changes: Changes, keys: Callable[[], DataFrame], marker: Marker) -> str:
         """Upsert and delete by key, in one commit with the marker, of rows that are at hand as arrays.
 
         :param keys: gives the key columns of all events, with the table's types; a key may come several times
         :return: why this table has to be merged instead; empty if it is done
         """
-        raise NotImplementedError(f"{type(self).__name__} has no upsert")
 
     def take(self, changes: Difference, marker: Marker) -> str:
         """Take rows away, any of those that are equal, and add others, in one commit with the marker: what a batch makes of a table without a key.

@@ -6,7 +6,7 @@ A table is an Arrow table with its owner and its markers; a commit replaces it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -16,6 +16,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from airflow_provider_cdc.changelog.keys import among
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import filled, holds, quoted, structure
 from spark_jobs.difference import Difference
@@ -26,6 +27,7 @@ from spark_jobs.targets.base import (
     NEVER,
     NO_COMMENTS,
     PLAIN_LAYOUT,
+    Changes,
     Comments,
     Conflict,
     Evolution,
@@ -179,6 +181,27 @@ class MemoryTarget(Target):
             ]
         )
         self._put("merge", rewritten(there, merge.rows, merge.key, dict(merge.types)), marker)
+
+    def refuses(self, *, inserts_only: bool) -> str:
+        return ""
+
+    def upsert(self, changes: Changes, keys: Callable[[], DataFrame], marker: Marker) -> str:
+        there = self._there()
+        if there.markers.get(marker.app, NEVER) >= marker.batch:
+            return ""
+        if changes.made_from not in ("", str(id(there))):
+            raise Conflict("somebody else has committed since rows were made from the table's")
+        if set(changes.names) != set(there.types):
+            return "its columns are not those of the source"
+        wanted = pa.table(
+            [changes.keys[name].cast(there.rows[name].type) for name in changes.keys.column_names],
+            names=changes.keys.column_names,
+        )
+        stay = pa.array(~among(there.rows.select(wanted.column_names), wanted))
+        come = [part.select(there.rows.column_names).cast(there.rows.schema) for part in changes.rows()]
+        rows = pa.concat_tables([there.rows.filter(stay), *come])
+        self._put("commit", self.spark.createDataFrame(rows, schema=structure(there.types)), marker)
+        return ""
 
     def take(self, changes: Difference, marker: Marker) -> str:
         if self.marker(marker.app) >= marker.batch:

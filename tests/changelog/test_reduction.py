@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_cdc.changelog.pending import Pending, collect
-from airflow_provider_cdc.changelog.reduction import Reduction, arrow_schema, not_on_arrays, reduce
+from airflow_provider_cdc.changelog.reduction import TOLD, Reduction, arrow_schema, not_on_arrays, reduce
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
@@ -102,6 +102,30 @@ def test_files_may_come_in_any_order(tmp_path: Path) -> None:
     wanted = _plain(connector, pending)
     pending.files.reverse()
     assert _reduced(reduce(connector.changelog, "test", pending)) == wanted
+
+
+def test_rows_that_are_gone_have_the_image_of_their_deletes_and_what_events_tell(tmp_path: Path) -> None:
+    connector = _random({"k": "int64", "b": "string"}, tmp_path, Random(6))
+    pending = _pending(connector)
+    found = reduce(connector.changelog, "test", pending)
+    parts = list(found.images(list(TOLD), deleted=True))
+    rows, told = (pa.concat_tables(of).to_pylist() for of in zip(*parts, strict=True))
+    events = {
+        int(e["seq"]): e
+        for _, f in pending.files
+        for e in pq.read_table(connector.changelog.open("test", f)).to_pylist()
+    }
+    assert len(rows) == len(told) == found.keys.num_rows
+    assert {"d", "c", "u"} <= {one["op"] for one in told}
+    for row, one in zip(rows, told, strict=True):
+        event = events[one["seq"]]
+        assert row == event["before" if event["op"] == "d" else "after"]
+        assert (one["op"], one["snapshot"]) == (event["op"], event["source"]["snapshot"])
+        times = [int(one[name].timestamp() * 1_000_000) for name in ("commit_ts", "captured_ts")]
+        assert times == pytest.approx([event["source"]["ts_us"], event["ts_us"]], abs=1)
+        assert one["transaction_id"] == (event.get("transaction") or {}).get("id")
+    live, _ = (pa.concat_tables(of) for of in zip(*found.images(), strict=True))
+    assert live.to_pylist() == [row for row, one in zip(rows, told, strict=True) if one["op"] != "d"]
 
 
 def test_no_events_leave_no_rows(tmp_path: Path) -> None:

@@ -34,12 +34,16 @@ KEYS: dict[str, list[Any]] = {
 
 @pytest.fixture(autouse=True)
 def _shown(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "spark_jobs.table")
+    caplog.set_level(logging.INFO, "spark_jobs")
 
 
 def _said(caplog: pytest.LogCaptureFixture, table: str) -> list[str]:
     """What was said about how a table was written."""
-    said = [r.message for r in caplog.records if r.name == "spark_jobs.table" and r.message.startswith(f"p.{table} ")]
+    said = [
+        r.message
+        for r in caplog.records
+        if r.name in ("spark_jobs.table", "spark_jobs.write") and r.message.startswith(f"p.{table} ")
+    ]
     caplog.clear()
     return said
 

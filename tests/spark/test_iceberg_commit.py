@@ -37,7 +37,7 @@ SHOWN = {
 
 @pytest.fixture(autouse=True)
 def _shown(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "spark_jobs.table")
+    caplog.set_level(logging.INFO, "spark_jobs")
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +77,11 @@ def _change(lake: Lake, *ids: int) -> None:
 
 def _said(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
     """What was said about how a table was written."""
-    said = [r.message for r in caplog.records if r.name == "spark_jobs.table" and r.message.startswith(f"p.{name} ")]
+    said = [
+        r.message
+        for r in caplog.records
+        if r.name in ("spark_jobs.table", "spark_jobs.write") and r.message.startswith(f"p.{name} ")
+    ]
     caplog.clear()
     return said
 

@@ -23,10 +23,9 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.reduction import Reduction
 from spark_jobs.datatypes import quoted
 from spark_jobs.last import OURS
-from spark_jobs.targets.base import Marker, Written
+from spark_jobs.targets.base import Changes, Marker, Written
 from spark_jobs.targets.delta.copy_on_write import MOST_BYTES, MOST_FILES, CopyOnWrite, NotOnArrays, OldFile
 from spark_jobs.targets.delta.files import GREGORIAN, DataFiles
 from spark_jobs.targets.delta.layout import Layout, is_ordered
@@ -36,7 +35,7 @@ METADATA = f"{OURS}metadata"
 """Column of Spark's that says where a row is."""
 
 
-def matching(rows: DataFrame, keys: DataFrame, changes: Reduction) -> DataFrame:
+def matching(rows: DataFrame, keys: DataFrame, changes: Changes) -> DataFrame:
     """The table's rows with some of the keys, as where they are: their files' :data:`METADATA`.
 
     :param rows: of the table at the version that the commit is based on
@@ -91,12 +90,12 @@ class Commit:
         self.written: Written | None = None
         """What was written; ``None`` before it is."""
 
-    def write(self, changes: Reduction, keys: Callable[[], DataFrame], marker: Marker) -> str:
+    def write(self, changes: Changes, keys: Callable[[], DataFrame], marker: Marker) -> str:
         """
         :return: why the table has to be merged; empty if the batch is committed
         """
         small = size(self._transaction.snapshot()) <= MOST_BYTES
-        reason = self._copy_on_write(changes, marker) if small else "it is large"
+        reason = self._copy_on_write(changes, marker) if small else _LARGE
         if not reason:
             return ""
         if self._layout.has_vectors:
@@ -104,14 +103,14 @@ class Commit:
             self._put(self._delta.vectors(self._transaction, self._log, found), changes, marker)
             return ""
         if not changes.inserts_only:
-            return f"{reason}; the table has no deletion vectors"
+            return f"{reason}; {_NO_VECTORS}"
         if matching(self._now(), keys(), changes).head(1):
-            return f"{reason}; the table has no deletion vectors, and has some of the keys already"
+            return f"{reason}; {_NO_VECTORS}, and has some of the keys already"
         self._transaction.filterFiles()
         self._put([], changes, marker)
         return ""
 
-    def _copy_on_write(self, changes: Reduction, marker: Marker) -> str:
+    def _copy_on_write(self, changes: Changes, marker: Marker) -> str:
         actions = self._delta.files(self._transaction)
         if len(actions) > MOST_FILES:
             return f"it has {len(actions)} files"
@@ -122,7 +121,7 @@ class Commit:
         self._put([file.action.remove() for file in done.gone], changes, marker, done.rows)
         return ""
 
-    def _put(self, actions: Sequence[Any], changes: Reduction, marker: Marker, kept: Iterable[pa.Table] = ()) -> None:
+    def _put(self, actions: Sequence[Any], changes: Changes, marker: Marker, kept: Iterable[pa.Table] = ()) -> None:
         sizes = self._commit(actions, changes.rows(), marker, kept)
         rows, deleted = changes.number_of_rows(), changes.number_of_deletes()
         self.written = Written("commit", rows, deleted, sum(sizes), len(sizes))
@@ -155,6 +154,16 @@ def size(snapshot: Any) -> int:
     """Bytes of all files, at some version of a table."""
     known = snapshot.sizeInBytesIfKnown()  # as markers
     return int(known.get() if known.isDefined() else snapshot.sizeInBytes())
+
+
+def too_large(layout: Layout, snapshot: Any) -> str:
+    """Why rows of a table, at some version of it, cannot be replaced without a MERGE; empty if they can."""
+    if layout.has_vectors or size(snapshot) <= MOST_BYTES:
+        return ""
+    return f"{_LARGE}; {_NO_VECTORS}"
+
+
+_LARGE, _NO_VECTORS = "it is large", "the table has no deletion vectors"
 
 
 class Delta:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_cdc.changelog.keys import among, goes
-from airflow_provider_cdc.changelog.reduction import Reduction
+from spark_jobs.targets.base import Changes
 from spark_jobs.targets.delta.files import DataFiles
 
 MOST_BYTES = 64 << 20
@@ -75,7 +75,7 @@ class CopyOnWrite:
     def __init__(self, made: DataFiles, files: Any, path: Any) -> None:
         self._made, self._files, self._path = made, files, path
 
-    def replace(self, old: Sequence[OldFile], changes: Reduction) -> Replacement:
+    def replace(self, old: Sequence[OldFile], changes: Changes) -> Replacement:
         """
         :raises NotOnArrays: a file that has to be replaced cannot be
         """

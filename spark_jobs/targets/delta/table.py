@@ -27,7 +27,6 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.reduction import Reduction
 from airflow_provider_cdc.core.errors import ConfigError
 from spark_jobs.datatypes import filled, literal, quoted
 from spark_jobs.difference import Difference
@@ -36,6 +35,7 @@ from spark_jobs.locations import is_path
 from spark_jobs.targets.base import (
     NEVER,
     PLAIN_LAYOUT,
+    Changes,
     Comments,
     Conflict,
     Evolution,
@@ -50,7 +50,7 @@ from spark_jobs.targets.base import (
 )
 from spark_jobs.targets.delta import columns
 from spark_jobs.targets.delta.bag import BagCommit
-from spark_jobs.targets.delta.commit import Commit, Delta, markers, size
+from spark_jobs.targets.delta.commit import Commit, Delta, markers, size, too_large
 from spark_jobs.targets.delta.copy_on_write import CopyOnWrite
 from spark_jobs.targets.delta.files import DataFiles
 from spark_jobs.targets.delta.layout import Layout, not_for
@@ -83,8 +83,6 @@ _VECTORS = {"delta.enableDeletionVectors": "true"}
 
 class DeltaTarget(Target):
     """A Delta table; implements :class:`spark_jobs.targets.base.Target`."""
-
-    takes_arrays = True
 
     def __init__(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> None:
         super().__init__(spark, location, profile=profile)
@@ -173,6 +171,10 @@ class DeltaTarget(Target):
 
     def columns(self) -> dict[str, str]:
         return _columns(self.rows())
+
+    def names(self) -> list[str]:
+        # a frame of the table, which knows the types, takes longer than a small commit
+        return [field["name"] for field in self._layout(self._log().unsafeVolatileSnapshot()).fields]
 
     def path(self) -> str:
         return self._folder
@@ -311,11 +313,21 @@ class DeltaTarget(Target):
             found.put(quoted(name), _java(value))
         return found
 
-    def upsert(self, changes: Reduction, keys: Callable[[], DataFrame], marker: Marker) -> str:
+    def refuses(self, *, inserts_only: bool) -> str:
+        snapshot = self._log().unsafeVolatileSnapshot()
+        layout = self._layout(snapshot)
+        if reason := not_for(layout, [field["name"] for field in layout.fields]):
+            return reason
+        return "" if inserts_only else too_large(layout, snapshot)
+
+    def upsert(self, changes: Changes, keys: Callable[[], DataFrame], marker: Marker) -> str:
         if (transaction := self._begin(marker)) is None:
             return ""
+        version = str(int(transaction.snapshot().version()))
+        if changes.made_from not in ("", version):
+            raise Conflict(f"rows were made from version {changes.made_from}, and it is at {version} by now")
         layout = self._layout(transaction.snapshot())
-        if reason := not_for(layout, changes.schema.names):
+        if reason := not_for(layout, changes.names):
             return reason
         commit = self._commit(Commit, transaction, layout)
         with _conflicts():

@@ -21,9 +21,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.reduction import Reduction
 from spark_jobs.datatypes import quoted
-from spark_jobs.targets.base import Written
+from spark_jobs.targets.base import Changes, Written
 from spark_jobs.targets.iceberg import plans
 from spark_jobs.targets.iceberg.copy_on_write import CopyOnWrite, Replacement
 from spark_jobs.targets.iceberg.files import NewFiles, fields, unfit
@@ -44,14 +43,14 @@ class ArrayCommit:
     :param table: the table within it (``org.apache.iceberg.Table``)
     """
 
-    def __init__(self, spark: SparkSession, table: Any, changes: Reduction) -> None:
+    def __init__(self, spark: SparkSession, table: Any, changes: Changes) -> None:
         self._spark, self._table, self._changes = spark, table, changes
         self.written: Written | None = None
         """What was written; ``None`` before it is."""
 
     def reason(self) -> str:
         """Why the batch has to be merged; empty if it need not be."""
-        return unfit_table(self._spark, self._table, self._changes.schema.names)
+        return unfit_table(self._spark, self._table, self._changes.names)
 
     def write(self, keys: Callable[[], DataFrame], marker: str, batch: int) -> str:
         """Write the files and the snapshot.

@@ -21,13 +21,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.reduction import Reduction
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import holds, quoted
 from spark_jobs.difference import Difference
 from spark_jobs.targets.base import (
     NEVER,
     PLAIN_LAYOUT,
+    Changes,
     Comments,
     Conflict,
     Evolution,
@@ -55,7 +55,7 @@ from spark_jobs.targets.iceberg.columns import (
     was_partitioned_by_a_column_that_is_gone,
     widens,
 )
-from spark_jobs.targets.iceberg.commit import BY_KEY, ArrayCommit
+from spark_jobs.targets.iceberg.commit import BY_KEY, ArrayCommit, no_positions, unfit_table
 from spark_jobs.targets.iceberg.history import MARKER, SNAPSHOT_MARKER, History
 from spark_jobs.targets.iceberg.jvm import ICEBERG, conflicts, failed_with, named, reason, texts
 from spark_jobs.targets.iceberg.metrics import written
@@ -84,8 +84,6 @@ _FORMAT_VERSION = "format-version"
 
 class IcebergTarget(Target):
     """An Iceberg table; implements :class:`spark_jobs.targets.base.Target`."""
-
-    takes_arrays = True
 
     def __init__(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> None:
         super().__init__(spark, location, profile=profile)
@@ -167,10 +165,7 @@ class IcebergTarget(Target):
 
     def pinned(self) -> Pinned:
         table = self._table()
-        snapshot = _snapshot_id(table)
-        return Pinned(
-            "no snapshot" if snapshot is None else str(snapshot), self.markers(), plans.read(self.spark, table)
-        )
+        return Pinned(_version(table), self.markers(), plans.read(self.spark, table))
 
     def columns(self) -> dict[str, str]:
         return types(self.spark, self._table().schema())
@@ -337,10 +332,19 @@ class IcebergTarget(Target):
 
         self._put("merge", marker, write)
 
-    def upsert(self, changes: Reduction, keys: Callable[[], DataFrame], marker: Marker) -> str:
+    def refuses(self, *, inserts_only: bool) -> str:
+        table = self._table()
+        if why := unfit_table(self.spark, table, list(self.columns())):
+            return why
+        by_key = self._properties().get(BY_KEY) == "true"
+        return "" if inserts_only or by_key else no_positions(table)
+
+    def upsert(self, changes: Changes, keys: Callable[[], DataFrame], marker: Marker) -> str:
         if self.marker(marker.app) >= marker.batch:
             return ""
         table = self._table()
+        if changes.made_from not in ("", version := _version(table)):
+            raise Conflict(f"rows were made from snapshot {changes.made_from}, and it is at {version} by now")
         commit = ArrayCommit(self.spark, table, changes)
         if why := commit.reason() or commit.write(keys, f"{SNAPSHOT_MARKER}{marker.app}", marker.batch):
             return why
@@ -507,6 +511,12 @@ def _or_conflict(step: Callable[[], Upkept]) -> Callable[[], Upkept]:
 def _snapshot_id(table: Any) -> int | None:
     snapshot = table.currentSnapshot()
     return None if snapshot is None else int(snapshot.snapshotId())
+
+
+def _version(table: Any) -> str:
+    """As :attr:`Pinned.version`."""
+    snapshot = _snapshot_id(table)
+    return "no snapshot" if snapshot is None else str(snapshot)
 
 
 def _set(table: Any, properties: Mapping[str, str]) -> None:
