@@ -1,0 +1,112 @@
+"""The folder of a Delta table, and Delta's own view of it, in the JVM."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+class TableFolder:
+    """One table.
+
+    :param name: path or URL
+    """
+
+    def __init__(self, spark: SparkSession, name: str) -> None:
+        self.spark, self.name = spark, name
+
+    def cls(self, name: str) -> Any:
+        """A class of the JVM by its full name. Looked up part by part (``_jvm.java.util``), each part is searched for in all jars."""
+        return getattr(self.spark._jvm, name)
+
+    def plain(self, collection: Any) -> Any:
+        """A collection of Scala as Python's, in one call: py4j's own has several for each value."""
+        java = self.cls("scala.jdk.javaapi.CollectionConverters").asJava(collection)
+        return json.loads(self.cls("com.fasterxml.jackson.databind.ObjectMapper")().writeValueAsString(java))
+
+    def path(self, *parts: Any) -> Any:
+        """A path in Hadoop's words."""
+        return self.cls("org.apache.hadoop.fs.Path")(*parts)
+
+    def configuration(self) -> dict[str, str]:
+        """The table's properties."""
+        found: dict[str, str] = self.plain(self.snapshot().metadata().configuration())
+        return found
+
+    def files(self) -> tuple[Any, Any]:
+        """The table's folder and its filesystem, in Hadoop's words."""
+        folder = self.path(self.name)
+        return folder, folder.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf())
+
+    def write(self, name: str, text: str) -> None:
+        """Make a small file in it."""
+        folder, files = self.files()
+        stream = files.create(self.path(folder, name), True)
+        stream.write(bytearray(text.encode()))
+        stream.close()
+
+    def read(self, name: str) -> str:
+        """What a small file in it says."""
+        folder, files = self.files()
+        stream = files.open(self.path(folder, name))
+        try:
+            return bytes(stream.readNBytes(10_000)).decode()
+        finally:
+            stream.close()
+
+    def log(self, *, fresh: bool = False) -> Any:
+        """Delta's own view of the table.
+
+        :param fresh: look for commits of others first, which costs a listing
+        """
+        # threads of Python have no active session, without which Delta cannot read its own log
+        spark = self.spark._jsparkSession
+        self.cls("org.apache.spark.sql.classic.SparkSession").setActiveSession(spark)
+        log = self.cls("org.apache.spark.sql.delta.DeltaLog").forTable(spark, self.name)
+        if fresh:
+            nothing = self.cls("scala.Option").empty()
+            log.update(False, nothing, nothing)
+        return log
+
+    def snapshot(self) -> Any:
+        """The newest version that is known (``org.apache.spark.sql.delta.Snapshot``)."""
+        return self.log().unsafeVolatileSnapshot()
+
+    def version(self) -> int:
+        """Its number."""
+        return int(self.snapshot().version())
+
+    def listing(self) -> tuple[int, int]:
+        """How many files there are in it, and their bytes."""
+        folder, files = self.files()
+        found = files.getContentSummary(folder)
+        return int(found.getFileCount()), int(found.getLength())
+
+    def set_back(self, app: str) -> str:
+        """The RESTORE that has brought the rows back to a state before the batch of an application's identifier; empty if none has.
+
+        It brings back files and columns, and leaves transaction identifiers as they are.
+        """
+        log, back = self.log(fresh=True), ""
+        oldest = newest = int(log.unsafeVolatileSnapshot().version())
+        for version in range(newest, -1, -1):
+            actions = self.actions(log, version)
+            if any(a["txn"]["appId"] == app for a in actions if "txn" in a):
+                return back if oldest < version else ""
+            for done in (a["commitInfo"] for a in actions if "commitInfo" in a):
+                if done.get("operation") == "RESTORE":
+                    back = f"RESTORE in version {version}"
+                    to = done["operationParameters"].get("version")  # of a RESTORE by time there is none
+                    oldest = min(oldest, -1 if to is None else int(to))
+            if not actions:
+                break  # older ones are cleaned up
+        return back
+
+    def actions(self, log: Any, version: int) -> list[dict[str, Any]]:
+        """What a version of the table changed; nothing if its log is not kept any more."""
+        path = self.path(log.logPath(), f"{version:020d}.json")
+        if not self.files()[1].exists(path):
+            return []
+        return [json.loads(line) for line in self.plain(log.store().read(path, log.newDeltaHadoopConf()))]
