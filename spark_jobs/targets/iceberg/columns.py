@@ -189,3 +189,17 @@ def lay_out(spark: SparkSession, table: Any, partition_by: Sequence[str], cluste
         for column in cluster_by:
             order.asc(expressions.ref(column), first)
         order.commit()
+
+
+def undocumented(spark: SparkSession, table: Any, comments: Mapping[str, str]) -> dict[str, str]:
+    """Column → its comment, of those that the table does not have so.
+
+    :param comments: by names as Spark compares them
+    """
+    fields = json.loads(named(spark, f"{ICEBERG}.SchemaParser").toJson(table.schema()))["fields"]
+    there = {field["name"].lower(): (field["name"], field.get("doc", "")) for field in fields}
+    return {
+        there[name.lower()][0]: text
+        for name, text in comments.items()
+        if name.lower() in there and there[name.lower()][1] != text
+    }

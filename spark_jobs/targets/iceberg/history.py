@@ -1,14 +1,16 @@
-"""Reads the markers of an Iceberg table from its snapshots and properties."""
+"""The line of snapshots of an Iceberg table: the markers in it and in the properties, what a rollback leaves to do, and what an overtaken commit leaves behind."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from spark_jobs.targets.base import NEVER
-from spark_jobs.targets.iceberg.jvm import texts
+from spark_jobs.targets.iceberg.jvm import ICEBERG, named, texts
 
 SNAPSHOT_MARKER = "cdc.batch."
 """Property of a snapshot, followed by the application's name: its batch."""
@@ -90,3 +92,40 @@ class History:
             yield snapshot
             parent = snapshot.parentId()
             snapshot = None if parent is None else self._metadata.snapshot(parent)
+
+
+def bring_columns_back(spark: SparkSession, view: Any, went: Mapping[str, int], version: str) -> None:
+    """A rollback brings back rows and marker; columns that have changed since then come back here, as the rows have them.
+
+    :param view: the table within a transaction
+    :param went: application → the batch that it went back to
+    :param version: property of the table that says which columns it has
+    """
+    current = view.currentSnapshot()
+    operations = view.operations()
+    if current.schemaId() is not None:
+        metadata = operations.current()
+        builder = named(spark, f"{ICEBERG}.TableMetadata").buildFrom(metadata)
+        operations.commit(metadata, builder.setCurrentSchema(current.schemaId()).build())
+    update = view.updateProperties().remove(version)
+    for app, batch in went.items():
+        if batch == NEVER:
+            update.remove(f"{MARKER}{app}")
+        else:
+            update.set(f"{MARKER}{app}", f"{batch} {current.sequenceNumber()}")
+    update.commit()
+
+
+def remove_new_files(table: Any, before: Any) -> None:
+    """Remove the files of snapshots that will never be the table's.
+
+    :param before: the table's metadata as they stay
+    """
+    files, known = table.io(), {snapshot.snapshotId() for snapshot in before.snapshots()}
+    for snapshot in [snapshot for snapshot in table.snapshots() if snapshot.snapshotId() not in known]:
+        for found in (*snapshot.addedDataFiles(files), *snapshot.addedDeleteFiles(files)):
+            files.deleteFile(found.location())
+        for manifest in snapshot.allManifests(files):
+            if manifest.snapshotId() == snapshot.snapshotId():
+                files.deleteFile(manifest.path())
+        files.deleteFile(snapshot.manifestListLocation())

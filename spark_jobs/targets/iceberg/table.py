@@ -10,9 +10,8 @@ before it are expired, the property still knows. If it is newer than the rows, :
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -21,11 +20,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.core.errors import TargetError
-from spark_jobs.datatypes import holds, quoted
+from spark_jobs.datatypes import quoted
 from spark_jobs.difference import Difference
 from spark_jobs.targets.base import (
-    NEVER,
     PLAIN_LAYOUT,
     Changes,
     Comments,
@@ -43,8 +40,6 @@ from spark_jobs.targets.base import (
 from spark_jobs.targets.iceberg import compaction, plans
 from spark_jobs.targets.iceberg.bag import BagCommit
 from spark_jobs.targets.iceberg.columns import (
-    held,
-    iceberg_types,
     lay_out,
     lays_out,
     rearrange,
@@ -52,11 +47,12 @@ from spark_jobs.targets.iceberg.columns import (
     schema,
     transform,
     types,
+    undocumented,
     was_partitioned_by_a_column_that_is_gone,
-    widens,
 )
 from spark_jobs.targets.iceberg.commit import BY_KEY, ArrayCommit, no_positions, unfit_table
-from spark_jobs.targets.iceberg.history import MARKER, SNAPSHOT_MARKER, History
+from spark_jobs.targets.iceberg.evolving import can_evolve, renames, updates
+from spark_jobs.targets.iceberg.history import MARKER, SNAPSHOT_MARKER, History, bring_columns_back, remove_new_files
 from spark_jobs.targets.iceberg.jvm import ICEBERG, conflicts, failed_with, named, reason, texts
 from spark_jobs.targets.iceberg.metrics import written
 from spark_jobs.targets.iceberg.places import place
@@ -105,24 +101,8 @@ class IcebergTarget(Target):
         self._before, self._view = self._loaded.operations().current(), self._within(transaction)
         self._seen = History(self._before)
         if went := self._seen.went_back:
-            self._bring_columns_back(went)
+            bring_columns_back(self.spark, self._view, went, _VERSION)
         return True
-
-    def _bring_columns_back(self, went: Mapping[str, int]) -> None:
-        """A rollback brings back rows and marker; columns that have changed since then come back here, as the rows have them."""
-        current = self._view.currentSnapshot()
-        operations = self._view.operations()
-        if current.schemaId() is not None:
-            metadata = operations.current()
-            builder = named(self.spark, f"{ICEBERG}.TableMetadata").buildFrom(metadata)
-            operations.commit(metadata, builder.setCurrentSchema(current.schemaId()).build())
-        update = self._view.updateProperties().remove(_VERSION)
-        for app, batch in went.items():
-            if batch == NEVER:
-                update.remove(f"{MARKER}{app}")
-            else:
-                update.set(f"{MARKER}{app}", f"{batch} {current.sequenceNumber()}")
-        update.commit()
 
     def strange(self, owner: Owner) -> str:
         return self._place.strange(owner)
@@ -188,37 +168,12 @@ class IcebergTarget(Target):
 
     def can_evolve(self, evolution: Evolution) -> bool:
         self.check_columns(evolution.types)
-        there = {name.lower(): type_ for name, type_ in self.columns().items()}
-        final = {name.lower() for name in evolution.types}
-        if len(final) < len(evolution.types):
-            raise TargetError(
-                "Two columns have the same name but for upper and lower case, which Spark cannot tell apart.",
-                where=f"{self.location}: {', '.join(evolution.types)}",
-                safe="The table was not changed; the change log keeps the batches.",
-                remedy="leave one of them out with column.exclude.list, or rename it at the source",
-            )
-        for old, new in _renames(evolution):
-            # a name that is given away and taken again in one go would not tell what has been done after a kill
-            if old in final or (old in there and new in there):
-                return False
-            if old not in there and new not in there:
-                raise self._lost(old, new)
-            there.setdefault(new, there.get(old, ""))
-        can = not lays_out(self._table(), evolution.going(self.columns()))
-        for name, type_ in evolution.types.items():
-            there_type = there.get(name.lower(), held(type_))
-            if holds(there_type, type_) or holds(there_type, held(type_)) or widens(there_type, held(type_)):
-                continue
-            # the table has no smaller integer than int: whether the values fit, a cast of theirs says
-            from_small = there_type == held("tinyint") and holds(type_, "tinyint")
-            if name not in evolution.fills and not (holds(type_, there_type) or from_small):
-                raise self._other_type(name, there_type, type_)
-            can = False
-        return can
+        there = self.columns()
+        return can_evolve(evolution, there, self.location) and not lays_out(self._table(), evolution.going(there))
 
     def evolve(self, evolution: Evolution) -> dict[str, str | None]:
         there = {name.lower(): name for name in self.columns()}
-        changes = [*self._changes(evolution)]
+        changes = [*updates(self.spark, evolution, self.columns())]
         if changes:
 
             def change(table: Any) -> None:
@@ -229,7 +184,7 @@ class IcebergTarget(Target):
                 _set(table, {_VERSION: f"{evolution.version} {evolution.app}"})
 
             self._alter(change)
-        known = set(there) | {new for _, new in _renames(evolution)}
+        known = set(there) | {new for _, new in renames(evolution)}
         return {
             name: value
             for name, value in evolution.fills.items()
@@ -237,13 +192,7 @@ class IcebergTarget(Target):
         }
 
     def describe(self, comments: Comments) -> None:
-        fields = json.loads(named(self.spark, f"{ICEBERG}.SchemaParser").toJson(self._table().schema()))["fields"]
-        there = {field["name"].lower(): (field["name"], field.get("doc", "")) for field in fields}
-        lacking = {
-            there[name.lower()][0]: text
-            for name, text in comments.columns.items()
-            if name.lower() in there and there[name.lower()][1] != text
-        }
+        lacking = undocumented(self.spark, self._table(), comments.columns)
         own = {_COMMENT: comments.table} if comments.table else {}
         if not lacking and own.items() <= self._properties().items():
             return
@@ -256,41 +205,6 @@ class IcebergTarget(Target):
             update.commit()
 
         self._alter(change)
-
-    def _changes(self, evolution: Evolution) -> Iterator[tuple[Any, ...]]:
-        """Methods of Iceberg's ``UpdateSchema`` with what they are given. It knows columns by the names that they had before."""
-        there = self.columns()
-        names, wanted = {name.lower(): name for name in there}, {name.lower(): name for name in evolution.types}
-        for old, new in _renames(evolution):
-            if old in names and new in wanted:
-                yield "renameColumn", names[old], wanted[new]
-                names[new] = names.pop(old)
-        for name in evolution.going(there):
-            yield "deleteColumn", name
-        made = iceberg_types(self.spark, evolution.types)
-        for name, type_ in evolution.types.items():
-            known = names.get(name.lower())
-            if known is None:
-                yield "addColumn", None, name, made[name]
-            elif not (holds(there[known], type_) or holds(there[known], held(type_))):
-                yield "updateColumn", known, made[name]
-
-    def _other_type(self, name: str, old: str, new: str) -> TargetError:
-        return TargetError(
-            f"Column {name} is {old} in the table and would have to become {new}, which Iceberg cannot do in place.",
-            where=self.location,
-            safe="The table was not changed; the change log keeps the batches.",
-            remedy="set schema.change.rewrite.mode=snapshot, so that the table is read again after such a change, or drop "
-            "the target table and read it again with snapshot.mode=always for one run",
-        )
-
-    def _lost(self, old: str, new: str) -> TargetError:
-        return TargetError(
-            f"Column {old} was renamed to {new} at the source; the table has neither.",
-            where=self.location,
-            safe="The table was not changed; the change log keeps the batches.",
-            remedy="drop the target table and run the apply again: it is built again from the change log",
-        )
 
     def _has_values(self, name: str) -> bool:
         return bool(self.rows().where(F.col(quoted(name)).isNotNull()).head(1))
@@ -489,15 +403,7 @@ class IcebergTarget(Target):
         self._overtaken = _snapshot_id(self._table()) != _snapshot_id(table)
 
     def _discard(self, table: Any, before: Any) -> None:
-        """Remove the files of snapshots that will never be the table's."""
-        files, known = table.io(), {snapshot.snapshotId() for snapshot in before.snapshots()}
-        for snapshot in [snapshot for snapshot in table.snapshots() if snapshot.snapshotId() not in known]:
-            for found in (*snapshot.addedDataFiles(files), *snapshot.addedDeleteFiles(files)):
-                files.deleteFile(found.location())
-            for manifest in snapshot.allManifests(files):
-                if manifest.snapshotId() == snapshot.snapshotId():
-                    files.deleteFile(manifest.path())
-            files.deleteFile(snapshot.manifestListLocation())
+        remove_new_files(table, before)
 
 
 def _or_conflict(step: Callable[[], Upkept]) -> Callable[[], Upkept]:
@@ -532,9 +438,3 @@ def _owned(owner: Owner) -> dict[str, str]:
 
 def _columns(rows: DataFrame) -> dict[str, str]:
     return {f.name: f.dataType.simpleString() for f in rows.schema.fields}
-
-
-def _renames(evolution: Evolution) -> list[tuple[str, str]]:
-    """Renames in lower case; Spark ignores case, so a change of case is none."""
-    pairs = [(old.lower(), new.lower()) for old, new in evolution.renamed]
-    return [(old, new) for old, new in pairs if old != new]
