@@ -102,6 +102,20 @@ def collect(
     return Collected(found.select(key), inserts_only, made_from, deletes, come, schema)
 
 
+def collect_new(rows: DataFrame, columns: Mapping[str, str], order: str) -> Collected:
+    """Collect rows that are only added.
+
+    :param columns: of the table, with their types
+    :param order: the column by which they are in order
+    :raises TooMuch: they are too many for the driver
+    """
+    given = {name.lower(): F.col(quoted(name)) for name in rows.columns}
+    values = {name: given.get(name.lower(), F.lit(None)) for name in columns}
+    whole = rows.select(*[values[name].cast(type_).alias(name) for name, type_ in columns.items()])
+    found = _arrays(whole).sort_by(order)
+    return Collected(found.select([order]).slice(0, 0), True, "", 0, found, whole.schema)
+
+
 def _arrays(rows: DataFrame) -> pa.Table:
     try:
         return rows.toArrow()

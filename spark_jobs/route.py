@@ -49,7 +49,7 @@ class Route:
         return ""
 
     def merges(self, target: Target, pending: Pending, shape: Shape, *, by_spark: bool) -> str:
-        """Why these batches are to be merged into a table with a key; empty if they may be committed as arrays.
+        """Why Spark has to write these batches, and merge them into a table with a key; empty if they may be committed as arrays.
 
         :param by_spark: whether Spark makes their rows, so that it would be in vain if the table refused them
         """
@@ -59,11 +59,11 @@ class Route:
             return ""
         if odd := [name for name, type_ in _key_types(pending, shape).items() if type_.startswith(_NOT_KEYS)]:
             return f"the key has columns of other types than numbers, texts and times: {', '.join(odd)}"
-        if "t" in pending.counts():
+        if shape.mode != "log" and "t" in pending.counts():
             return "the table is emptied in between"
         if pending.bytes > LARGE_FRAME or pending.events > MOST_CHANGES:
             return f"{pending.events} events in {pending.bytes >> 20} MB of change log are too many for the memory of the driver"
-        return target.refuses(inserts_only=new_keys_only(pending))
+        return target.refuses(inserts_only=shape.mode == "log" or new_keys_only(pending))
 
     def replaces(self, pending: Pending) -> str:
         """Why a table without a key is to be written anew for these batches; empty if rows may be taken from it."""
@@ -80,7 +80,7 @@ def new_keys_only(pending: Pending) -> bool:
 
 
 def _key_types(pending: Pending, shape: Shape) -> dict[str, str]:
-    if shape.mode == "history":  # versions are told by their numbers
+    if shape.mode in ("history", "log"):  # versions and events are told by their numbers
         return {}
     types = shape.types(pending.schema)
     return {name: types[name] for name in shape.key(pending.schema)}

@@ -90,8 +90,8 @@ def _write(
             _by_number(write, route)
             return
     elif write.fresh or shape.mode == "log":
-        log.info("%s is written by Spark: its mode is %s.", pending.topic, shape.mode)
-        MODES[shape.mode](write)
+        merges = "" if write.fresh else route.merges(target, pending, shape, by_spark=True)
+        MODES[shape.mode](replace(write, merges=merges))
         return
     _by_key(write)
 

@@ -13,7 +13,7 @@ from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs import reduce
 from spark_jobs.casts import Changed, check_exact, other_types
-from spark_jobs.collected import TooMuch, collect
+from spark_jobs.collected import TooMuch, collect, collect_new
 from spark_jobs.datatypes import common, constant, filled, quoted
 from spark_jobs.last import ANEW, KEPT, OP, OURS, SEQ, begun_anew, last_per_key, same
 from spark_jobs.rewrite import rewritten
@@ -123,17 +123,42 @@ class Write:
         wider = {name: common(type_, wanted.get(name.lower(), type_)) or type_ for name, type_ in found.items()}
         return rows.select(*[F.col(quoted(name)).cast(type_).alias(name) for name, type_ in wider.items()])
 
-    def append(self, rows: DataFrame) -> None:
-        """Add rows."""
+    def append(self, rows: DataFrame, order: str) -> None:
+        """Add rows.
+
+        :param order: the column by which they are in order
+        """
         found = self._evolution()
         evolution, there = replace(found, fills={}), self.target.columns()
         # rows keep the values of a column that is dropped and made again: no type would do for both
         again = other_types(there, evolution).keys() - other_types(there, found).keys()
         if (again or not self._changes_types(found)) and self.target.can_evolve(evolution):
             self.target.evolve(evolution)
-            self.target.append(rows, self.marker)
+            if appends := self.merges or self._add(rows, order):
+                log.info("%s is appended by Spark: %s.", self.pending.topic, appends)
+                # from the oldest event to the newest one, so that readers find a stretch of the log in few files
+                self.target.append(rows.orderBy(F.col(quoted(order))), self.marker)
         else:
             self.target.replace(self.present(fills=False).unionByName(rows, allowMissingColumns=True), self.marker)
+
+    def _add(self, rows: DataFrame, order: str) -> str:
+        """Commit rows that are only added.
+
+        :return: why Spark has to append them instead; empty if it is done
+        """
+        try:
+            new = collect_new(rows, self.target.columns(), order)
+        except TooMuch as e:
+            return str(e)
+        reason = self.target.upsert(new, lambda: new.frame(self.spark), self.marker)
+        if not reason:
+            log.info(
+                "%s is committed: %d rows, made by Spark: its mode is %s.",
+                self.pending.topic,
+                new.number_of_rows(),
+                self.shape.mode,
+            )
+        return reason
 
     def merge(self, final: Callable[[DataFrame], DataFrame], key: tuple[str, ...], nullable: frozenset[str]) -> None:
         """Upsert and delete by key.

@@ -10,6 +10,8 @@ from spark_jobs.datatypes import quoted
 from spark_jobs.last import OP
 from spark_jobs.write import Write
 
+_ORDER = "_seq"
+
 
 def write_log(write: Write) -> None:
     """Append the events of some batches, which must not be those of a commit before."""
@@ -19,12 +21,11 @@ def write_log(write: Write) -> None:
     rows = found if found is not None else reduce.nothing(write.spark, pending, shape)
     if write.fresh and shape.place:
         rows = _since_the_first(rows)
-    # from the oldest event to the newest one, so that readers find a stretch of the log in few files
-    rows = rows.orderBy(F.col("_seq")).select(*map(quoted, write.types))
+    rows = rows.select(*map(quoted, write.types))
     if write.fresh:
-        write.anew(rows)
+        write.anew(rows.orderBy(F.col(_ORDER)))
     else:
-        write.append(rows)
+        write.append(rows, _ORDER)
 
 
 def _since_the_first(rows: DataFrame) -> DataFrame:

@@ -48,10 +48,11 @@ TABLES: dict[str, tuple[dict[str, Any], str]] = {
     "history": ({"mode": "history", "columns": {"drop": ["doc"]}}, SPARK),
     "sparse": ({"columns": {"metadata": ["op"]}}, SPARK),
     "marked_sparse": ({"mode": "soft_delete"}, SPARK),
+    "logged": ({"mode": "log", "columns": {"rename": {"n": "m"}, "drop": ["exact"]}}, SPARK),
 }  # fmt: skip
 """Table → its rule, and who makes its rows where nothing else is in the way."""
 RULES = TableRules.parse([{"tables": rf"s\.{name}", **rule} for name, (rule, _) in TABLES.items()])
-SPARSE = ("sparse", "marked_sparse")
+SPARSE = ("sparse", "marked_sparse", "logged")
 WAYS = [
     ("delta", "files"), ("iceberg", "keys"), pytest.param("delta", "vectors", marks=pytest.mark.long),
     pytest.param("iceberg", "files", marks=pytest.mark.long), pytest.param("iceberg", "positions", marks=pytest.mark.long),
@@ -169,7 +170,7 @@ def test_tables_by_rules_that_are_committed_are_those_that_a_merge_makes(
         world.db.rename_columns(f"s.{name}", at="since")
         world.db.add_column(f"s.{name}", "more", "string")
     world.go(2)
-    for name in ("history", "marked_filtered"):
+    for name in ("history", "marked_filtered", "logged"):
         world.db.truncate(f"s.{name}")
     world.go(3)
     lake.connector.capture()

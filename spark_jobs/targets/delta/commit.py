@@ -98,6 +98,10 @@ class Commit:
         reason = self._copy_on_write(changes, marker) if small else _LARGE
         if not reason:
             return ""
+        if not changes.keys.num_rows:
+            self._transaction.filterFiles()
+            self._put([], changes, marker)
+            return ""
         if self._layout.has_vectors:
             found = matching(self._now(), keys(), changes)
             self._put(self._delta.vectors(self._transaction, self._log, found), changes, marker)

@@ -85,7 +85,7 @@ class CopyOnWrite:
         left: list[pa.Table] = []
         others: list[OldFile] = []
         for file in old:
-            if not (_may_have(file, ranges) and self._take(file, keys, gone, left)):
+            if not (keys.num_rows and _may_have(file, ranges) and self._take(file, keys, gone, left)):
                 others.append(file)
         self._gather(others, gone, left)
         return Replacement(gone, left)

@@ -71,6 +71,8 @@ class CopyOnWrite:
         tasks = self._tasks()
         deletes = {str(one.location()): one for task in tasks for one in task.deletes()}
         files = [task.file() for task in tasks]
+        if not keys.num_rows and not deletes and len(files) < GATHERED:
+            return Replacement([], [], [])
         if not deletes and (some := self._some(files, keys)) is not None:
             return some
         # whatever the files are: Spark reads them
