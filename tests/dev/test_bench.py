@@ -213,11 +213,12 @@ def test_freshness_is_measured_warm_and_in_batches(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["delta", "iceberg"])
 def test_the_apply_is_measured_beside_a_plain_merge(tmp_path: Path, target: str) -> None:
     document = _bench(
-        tmp_path, "apply", "--target", target, "--profile", "fast", "--cases", "acd", "--tables", "2", "--batches", "3"
+        tmp_path, "apply", "--target", target, "--profile", "fast", "--cases", "acde", "--tables", "2", "--batches", "3"
     )
     found = document[f"{target}-fast"]
-    assert set(found) == {"a", "c", "d"}
-    for name in "ac":
+    rules = [f"e {rule}" for rule in ("metadata", "renamed", "soft_delete", "filter")]
+    assert set(found) == {"a", "c", "d", *rules}
+    for name in ("a", "c", *rules):
         assert found[name]["ratio"] == pytest.approx(found[name]["plain_s"] / found[name]["ours_s"], rel=0.2)
     assert found["d"]["batches"] == 3
     assert found["d"]["scan"]["end_s"] > 0

@@ -96,7 +96,7 @@ def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared: Lake, sam
     prepared.hook = count = Stopping(0)
     prepared.apply(threads=1)
     wanted = _all(prepared)
-    assert {"append", "merge"} <= {name for names in count.names.values() for name in names}
+    assert {"upsert", "merge"} <= {name for names in count.names.values() for name in names}
     ops = sorted(row["_op"] for row in wanted["log"])
     assert ops == sorted("rrrrr" + "udc" + "dcd")
     for number in range(1, max(map(len, count.names.values())) + 1):
