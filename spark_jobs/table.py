@@ -21,6 +21,7 @@ from spark_jobs.bags import ABSENT, NUMBER, followed, repeated
 from spark_jobs.by_arrays import ShapedReduction
 from spark_jobs.datatypes import quoted
 from spark_jobs.difference import AbsentRows, difference
+from spark_jobs.evolving import present_version
 from spark_jobs.last import ORIGIN, SEQ, UNKNOWN, inherited, last_per_key
 from spark_jobs.modes import MODES
 from spark_jobs.route import Route
@@ -29,7 +30,7 @@ from spark_jobs.shape import WHOLE, Shape, lowered
 from spark_jobs.targets.base import Conflict, Marker, Target
 from spark_jobs.variants import followed as followed_by_variants
 from spark_jobs.variants import shown
-from spark_jobs.write import Write, key_is_another, present_version
+from spark_jobs.write import Write, key_is_another
 
 log = logging.getLogger("spark_jobs.table")
 

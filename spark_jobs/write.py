@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version, lineage
+from airflow_provider_cdc.changelog.pending import Pending
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs import reduce
-from spark_jobs.casts import Changed, check_exact, other_types
+from spark_jobs.casts import other_types
 from spark_jobs.collected import TooMuch, collect, collect_new
-from spark_jobs.datatypes import common, constant, filled, quoted
+from spark_jobs.datatypes import common, filled, quoted
+from spark_jobs.evolving import brought_up, evolution_of, present_version
 from spark_jobs.last import ANEW, KEPT, OP, OURS, SEQ, begun_anew, last_per_key, same
 from spark_jobs.rewrite import rewritten
 from spark_jobs.route import Route, new_keys_only
@@ -274,7 +275,7 @@ class Write:
         start = present_version(self.target, pending, app, shape)
         if self.joins:  # what has changed in rows that the table does not have does not matter
             return Evolution(app, pending.version, self.types)
-        found = _evolution(pending, app, start, pending.version, shape)
+        found = evolution_of(pending, app, start, pending.version, shape)
         self._check_dropped(found)
         return found
 
@@ -304,13 +305,13 @@ class Write:
             start = pending.version
         there = self.target.rows()
         if not shape.shared:
-            evolution = _evolution(pending, self.marker.app, start, pending.version, shape)
+            evolution = evolution_of(pending, self.marker.app, start, pending.version, shape)
             there = there.drop(*[F.col(quoted(name)) for name in evolution.going(there.columns)])
             changed = other_types(self.target.columns(), evolution)
-            return _present(there, pending, start, shape, types, changed, self.target.location, fills=fills)
+            return brought_up(there, pending, start, shape, types, changed, self.target.location, fills=fills)
         mine = there.where(shape.mine())
         if not self.joins:
-            mine = _present(mine, pending, start, shape, types, {}, self.target.location, fills=fills)
+            mine = brought_up(mine, pending, start, shape, types, {}, self.target.location, fills=fills)
         return self._others().unionByName(mine, allowMissingColumns=True)
 
 
@@ -349,101 +350,3 @@ def _apart(rows: DataFrame) -> DataFrame:
 def _filled(there: DataFrame, types: Mapping[str, str], fills: Mapping[str, str | None]) -> DataFrame:
     """The table's rows as they are when the fills are made."""
     return there.select(*[filled(fills[c], t).alias(c) if c in fills else F.col(quoted(c)) for c, t in types.items()])
-
-
-def present_version(target: Target, pending: Pending, app: str, shape: Shape) -> int:
-    """The schema version of the table's columns. If a killed run has left an evolution unfinished, it is finished first.
-
-    :raises Conflict: another run has brought them further than these batches go
-    """
-    base, at = base_version(pending), target.version(app)
-    if at > pending.version:
-        raise Conflict(f"its columns are at schema version {at} already")
-    if not base < at < pending.version:
-        return base
-    half = _evolution(pending, app, base, at, shape)
-    if target.can_evolve(half):
-        target.evolve(half)
-    return at
-
-
-def _evolution(pending: Pending, app: str, start: int, until: int, shape: Shape) -> Evolution:
-    """How columns have to change from one version to another. Fills are those of all rows that the table has."""
-    # the newest version is that of the shape itself
-    before, after = shape.as_of(start), shape if until == pending.version else shape.as_of(until)
-    types = {**reduce.final_types(pending.schemas[until], after), **shape.flags()}
-    if not pending.changes:
-        return Evolution(app, until, types)
-    pairs = [(str(o.column), name) for name, o in lineage(pending, start, until).items() if o.column is not None]
-    named = [(before.name(old), after.name(new)) for old, new in pairs]
-    named += [
-        (before.name(str(o.column)), n) for n, o in _left_from(pending, start, after).items() if o.column is not None
-    ]
-    renamed = tuple((old, new) for old, new in named if old is not None and new is not None and old != new)
-    gone = _dropped(pending, start, until, shape, types) if shape.rule.dropped_columns == "drop" else ()
-    return Evolution(app, until, types, renamed, _fills(pending, until, after), gone)
-
-
-def _dropped(pending: Pending, start: int, until: int, shape: Shape, types: Mapping[str, str]) -> tuple[str, ...]:
-    """Columns of the table whose columns of the source are dropped on the way from one version to another."""
-    gone = [
-        shape.as_of(start).name(origin.column)
-        for v in range(start + 1, until + 1)
-        for old in pending.changes[v].dropped
-        if (origin := _origin(pending, start, v - 1, old)).column is not None
-    ]
-    return tuple(dict.fromkeys(name for name in gone if name is not None and name.lower() not in lowered(types)))
-
-
-def _fills(pending: Pending, until: int, shape: Shape) -> dict[str, str | None]:
-    """Column of the table → what rows get in it that were there before the source had it."""
-    schema, names = pending.schemas[until], shape.names(pending.schemas[until])
-    return {
-        names[name]: constant(origin.fill, schema.column(name).type)
-        for name, origin in lineage(pending, base_version(pending), until).items()
-        if origin.column is None and name in names
-    } | {
-        name: constant(origin.fill, pending.schemas[left.until - 1].column(left.column).type)
-        for name, left in shape.left.items()
-        if (origin := _left_from(pending, base_version(pending), shape)[name]).column is None
-    }
-
-
-def _left_from(pending: Pending, start: int, shape: Shape) -> dict[str, Origin]:
-    """Column that gets no values any more → where its values come from in rows of a version, which may be of before that."""
-    return {
-        name: _origin(pending, start, left.until - 1, left.column)
-        for name, left in shape.left.items()
-        if start < left.until
-    }
-
-
-def _origin(pending: Pending, start: int, until: int, column: str) -> Origin:
-    """Where the values of a column of one version come from in rows of a version before. The batches need not have the schema of the first one."""
-    return Origin(column=column) if start == until else lineage(pending, start, until)[column]
-
-
-def _present(
-    rows: DataFrame, pending: Pending, start: int, shape: Shape, types: Mapping[str, str], changed: Changed, where: str, *, fills: bool
-) -> DataFrame:  # fmt: skip
-    names, before = {new: old for old, new in shape.names(pending.schema).items()}, shape.as_of(start)
-    origins = (
-        lineage(pending, start) if pending.changes else {name: Origin(column=name) for name in pending.schema.names}
-    )
-    found = _fills(pending, pending.version, shape) if pending.changes else {}
-    came: dict[str, str] = {}
-    columns, left = [], _left_from(pending, start, shape)
-    for name, type_ in types.items():
-        if name in found:
-            value = filled(found[name] if fills else None, type_)
-        else:
-            old = before.name(str(origins[names[name]].column)) if name in names else name
-            if name in left:
-                old = before.name(str(left[name].column))
-            came[name] = str(old)
-            value = F.col(quoted(came[name]))
-        columns.append(value.cast(type_).alias(name))
-    check_exact(rows.select(*[F.col(quoted(came[name])).alias(name) for name in changed]), changed, where)
-    taken = {old.lower() for old in came.values()} | {name.lower() for name in types}
-    columns += [F.col(quoted(c)) for c in rows.columns if c.lower() not in taken]
-    return rows.select(*columns)
