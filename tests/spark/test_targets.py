@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.bags import NUMBER
+from spark_jobs.collected import Collected, collect
 from spark_jobs.datatypes import holds, quoted, spark_type, structure
 from spark_jobs.difference import AbsentRows, Difference, difference
 from spark_jobs.last import KEPT, OP, SEQ
@@ -100,6 +101,57 @@ def test_each_write_moves_the_marker_and_an_older_one_is_nothing(target: Target)
     assert (_rows(target), target.marker(OURS.app), target.owner()) == ([(8, 8, "h")], 6, OURS)
 
 
+def _collected(target: Target, *rows: tuple[Any, ...], from_there: bool = False, **more: Any) -> Collected:
+    given = {"inserts_only": False, "looked_up": False, "from_there": from_there}
+    return collect(_merge(target, *rows, **more), target.columns(), target.pinned(), **given)
+
+
+def _upsert(target: Target, batch: int, *rows: tuple[Any, ...]) -> str:
+    changes = _collected(target, *rows)
+    return target.upsert(changes, lambda: changes.frame(target.spark), Marker(OURS, batch))
+
+
+def test_an_upsert_of_arrays_does_what_a_merge_does(target: Target) -> None:
+    _made(target)
+    assert target.refuses(inserts_only=False) == ""
+    assert target.names() == list(TYPES)
+    rows = ("u", 1, 11, "x"), ("d", 2, None, None), ("c", 5, 50, "e"), ("d", 9, None, None)
+    assert _upsert(target, 4, *rows) == ""
+    assert (_rows(target), target.marker(OURS.app)) == ([(1, 11, "x"), (5, 50, "e")], 4)
+    assert target.written is not None
+    assert (target.written.way, target.written.rows) == ("commit", 2)
+    for batch in (3, 4):
+        assert _upsert(target, batch, ("d", 1, None, None)) == ""
+    assert _upsert(target, 5) == ""
+    assert _upsert(target, 6, ("c", 6, 60, "f")) == ""
+    assert (_rows(target), target.marker(OURS.app)) == ([(1, 11, "x"), (5, 50, "e"), (6, 60, "f")], 6)
+
+
+def test_rows_that_keep_values_of_the_table_are_made_whole_and_go_to_no_other_state_of_it(target: Target) -> None:
+    types = {**TYPES, "more": "string"}
+    target.create(_frame(target, [(1, 10, "a", "m"), (2, 20, "b", "m")], types), Marker(OURS, 3))
+    columns = {OP: "string", **TYPES, KEPT: "array<string>"}
+    changes = [("u", 1, 11, None, ["note"]), ("u", 5, 50, None, ["note"]), ("d", 2, None, None, [])]
+    rows = _frame(target, changes, columns)
+    merge = Merge(rows, ("id",), frozenset(), TYPES)
+    given = {"inserts_only": False, "looked_up": False, "from_there": False}
+
+    def made() -> tuple[Target, Collected]:
+        table = _another(target)
+        return table, collect(merge, table.columns(), table.pinned(), **given)
+
+    table, found = made()
+    assert (found.number_of_rows(), found.number_of_deletes()) == (2, 1)
+    assert table.upsert(found, lambda: found.frame(target.spark), Marker(OURS, 4)) == ""
+    assert _rows(_another(target)) == [(1, 11, "a", "m"), (5, 50, None, None)]
+    table, late = made()
+    writer = _another(target)
+    writer.append(_frame(target, [(7, 7, "g", "m")], types), Marker(OTHERS, 1))
+    with pytest.raises(Conflict):
+        table.upsert(late, lambda: late.frame(target.spark), Marker(OURS, 5))
+    assert _another(target).marker(OURS.app) == 4
+
+
 def test_a_pinned_state_stays_what_it_is_whatever_others_commit(target: Target) -> None:
     _made(target)
     other = _another(target)
@@ -130,6 +182,7 @@ def _kind(target: Target) -> str:
 
 WRITES = {
     "merge": lambda target, batch: target.merge(_merge(target, ("c", 7, 7, "g")), Marker(OURS, batch)),
+    "upsert": lambda target, batch: _upsert(target, batch, ("c", 7, 7, "g")),
     "append": lambda target, batch: target.append(_frame(target, [(7, 7, "g")]), Marker(OURS, batch)),
     "replace": lambda target, batch: target.replace(
         target.rows().unionAll(_frame(target, [(7, 7, "g")])), Marker(OURS, batch)
@@ -142,10 +195,11 @@ WRITES = {
     ("write", "batch"),
     [
         ("merge", 4),
+        ("upsert", 4),
         ("take", 4),
         *(
             pytest.param(*given, marks=pytest.mark.long)
-            for given in (("merge", 5), ("append", 3), ("append", 4), ("append", 5), ("replace", 3), ("replace", 5), ("take", 3), ("take", 5))
+            for given in (("merge", 5), ("upsert", 5), ("append", 3), ("append", 4), ("append", 5), ("replace", 3), ("replace", 5), ("take", 3), ("take", 5))
         ),
     ],
 )  # fmt: skip
@@ -159,7 +213,7 @@ def test_of_two_writers_that_have_seen_the_same_state_one_writes(target: Target,
     rows = _rows(_another(target))
     marker = _another(target).marker(OURS.app)
     assert marker in (4, max(batch, 4))
-    assert len(rows) == (3 if write == "merge" or marker == 4 else 4)
+    assert len(rows) == (3 if write in ("merge", "upsert") or marker == 4 else 4)
     # a batch that leaves no trace but its marker counts as well
     one, other = _another(target), _another(target)
     one.merge(_merge(target, ("d", 99, None, None)), Marker(OURS, 6))

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from spark_jobs.by_arrays import _arrow, _exact
+from spark_jobs.collected import collect
 from spark_jobs.datatypes import structure
 from spark_jobs.targets.base import Conflict
 from spark_jobs.targets.memory import STORED
@@ -53,10 +54,9 @@ TABLES: dict[str, tuple[dict[str, Any], str]] = {
 """Table → its rule, and who makes its rows where nothing else is in the way."""
 RULES = TableRules.parse([{"tables": rf"s\.{name}", **rule} for name, (rule, _) in TABLES.items()])
 SPARSE = ("sparse", "marked_sparse", "logged")
-WAYS = [
-    ("delta", "files"), ("iceberg", "keys"), pytest.param("delta", "vectors", marks=pytest.mark.long),
-    pytest.param("iceberg", "files", marks=pytest.mark.long), pytest.param("iceberg", "positions", marks=pytest.mark.long),
-]  # fmt: skip
+SHORT = ("columns", "marked", "filtered", "sparse")
+"""Tables that are tried without ``--long``, with fewer changes."""
+WAYS = [("delta", "vectors"), ("iceberg", "keys"), ("delta", "files"), ("iceberg", "files"), ("iceberg", "positions")]
 
 
 @pytest.fixture(autouse=True)
@@ -82,10 +82,11 @@ class World:
         self.db, self.random, self.tables = lake.connector.database, Random(seed), [f"s.{name}" for name in tables]  # type: ignore[attr-defined]
         for name in tables:
             self.db.create_table(f"s.{name}", COLUMNS, key=KEY, sparse=("doc",) if name in SPARSE else ())
+        rows = [self._row(i) for i in range(12)]
         with self.db.transaction() as t:
             for table in self.tables:
-                for i in range(5):
-                    t.insert(table, self._row(i))
+                for row in rows:
+                    t.insert(table, row)
 
     def _row(self, i: int) -> Row:
         some = self.random.random() < 0.7
@@ -98,26 +99,25 @@ class World:
     def go(self, transactions: int) -> None:
         """Inserts, updates, deletes, changes of keys, and keys that come back."""
         for _ in range(transactions):
-            seed = self.random.random()
+            r = self.random
+            steps = [(r.random(), self._row(r.randrange(20)), r.random()) for _ in range(r.randint(1, 4))]
             with self.db.transaction() as t:
                 for table in self.tables:
-                    self.random.seed(seed)
-                    self._change(t, table)
+                    for what, row, which in steps:
+                        self._change(t, table, what, row, which)
 
-    def _change(self, t: Any, table: str) -> None:
-        for _ in range(self.random.randint(1, 4)):
-            there = sorted(row["id"] for row in self.db.rows(table))
-            what, new, old = self.random.random(), self.random.randrange(9), self.random.choice([*there, 99])
-            row = self._row(new)
-            if what < 0.35 and new not in there:
-                t.insert(table, row)
-            elif what < 0.55:
-                t.delete(table, {"id": old})
-            elif what < 0.7 and new not in there:
-                t.update(table, {"id": old}, {"id": new, "b": row["b"]})
-            else:
-                values = {name: row[name] for name in ("n", "price", "exact")}
-                t.update(table, {"id": old}, {**values, "doc": row["doc"]} if what > 0.9 else values)
+    def _change(self, t: Any, table: str, what: float, row: Row, which: float) -> None:
+        there = sorted(found["id"] for found in self.db.rows(table))
+        old = there[int(which * len(there))] if there else 99
+        if what < 0.35 and row["id"] not in there:
+            t.insert(table, row)
+        elif what < 0.5:
+            t.delete(table, {"id": old})
+        elif what < 0.65 and row["id"] not in there:
+            t.update(table, {"id": old}, {"id": row["id"], "b": row["b"]})
+        else:
+            values = {name: row[name] for name in ("n", "price", "exact", *(["doc"] if what > 0.9 else []))}
+            t.update(table, {"id": old}, values)
 
 
 def _begun(lake: Lake, way: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Lake, str]:
@@ -130,60 +130,60 @@ def _begun(lake: Lake, way: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Lake,
 
 
 def _same(lake: Lake, merged: Lake, *names: str) -> None:
-    for name in names or TABLES:
+    for name in names:
         found, wanted = lake.rows(f"s.{name}"), merged.rows(f"s.{name}")
         assert found == wanted, name
         assert len(found) > 0, name
 
 
-@pytest.mark.parametrize(("kind_", "way"), WAYS)
+@pytest.mark.parametrize(
+    ("kind_", "way", "tables"),
+    [
+        *((*way, SHORT) for way in WAYS[:2]),
+        *(pytest.param(*way, tuple(TABLES), marks=pytest.mark.long, id=f"{'-'.join(way)}-all") for way in WAYS),
+    ],
+)
 def test_tables_by_rules_that_are_committed_are_those_that_a_merge_makes(
-    spark: SparkSession, tmp_path: Any, kind_: str, way: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, tmp_path: Any, kind_: str, way: str, tables: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:  # fmt: skip
     lake = new_lake(spark, tmp_path, kind_, provide_transaction_metadata=True)
     lake.tables = RULES
     merged, profile = _begun(lake, way, monkeypatch)
-    world = World(lake, 3)
+    world = World(lake, 3, tables)
 
-    def applied() -> dict[str, list[str]]:
+    def applied(transactions: int) -> dict[str, list[str]]:
+        world.go(transactions)
+        lake.connector.capture()
         merged.apply(writes="merge")
         _said(caplog)
         lake.apply(profile=profile)
-        _same(lake, merged)
+        _same(lake, merged, *tables)
         return _said(caplog)
 
     lake.connector.capture()
     merged.apply(profile=profile)
     lake.apply(profile=profile)
-    for _ in range(2):
-        world.go(6)
-        lake.connector.capture()
-        said = applied()
+    for transactions in (8, 8) if tables != SHORT else (8,):
+        said = applied(transactions)
         assert {name: [text.split(":")[0] for text in texts] for name, texts in said.items()} == {
-            name: ["committed"] for name in TABLES
+            name: ["committed"] for name in tables
         }
-        assert {name for name, (text,) in said.items() if SPARK in text} == {
-            name for name, (_, by) in TABLES.items() if by == SPARK
-        }
-    # columns change in place, and a table is emptied
-    for name in ("columns", "marked"):
-        world.db.rename_columns(f"s.{name}", at="since")
-        world.db.add_column(f"s.{name}", "more", "string")
-    world.go(2)
-    for name in ("history", "marked_filtered", "logged"):
-        world.db.truncate(f"s.{name}")
-    world.go(3)
-    lake.connector.capture()
-    said = applied()
-    assert said["columns"][0].endswith("made by Spark: the table's columns change.")
-    assert said["marked_filtered"] == said["history"] == ["merged: the table is emptied in between."]
+        assert {n for n, (text,) in said.items() if SPARK in text} == {n for n in tables if TABLES[n][1] == SPARK}
+    if tables != SHORT:  # columns change in place, and tables are emptied
+        for name in ("columns", "marked"):
+            world.db.rename_columns(f"s.{name}", at="since")
+            world.db.add_column(f"s.{name}", "more", "string")
+        world.go(2)
+        for name in ("history", "marked_filtered", "logged"):
+            world.db.truncate(f"s.{name}")
+        said = applied(3)
+        assert said["columns"][0].endswith("made by Spark: the table's columns change.")
+        assert said["marked_filtered"] == said["history"] == ["merged: the table is emptied in between."]
     # rows are read again beside the stream
     number = snapshot(lake.connector, *world.tables)
     properties = {"read.only": True, "signal.poll.interval.ms": 50}
     lake.connector.capture(properties, run_for_s=20, until=signal_ended(lake.connector, number))
-    world.go(2)
-    lake.connector.capture()
-    said = applied()
+    said = applied(3)
     assert {text.split(":")[0] for texts in said.values() for text in texts} == {"committed"}
     assert lake.apply().tables == []
 
@@ -249,23 +249,22 @@ def test_what_is_too_much_for_the_driver_is_merged(
 
 
 def test_what_spark_does_not_let_through_to_the_driver_is_merged(
-    memory: Lake, caplog: pytest.LogCaptureFixture
+    memory: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = TableRules.parse([{"tables": ".*", "filter": "n > 0"}])
     _after(memory, rules, _update)
-    conf, name = memory.spark.sparkContext._jsc.sc().conf(), "spark.driver.maxResultSize"
+    conf = memory.spark.sparkContext._jsc.sc().conf()
 
-    def hook(location: str, name_: str, write: Any) -> Any:
-        conf.remove(name)  # the tables in memory are collected, too
-        return write()
+    def limited(*args: Any, **given: Any) -> Any:
+        conf.set("spark.driver.maxResultSize", "100b")
+        try:
+            return collect(*args, **given)
+        finally:
+            conf.remove("spark.driver.maxResultSize")
 
-    memory.hook = hook
+    monkeypatch.setattr("spark_jobs.write.collect", limited)
     caplog.clear()
-    conf.set(name, "100b")
-    try:
-        memory.apply(tables=rules)
-    finally:
-        conf.remove(name)
+    memory.apply(tables=rules)
     assert "merged: its rows are more than spark.driver.maxResultSize lets through" in _said(caplog)["t"][0]
     assert {row["id"]: row["n"] for row in memory.rows("s.t")} == {1: 7, 2: 2}
 
