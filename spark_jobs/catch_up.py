@@ -104,18 +104,18 @@ class CatchUp:
         :return: its last batch
         """
         table = table or Placed(owner.topic, owner.topic, location, owner.shared)
+        last = ""
         for attempt in range(ATTEMPTS):
             try:
                 return self._attempt(owner, table, *(look or self.look(owner, location, table.place)), groups, done)
             except Conflict as e:
-                look = None
+                look, last = None, str(e)[:300]
                 # whoever was faster may have applied the same batches: the marker tells
-                log.warning(
-                    "Another writer committed to the table of %s first (%d): %s", table.name, attempt + 1, str(e)[:200]
-                )
+                log.warning("Another writer committed to the table of %s first (%d): %s", table.name, attempt + 1, last)
                 time.sleep(0.5 * attempt)
         raise TargetError(
-            f"The table of {table.name} was changed by other writers {ATTEMPTS} times while it was being merged.",
+            f"The table of {table.name} was changed by other writers {ATTEMPTS} times while it was being merged, the last time: {last}",
+            where=location,
             safe="The table was not changed by this run.",
             remedy="stop the other writers, then run the apply again",
         )

@@ -10,6 +10,7 @@ where they are: ``host``, ``port``, ``user``, ``password``, ``log``; databases a
 """
 
 from dev.servers.base import Server
+from dev.servers.hive_metastore import HiveMetastore
 from dev.servers.iceberg_rest import IcebergRest
 from dev.servers.kafka import Kafka
 from dev.servers.mariadb import MariaDb
@@ -25,6 +26,7 @@ __all__ = [
     "CAPTURE_PRIVILEGES",
     "S3",
     "Database",
+    "HiveMetastore",
     "IcebergRest",
     "Kafka",
     "MariaDb",

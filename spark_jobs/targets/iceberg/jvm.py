@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.targets.base import Conflict
 
 ICEBERG = "org.apache.iceberg"
@@ -84,3 +85,15 @@ def conflicts(*more: str) -> Iterator[None]:
         if failed_with(e, *FASTER, *more):
             raise Conflict(str(e)) from e
         raise
+
+
+def refused_by_hive(e: Exception, location: str) -> TargetError | None:
+    """What to say of a commit that a Hive metastore has refused because the table's columns change, before it did anything; ``None`` if that is not why."""
+    if "types incompatible with the existing columns" not in " ".join(str(e).split()):
+        return None
+    return TargetError(
+        "The Hive metastore refuses that the columns of the table change.",
+        where=location,
+        safe="The table was not changed; the change log keeps the batches.",
+        remedy="set hive.metastore.disallow.incompatible.col.type.changes=false in the hive-site.xml of the metastore and restart it, then run the apply again",
+    )

@@ -53,7 +53,7 @@ from spark_jobs.targets.iceberg.columns import (
 from spark_jobs.targets.iceberg.commit import BY_KEY, ArrayCommit, no_positions, unfit_table
 from spark_jobs.targets.iceberg.evolving import can_evolve, renames, updates
 from spark_jobs.targets.iceberg.history import MARKER, SNAPSHOT_MARKER, History, bring_columns_back, remove_new_files
-from spark_jobs.targets.iceberg.jvm import ICEBERG, conflicts, failed_with, named, reason, texts
+from spark_jobs.targets.iceberg.jvm import ICEBERG, conflicts, failed_with, named, reason, refused_by_hive, texts
 from spark_jobs.targets.iceberg.metrics import written
 from spark_jobs.targets.iceberg.places import place
 from spark_jobs.targets.iceberg.upkeep import IcebergUpkeep
@@ -396,6 +396,8 @@ class IcebergTarget(Target):
         except (Py4JJavaError, PySparkException) as e:
             if not failed_with(e, "CommitStateUnknownException"):
                 raise
+            if refused := refused_by_hive(e, self.location):
+                raise refused from e
             # the table tells whether it was done, when it is read again
             raise Conflict(f"nobody knows whether the commit was done: {e}") from e
         self.exists()
