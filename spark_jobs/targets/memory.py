@@ -201,6 +201,7 @@ class MemoryTarget(Target):
         come = [part.select(there.rows.column_names).cast(there.rows.schema) for part in changes.rows()]
         rows = pa.concat_tables([there.rows.filter(stay), *come])
         self._put("commit", self.spark.createDataFrame(rows, schema=structure(there.types)), marker)
+        self.written = Written("commit", changes.number_of_rows())
         return ""
 
     def take(self, changes: Difference, marker: Marker) -> str:
