@@ -302,7 +302,7 @@ class ApplyChanges:
         known = view.stands.get(table.name)
         if known is not None and known.get("known", True) and table.name not in view.lagging:
             return
-        groups = [*self._backlog.since(0), *view.groups] if view.schema(table.topic) is None else view.groups
+        groups = self._backlog.all() if view.schema(table.topic) is None else view.groups
         schema = next((found for group in reversed(groups) if (found := group.schema(table.topic))), None)
         if schema is None:
             log.info(

@@ -54,6 +54,11 @@ class Backlog:
                 )
             return self._read[batch]
 
+    def all(self) -> list[Batches]:
+        """All batches that the change log has; its first ones may have been removed."""
+        numbers = self._changelog.batches(self._connector)
+        return self.since(numbers[0] - 1) if numbers else []
+
     def forget(self) -> None:
         """Drop what was read; the next run may find other batches."""
         with self._lock:

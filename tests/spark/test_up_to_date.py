@@ -257,9 +257,9 @@ def test_each_batch_is_looked_at_once_for_all_tables(lake: Lake, monkeypatch: py
     looks: list[int] = []
     look = Batches.__init__
 
-    def counted(self: Any, changelog: Any, manifests: Any) -> None:
+    def counted(self: Any, changelog: Any, manifests: Any, *more: Any) -> None:
         looks.extend(m.batch for m in manifests)
-        look(self, changelog, manifests)
+        look(self, changelog, manifests, *more)
 
     monkeypatch.setattr(Batches, "__init__", counted)
     lake.follow()
