@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -34,23 +35,23 @@ class AppliesChanges(SubmitsJob):
 
     # -- for those who inherit ----------------------------------------------------------------------------------------
 
+    @abstractmethod
     def _connectors(self) -> list[ConnectorTables]:
         """What is to be applied, by the rendered fields."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _tell_job(self, connectors: Sequence[ConnectorTables], *more: str) -> None:
         """Set the job and its arguments.
 
         :param more: arguments that are those of any apply
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def _result(self, done: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """What the task returns.
 
         :param done: the results of its connectors
         """
-        raise NotImplementedError
 
     # -- the task -----------------------------------------------------------------------------------------------------
 

@@ -54,6 +54,7 @@ from spark_jobs.targets.delta.merging import builder
 from spark_jobs.targets.delta.metrics import written
 from spark_jobs.targets.delta.places import Name
 from spark_jobs.targets.delta.upkeep import DeltaUpkeep
+from spark_jobs.targets.renames import renames
 
 _C = TypeVar("_C", bound=Commit)
 _TXN = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
@@ -179,7 +180,7 @@ class DeltaTarget(Target):
                 self._set({_VERSION: f"{evolution.version} {evolution.app}", **lacking})
             for statement in statements:
                 self._alter(statement)
-        known = {name.lower() for name in there} | {new for _, new in columns.renames(evolution)}
+        known = {name.lower() for name in there} | {new for _, new in renames(evolution)}
         return {
             name: value
             for name, value in evolution.fills.items()

@@ -11,6 +11,7 @@ from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import holds
 from spark_jobs.targets.base import Evolution
 from spark_jobs.targets.iceberg.columns import held, iceberg_types, widens
+from spark_jobs.targets.renames import renamed, renames
 
 
 def can_evolve(evolution: Evolution, columns: Mapping[str, str], location: str) -> bool:
@@ -18,22 +19,9 @@ def can_evolve(evolution: Evolution, columns: Mapping[str, str], location: str) 
 
     :param columns: the table's, and their types
     """
-    there = {name.lower(): type_ for name, type_ in columns.items()}
-    final = {name.lower() for name in evolution.types}
-    if len(final) < len(evolution.types):
-        raise TargetError(
-            "Two columns have the same name but for upper and lower case, which Spark cannot tell apart.",
-            where=f"{location}: {', '.join(evolution.types)}",
-            safe="The table was not changed; the change log keeps the batches.",
-            remedy="leave one of them out with column.exclude.list, or rename it at the source",
-        )
-    for old, new in renames(evolution):
-        # a name that is given away and taken again in one go would not tell what has been done after a kill
-        if old in final or (old in there and new in there):
-            return False
-        if old not in there and new not in there:
-            raise _lost(old, new, location)
-        there.setdefault(new, there.get(old, ""))
+    there = renamed(evolution, columns, location)
+    if there is None:
+        return False
     can = True
     for name, type_ in evolution.types.items():
         there_type = there.get(name.lower(), held(type_))
@@ -76,18 +64,3 @@ def _other_type(name: str, old: str, new: str, location: str) -> TargetError:
         remedy="set schema.change.rewrite.mode=snapshot, so that the table is read again after such a change, or drop "
         "the target table and read it again with snapshot.mode=always for one run",
     )
-
-
-def _lost(old: str, new: str, location: str) -> TargetError:
-    return TargetError(
-        f"Column {old} was renamed to {new} at the source; the table has neither.",
-        where=location,
-        safe="The table was not changed; the change log keeps the batches.",
-        remedy="drop the target table and run the apply again: it is built again from the change log",
-    )
-
-
-def renames(evolution: Evolution) -> list[tuple[str, str]]:
-    """Renames in lower case; Spark ignores case, so a change of case is none."""
-    pairs = [(old.lower(), new.lower()) for old, new in evolution.renamed]
-    return [(old, new) for old, new in pairs if old != new]

@@ -51,12 +51,13 @@ from spark_jobs.targets.iceberg.columns import (
     was_partitioned_by_a_column_that_is_gone,
 )
 from spark_jobs.targets.iceberg.commit import BY_KEY, ArrayCommit, no_positions, unfit_table
-from spark_jobs.targets.iceberg.evolving import can_evolve, renames, updates
+from spark_jobs.targets.iceberg.evolving import can_evolve, updates
 from spark_jobs.targets.iceberg.history import MARKER, SNAPSHOT_MARKER, History, bring_columns_back, remove_new_files
 from spark_jobs.targets.iceberg.jvm import ICEBERG, conflicts, failed_with, named, reason, refused_by_hive, texts
 from spark_jobs.targets.iceberg.metrics import written
 from spark_jobs.targets.iceberg.places import place
 from spark_jobs.targets.iceberg.upkeep import IcebergUpkeep
+from spark_jobs.targets.renames import renames
 
 log = logging.getLogger("spark_jobs.targets.iceberg")
 
