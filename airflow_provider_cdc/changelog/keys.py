@@ -17,10 +17,13 @@ def among(rows: pa.Table, keys: pa.Table) -> npt.NDArray[np.bool_]:
 
     :param rows: with the columns of ``keys``, of the same types, in the same order
     """
-    codes, wanted = numbered(rows, keys)
-    found = np.zeros(max(codes.max(initial=0), wanted.max(initial=0)) + 1, np.bool_)
-    found[wanted] = True
-    return found[codes]
+    candidates = _candidates(rows, keys)
+    codes, wanted = numbered(rows.take(pa.array(candidates)), keys)
+    known = np.zeros(max(codes.max(initial=0), wanted.max(initial=0)) + 1, np.bool_)
+    known[wanted] = True
+    found = np.zeros(rows.num_rows, np.bool_)
+    found[candidates] = known[codes]
+    return found
 
 
 def goes(rows: pa.Table, gone: pa.Table) -> npt.NDArray[np.bool_]:
@@ -31,11 +34,7 @@ def goes(rows: pa.Table, gone: pa.Table) -> npt.NDArray[np.bool_]:
     >>> goes(pa.table({"a": [1, 2, 1, 1]}), pa.table({"a": [1, 1, 3]}))
     array([ True, False,  True, False])
     """
-    candidates = np.arange(rows.num_rows)
-    for name, values in zip(gone.column_names, gone.columns, strict=True):
-        if not (pa.types.is_floating(values.type) or pa.types.is_nested(values.type)):
-            some = pc.is_in(rows[name].take(pa.array(candidates)), value_set=pc.unique(values))
-            candidates = candidates[some.to_numpy()]
+    candidates = _candidates(rows, gone)
     codes, wanted = numbered(rows.take(pa.array(candidates)), gone, one_zero=False)
     number = np.bincount(wanted, minlength=max(codes.max(initial=0), wanted.max(initial=0)) + 1)
     order = np.argsort(codes, kind="stable")
@@ -44,6 +43,16 @@ def goes(rows: pa.Table, gone: pa.Table) -> npt.NDArray[np.bool_]:
     found = np.zeros(rows.num_rows, np.bool_)
     found[candidates[order[nth < number[ordered]]]] = True
     return found
+
+
+def _candidates(rows: pa.Table, wanted: pa.Table) -> Numbers:
+    """Rows that may be equal to some of others, in order: each of their values is one that those have in this column."""
+    candidates: Numbers = np.arange(rows.num_rows)
+    for column, values in zip(rows.select(wanted.column_names).columns, wanted.columns, strict=True):
+        if not (pa.types.is_floating(values.type) or pa.types.is_nested(values.type)):
+            left = column if len(candidates) == rows.num_rows else column.take(pa.array(candidates))
+            candidates = candidates[pc.is_in(left, value_set=pc.unique(values)).to_numpy()]
+    return candidates
 
 
 def numbered(*tables: pa.Table, one_zero: bool = True) -> list[Numbers]:

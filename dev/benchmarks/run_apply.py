@@ -24,7 +24,7 @@ from dev.benchmarks.lake_changes import TYPES, Changes, Events, SourceTable
 from dev.benchmarks.plain_merge import AS_IT_IS, PLAIN, PlainRule
 
 THREADS = 4
-_WHOLE, _LAST = AS_IT_IS.columns, {name: f"coalesce(after.{name}, before.{name})" for name in TYPES}
+_WHOLE, _LAST = AS_IT_IS.columns, {name: f"if(op = 'd', before.{name}, after.{name})" for name in TYPES}
 _TOLD = {"_op": "op", "_seq": "seq", "_commit_ts": "timestamp_micros(source.ts_us)"}
 _GONE = "timestamp_micros(if(op = 'd', source.ts_us, NULL))"
 RULES: dict[str, tuple[dict[str, Any], PlainRule]] = {

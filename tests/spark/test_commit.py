@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from spark_jobs.datatypes import spark_type
 from spark_jobs.targets.base import Conflict
-from spark_jobs.targets.delta.copy_on_write import CopyOnWrite
+from spark_jobs.targets.delta.old_files import OldFiles
 from tests.spark.lake import Lake
 from tests.spark.test_readers import COLUMNS, FULL, READERS, _agree
 
@@ -56,9 +56,11 @@ def _operations(lake: Lake, table: str) -> list[str]:
 
 
 def large(monkeypatch: pytest.MonkeyPatch, way: str = "vectors") -> None:
-    """For a commit with deletion vectors, every table counts as a large one."""
-    if way == "vectors":
+    """For a commit with deletion vectors, every table counts as a large one; and as a very large one, if Spark is to find the rows."""
+    if way != "files":
         monkeypatch.setattr("spark_jobs.targets.delta.commit.MOST_BYTES", -1)
+    if way == "found by Spark":
+        monkeypatch.setattr("spark_jobs.targets.delta.vectors.MOST_FILES", -1)
 
 
 def _changed_files(lake: Lake, table: str) -> list[tuple[int, int]]:
@@ -93,7 +95,7 @@ def _work(lake: Lake, table: str, key: dict[str, str], r: Random) -> None:
         pytest.param(("date32[day]", "binary"), marks=pytest.mark.long),
     ],
 )
-@pytest.mark.parametrize("way", ["files", "vectors"])
+@pytest.mark.parametrize("way", ["files", "vectors", "found by Spark"])
 def test_a_commit_of_arrays_makes_the_table_that_a_merge_makes(
     lake: Lake, key: tuple[str, ...], way: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,7 +106,7 @@ def test_a_commit_of_arrays_makes_the_table_that_a_merge_makes(
     db.create_table("s.t", columns, key=tuple(names))
     _work(lake, "s.t", names, r)
     lake.connector.capture()
-    lake.apply(profile={"files": "compatible", "vectors": "fast"}[way])
+    lake.apply(profile="compatible" if way == "files" else "fast")
     for _ in range(3):
         _work(lake, "s.t", names, r)
         lake.connector.capture()
@@ -164,9 +166,7 @@ def test_many_small_files_become_one(table: Lake, monkeypatch: pytest.MonkeyPatc
     table.check()
     # by what files say of their keys, those of other keys are not read
     read: list[int] = []
-    monkeypatch.setattr(
-        CopyOnWrite, "_read", lambda self, *of, read_=CopyOnWrite._read: read.append(1) or read_(self, *of)
-    )
+    monkeypatch.setattr(OldFiles, "read", lambda self, *of, read_=OldFiles.read: read.append(1) or read_(self, *of))
     _change(table, 50)
     table.apply()
     assert not read

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
@@ -18,7 +19,8 @@ from spark_jobs.finding import found, without
 from spark_jobs.last import OURS
 from spark_jobs.targets.base import Marker, Written
 from spark_jobs.targets.delta.commit import METADATA, Commit, size
-from spark_jobs.targets.delta.copy_on_write import MOST_BYTES, MOST_FILES, NotOnArrays, OldFile
+from spark_jobs.targets.delta.copy_on_write import MOST_BYTES, MOST_FILES
+from spark_jobs.targets.delta.old_files import NotOnArrays, OldFile
 
 log = logging.getLogger("spark_jobs.targets.delta")
 _FILE, _ROW = f"{OURS}file", f"{OURS}row"
@@ -47,6 +49,11 @@ class BagCommit(Commit):
         if not places.num_rows:
             self._transaction.filterFiles()
             return []
+        try:
+            touched = self._touched(places, self._delta.sequence(self._few_files()))
+            return self._vectors_of().taking([(file, np.unique(rows[_ROW].to_numpy())) for file, rows in touched])
+        except NotOnArrays as e:
+            log.info("Spark writes the deletion vectors: %s.", e)
         there = self._spark.createDataFrame(places)
         where = F.struct(F.col(_FILE).alias("file_path"), F.col(_ROW).alias("row_index"))
         return self._delta.vectors(self._transaction, self._log, there.select(where.alias(METADATA)))
@@ -59,7 +66,7 @@ class BagCommit(Commit):
         # the whole table counts as read: whoever changes it first makes this commit fail
         files = self._transaction.filterFiles()
         gone = changes.rows(taken)
-        touched = self._files(gone, files)
+        touched = self._touched(gone, files)
         others: list[OldFile] = []
         if files.size() <= MOST_FILES and size(self._transaction.snapshot()) <= MOST_BYTES:
             paths = {file.path.toString() for file, _ in touched}
@@ -75,7 +82,7 @@ class BagCommit(Commit):
         sizes = [int(action.size()) for action in made]
         return [*(file.action.remove() for file, _ in touched), *made], [], sizes
 
-    def _files(self, gone: pa.Table, files: Any) -> list[tuple[OldFile, pa.Table]]:
+    def _touched(self, gone: pa.Table, files: Any) -> list[tuple[OldFile, pa.Table]]:
         """The files in which some rows are, and those rows."""
         helper = self._delta.object("org.apache.spark.sql.delta.commands.DMLWithDeletionVectorsHelper")
         actions = helper.generateCandidateFileMap(self._log.dataPath(), files)

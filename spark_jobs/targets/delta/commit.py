@@ -2,7 +2,7 @@
 
 In a small table, the files that hold some of the keys are written anew by Arrow, with what is left of them and the rows of the batch
 (:mod:`spark_jobs.targets.delta.copy_on_write`). In a larger one that has deletion vectors, Arrow writes the rows of the batch as a file of
-their own, and Spark finds the rows that they replace: the cost follows the batch and the key columns, not the rows of the table.
+their own, and finds the rows that they replace, for which it reads the key columns (:mod:`spark_jobs.targets.delta.vectors`); in a very large one Spark finds them.
 
 Delta has no public interface for such a commit. What is called here is its own, of the version that ``FORMAT.packages`` names; a table
 that has anything which these calls would not take care of is merged (:func:`spark_jobs.targets.delta.layout.not_for`).
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import chain
@@ -26,10 +27,13 @@ from pyspark.sql import functions as F
 from spark_jobs.datatypes import quoted
 from spark_jobs.last import OURS
 from spark_jobs.targets.base import Changes, Marker, Written
-from spark_jobs.targets.delta.copy_on_write import MOST_BYTES, MOST_FILES, CopyOnWrite, NotOnArrays, OldFile
+from spark_jobs.targets.delta import vectors
+from spark_jobs.targets.delta.copy_on_write import MOST_BYTES, MOST_FILES, CopyOnWrite
 from spark_jobs.targets.delta.files import GREGORIAN, DataFiles
 from spark_jobs.targets.delta.layout import Layout, is_ordered
+from spark_jobs.targets.delta.old_files import NotOnArrays, OldFile, OldFiles
 
+log = logging.getLogger("spark_jobs.targets.delta")
 BROADCAST_KEYS = 5_000_000
 METADATA = f"{OURS}metadata"
 """Column of Spark's that says where a row is."""
@@ -76,17 +80,18 @@ class Commit:
     :param log: Delta's view of the table
     :param layout: of the table at this version
     :param made: writes files of the table
-    :param old: reads those that are there
+    :param files: reads those that are there
     :param at: version → the table's rows then
     """
 
     def __init__(
-        self, spark: SparkSession, log: Any, transaction: Any, layout: Layout, made: DataFiles, old: CopyOnWrite,
+        self, spark: SparkSession, log: Any, transaction: Any, layout: Layout, made: DataFiles, files: OldFiles,
         at: Callable[[int], DataFrame],
     ) -> None:  # fmt: skip
         self._spark, self._delta = spark, Delta(spark)
         self._log, self._transaction, self._layout = log, transaction, layout
-        self._made, self._old, self._at = made, old, at
+        self._made, self._files, self._at = made, files, at
+        self._old = CopyOnWrite(made, files)
         self.written: Written | None = None
         """What was written; ``None`` before it is."""
 
@@ -103,8 +108,7 @@ class Commit:
             self._put([], changes, marker)
             return ""
         if self._layout.has_vectors:
-            found = matching(self._now(), keys(), changes)
-            self._put(self._delta.vectors(self._transaction, self._log, found), changes, marker)
+            self._put(self._taken(changes, keys), changes, marker)
             return ""
         if not changes.inserts_only:
             return f"{reason}; {_NO_VECTORS}"
@@ -124,6 +128,31 @@ class Commit:
             return str(e)
         self._put([file.action.remove() for file in done.gone], changes, marker, done.rows)
         return ""
+
+    def _taken(self, changes: Changes, keys: Callable[[], DataFrame]) -> list[Any]:
+        """Actions that give files new deletion vectors, in which the rows with some keys are gone."""
+        try:
+            files = [OldFile.of(action, self._log) for action in self._few_files()]
+            return self._vectors_of().actions(files, self._made.physical(changes.keys))
+        except NotOnArrays as e:
+            log.info("Spark looks for the rows that go: %s.", e)
+        return self._delta.vectors(self._transaction, self._log, matching(self._now(), keys(), changes))
+
+    def _few_files(self) -> list[Any]:
+        """``AddFile`` of all files, with their statistics. The whole table counts as read.
+
+        :raises NotOnArrays: they are too many for the driver
+        """
+        known = self._transaction.snapshot().numOfFilesIfKnown()
+        number = int(known.get()) if known.isDefined() else vectors.MOST_FILES + 1
+        if number > vectors.MOST_FILES:
+            many = f"the table has {number} files" if known.isDefined() else "nobody knows how many files the table has"
+            raise NotOnArrays(many)
+        return self._delta.files(self._transaction)
+
+    def _vectors_of(self) -> vectors.Vectors:
+        conf = self._spark._jsparkSession.sessionState().newHadoopConf()
+        return vectors.Vectors(self._delta, self._log, conf, self._files)
 
     def _put(self, actions: Sequence[Any], changes: Changes, marker: Marker, kept: Iterable[pa.Table] = ()) -> None:
         sizes = self._commit(actions, changes.rows(), marker, kept)
@@ -205,9 +234,9 @@ class Delta:
         :param files: ``AddFile`` of each
         """
         none = self.cls("scala.Option").empty()
-        return DataFrame(log.createDataFrame(snapshot, self._sequence(files), False, none), self._spark)
+        return DataFrame(log.createDataFrame(snapshot, self.sequence(files), False, none), self._spark)
 
-    def _sequence(self, values: Iterable[Any]) -> Any:
+    def sequence(self, values: Iterable[Any]) -> Any:
         """A sequence of Scala's."""
         found = self.cls("java.util.ArrayList")()
         for value in values:
@@ -247,7 +276,7 @@ class Delta:
         transaction.updateSetTransaction(app, batch, none)
         # history shows it as the update of a stream: its id is the application's, its epoch the batch
         operation = self.cls("org.apache.spark.sql.delta.DeltaOperations$StreamingUpdate")(mode, app, batch, none)
-        transaction.commit(self._sequence(actions), operation)
+        transaction.commit(self.sequence(actions), operation)
 
     def added(self, file: Mapping[str, Any]) -> Any:
         return self.cls("org.apache.spark.sql.delta.actions.Action").fromJson(json.dumps({"add": file}))

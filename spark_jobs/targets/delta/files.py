@@ -74,6 +74,11 @@ class DataFiles:
         ]  # fmt: skip
         return pa.table(columns, schema=self._schema)
 
+    def as_now(self, rows: pa.Table) -> pa.Table:
+        """Some columns of a file of the table, as their types are now."""
+        names = rows.column_names
+        return pa.table([cast(rows[name], self._schema.field(name).type) for name in names], names=names)
+
     def _file(self, rows: pa.Table) -> dict[str, Any]:
         name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
         with tempfile.TemporaryDirectory(prefix="cdc-") as scratch:

@@ -46,12 +46,12 @@ from spark_jobs.targets.delta import columns
 from spark_jobs.targets.delta.bag import BagCommit
 from spark_jobs.targets.delta.commit import Commit, Delta, markers, size, too_large
 from spark_jobs.targets.delta.conflicts import OF_COLUMNS, conflicts, or_conflict
-from spark_jobs.targets.delta.copy_on_write import CopyOnWrite
 from spark_jobs.targets.delta.files import DataFiles
 from spark_jobs.targets.delta.folder import TableFolder
 from spark_jobs.targets.delta.layout import Layout, not_for
 from spark_jobs.targets.delta.merging import builder
 from spark_jobs.targets.delta.metrics import written
+from spark_jobs.targets.delta.old_files import OldFiles
 from spark_jobs.targets.delta.places import Name
 from spark_jobs.targets.delta.upkeep import DeltaUpkeep
 from spark_jobs.targets.renames import renames
@@ -292,7 +292,7 @@ class DeltaTarget(Target):
     def _commit(self, kind: type[_C], transaction: Any, layout: Layout) -> _C:
         folder, files = self._folder.files()
         made = DataFiles(layout, folder, files, self._folder.path)
-        old = CopyOnWrite(made, files, self._folder.path)
+        old = OldFiles(made, files, self._folder.path)
         return kind(self.spark, self._folder.log(), transaction, layout, made, old, self._at)
 
     def _at(self, version: int) -> DataFrame:
