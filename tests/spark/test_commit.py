@@ -60,7 +60,7 @@ def large(monkeypatch: pytest.MonkeyPatch, way: str = "vectors") -> None:
     if way != "files":
         monkeypatch.setattr("spark_jobs.targets.delta.commit.MOST_BYTES", -1)
     if way == "found by Spark":
-        monkeypatch.setattr("spark_jobs.targets.delta.vectors.MOST_FILES", -1)
+        monkeypatch.setattr("spark_jobs.targets.key_lookup.MOST_FILES", -1)
 
 
 def _changed_files(lake: Lake, table: str) -> list[tuple[int, int]]:

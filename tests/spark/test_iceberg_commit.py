@@ -15,8 +15,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from spark_jobs.datatypes import spark_type
+from spark_jobs.targets import key_lookup
 from spark_jobs.targets.base import Conflict
-from spark_jobs.targets.iceberg import compaction, copy_on_write
+from spark_jobs.targets.iceberg import compaction, copy_on_write, positions
 from spark_jobs.targets.iceberg.commit import ArrayCommit
 from spark_jobs.targets.iceberg.files import NewFiles
 from spark_jobs.targets.iceberg.table import IcebergTarget
@@ -26,10 +27,10 @@ from tests.spark.test_readers import COLUMNS, OF_ICEBERG, _agree
 
 pytestmark = [pytest.mark.spark, pytest.mark.only_kind("iceberg")]
 KEYS = [("int64",), ("string",), ("timestamp[us]", "bool"), ("decimal128(12, 2)", "string"), ("date32[day]", "binary")]
-WAYS = ("files", "keys", "positions")
+WAYS = ("files", "keys", "positions", "positions by Spark")
 SHOWN = {
     ("int64",): ("keys", "files"),
-    ("timestamp[us]", "bool"): ("positions", "files"),
+    ("timestamp[us]", "bool"): ("positions", "files", "positions by Spark"),
     ("date32[day]", "binary"): ("keys",),
 }
 """Keys that are tried without ``--long``, and the ways to write them."""
@@ -47,12 +48,14 @@ def _no_table_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _way(monkeypatch: pytest.MonkeyPatch, way: str) -> str:
-    """How old rows go: their files are written anew (``files``), or there are deletes of ``keys`` or of ``positions``.
+    """How old rows go: their files are written anew (``files``), or there are deletes of ``keys`` or of ``positions``, which the driver finds or Spark.
 
     :return: the profile of a table for this
     """
     if way == "files":
         monkeypatch.setattr(copy_on_write, "MOST_BYTES", 4 << 20)
+    if way == "positions by Spark":
+        monkeypatch.setattr(key_lookup, "MOST_FILES", -1)
     return "fast" if way == "keys" else "compatible"
 
 
@@ -128,7 +131,7 @@ def test_a_commit_of_arrays_makes_the_table_that_a_merge_makes(
     assert [text.split(":")[0] for text in _said(caplog, "s.t")] == ["p.s.t is committed"] * 3
     lake.check()
     by_key, by_position = map(sum, zip(*_deletes(lake), strict=True))
-    assert (by_key > 0, by_position > 0) == (way == "keys", way == "positions")
+    assert (by_key > 0, by_position > 0) == (way == "keys", way.startswith("positions"))
     _agree(lake, "s.t", *(OF_ICEBERG if profile == "compatible" else ("DuckDB",)))
     # and the format's own statements work on what was written
     lake.sql("DELETE FROM {} WHERE i32 % 2 = 0", "s.t")
@@ -326,6 +329,67 @@ STEPS = [
     (IcebergTarget, "_compact"), (compaction, "compact"),
 ]  # fmt: skip
 """Of a commit, from its first file to the compaction that may follow."""
+
+
+def _positions(lake: Lake) -> list[int]:
+    """How many positions each snapshot has deleted."""
+    return [int(snapshot.get("added-position-deletes", 0)) for snapshot in _snapshots(lake)]
+
+
+def test_a_row_that_changes_with_every_batch_is_deleted_once_each_time(table: Lake) -> None:
+    """Its older places are deleted already; readers need not hear it again."""
+    table.apply()
+    for _ in range(3):
+        _change(table, 3, 4)
+        table.apply(writes="commit")
+    assert _positions(table)[1:] == [2, 2, 2]
+    table.check()
+
+
+def test_rows_are_found_in_files_from_before_their_key_was_renamed_and_widened(lake: Lake) -> None:
+    db = lake.connector.database
+    db.create_table("s.t", {"b": "int32!", "a.b": "string!", "n": "int32"}, key=("a.b", "b"))
+    with db.transaction() as t:
+        for i in range(20):
+            t.insert("s.t", {"b": i, "a.b": f"it's {i % 3}", "n": i})
+    lake.connector.capture()
+    lake.apply()
+    db.rename_column("s.t", "b", "id")
+    db.change_column("s.t", "id", "int64", int)
+    with db.transaction() as t:
+        t.update("s.t", {"id": 4, "a.b": "it's 1"}, {"n": 400})
+        t.delete("s.t", {"id": 5, "a.b": "it's 2"})
+        t.insert("s.t", {"id": 2**40, "a.b": "it's 0", "n": 1})
+    lake.connector.capture()
+    lake.apply(writes="commit")
+    assert _positions(lake)[-1] == 2
+    lake.check()
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "said"),
+    [("MOST_FILES", 0, "the table has 1 files"), ("MOST_BYTES", 100, "the keys may be in files of 0 GB")],
+)
+def test_what_is_too_much_for_the_driver_is_left_to_spark(
+    table: Lake, limit: str, value: int, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table.apply()
+    monkeypatch.setattr(key_lookup, limit, value)
+    _change(table, 3, 22)
+    table.apply(writes="commit")
+    assert f"Spark looks for the rows that go: {said}." in caplog.messages
+    table.check()
+
+
+def test_files_that_are_not_on_a_local_disk_are_read_by_ranges(table: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here they are, and are read through the table's own way to its store, as those of an object store."""
+    monkeypatch.setattr(positions, "_on_disk", lambda _: None)
+    table.apply()
+    for ids in ((3, 22), (3, 4)):
+        _change(table, *ids)
+        table.apply(writes="commit")
+    assert _positions(table)[1:] == [1, 2]
+    table.check()
 
 
 @pytest.mark.parametrize("way", ["files", pytest.param("keys", marks=pytest.mark.long), "positions"])

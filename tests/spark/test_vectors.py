@@ -16,9 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.targets import key_lookup
 from spark_jobs.targets.delta import vectors
 from spark_jobs.targets.delta.commit import Delta
-from spark_jobs.targets.delta.old_files import NotOnArrays, OldFile, OldFiles
+from spark_jobs.targets.delta.old_files import OldFile, OldFiles
+from spark_jobs.targets.key_lookup import NotOnArrays
 from tests.spark.lake import Lake
 from tests.spark.test_readers import READERS, _agree
 
@@ -144,7 +146,7 @@ def test_a_file_without_any_of_the_keys_stays_as_it_is(large: Lake) -> None:
 def test_what_is_too_much_for_the_driver_is_left_to_spark(
     large: Lake, limit: str, value: int, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(vectors, limit, value)
+    monkeypatch.setattr(key_lookup, limit, value)
     _update(large, 5, 6)
     large.apply()
     assert f"Spark looks for the rows that go: {said}." in caplog.messages
@@ -160,22 +162,24 @@ def test_rows_are_found_where_they_are_whatever_the_filesystem(
     ids = list(range(ROWS))
     r.shuffle(ids)
     ids[70_000:] = sorted(ids[70_000:])
-    rows = pa.table({"id": pa.array(ids, pa.int32()), "a.b": [f"it's {i % 5}" for i in ids], "wide": ["x" * 50] * ROWS})
+    rows = pa.table(
+        {"id": pa.array(ids, pa.int32()), "a.b": [f"it's {i % 5}" for i in ids], "a": [{"b": i} for i in ids]}
+    )
     pq.write_table(rows, tmp_path / "part.parquet", row_group_size=20_000)
     jvm: Any = spark._jvm
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     conf.set("fs.viewfs.mounttable.default.link./here", tmp_path.as_uri())
     folder = {"file": tmp_path.as_uri(), "viewfs": "viewfs:///here"}[scheme]
     path = jvm.org.apache.hadoop.fs.Path(f"{folder}/part.parquet")
-    columns = SimpleNamespace(as_now=lambda found: found.cast(pa.schema([("id", pa.int64()), ("a.b", pa.string())])))
+    columns = SimpleNamespace(as_now=lambda found: found.cast(pa.schema([("a.b", pa.string()), ("id", pa.int64())])))
     files = OldFiles(columns, path.getFileSystem(conf), jvm.org.apache.hadoop.fs.Path)  # type: ignore[arg-type]
     size = (tmp_path / "part.parquet").stat().st_size
 
     wanted = {r.randrange(ROWS) for _ in range(500)}
-    keys = pa.table({"id": sorted(wanted), "a.b": [f"it's {i % 5}" if i % 3 else "other" for i in sorted(wanted)]})
+    keys = pa.table({"a.b": [f"it's {i % 5}" if i % 3 else "other" for i in sorted(wanted)], "id": sorted(wanted)})
     found = files.places(OldFile(None, path, size, "", has_vector=False), keys)
     assert list(found) == [n for n, i in enumerate(ids) if i in wanted and i % 3]
-    none = pa.table({"id": [ROWS + 5], "a.b": ["it's 0"]})
+    none = pa.table({"a.b": ["it's 0"], "id": [ROWS + 5]})
     assert list(files.places(OldFile(None, path, size, "", has_vector=False), none)) == []
 
 
@@ -210,8 +214,8 @@ def test_of_a_table_without_a_key_spark_writes_the_vectors_if_the_files_are_too_
             t.insert("s.bag", {"n": i % 7, "note": "it's"})
     lake.connector.capture()
     lake.apply(profile="fast")
-    for limit in (vectors.MOST_FILES, 0):
-        monkeypatch.setattr(vectors, "MOST_FILES", limit)
+    for limit in (key_lookup.MOST_FILES, 0):
+        monkeypatch.setattr(key_lookup, "MOST_FILES", limit)
         with db.transaction() as t:
             t.delete("s.bag", {"n": limit % 7})
             t.update("s.bag", {"n": 1}, {"note": f"{limit}"})

@@ -20,7 +20,8 @@ from spark_jobs.last import OURS
 from spark_jobs.targets.base import Marker, Written
 from spark_jobs.targets.delta.commit import METADATA, Commit, size
 from spark_jobs.targets.delta.copy_on_write import MOST_BYTES, MOST_FILES
-from spark_jobs.targets.delta.old_files import NotOnArrays, OldFile
+from spark_jobs.targets.delta.old_files import OldFile
+from spark_jobs.targets.key_lookup import NotOnArrays
 
 log = logging.getLogger("spark_jobs.targets.delta")
 _FILE, _ROW = f"{OURS}file", f"{OURS}row"

@@ -26,12 +26,14 @@ from pyspark.sql import functions as F
 
 from spark_jobs.datatypes import quoted
 from spark_jobs.last import OURS
+from spark_jobs.targets import key_lookup
 from spark_jobs.targets.base import Changes, Marker, Written
 from spark_jobs.targets.delta import vectors
 from spark_jobs.targets.delta.copy_on_write import MOST_BYTES, MOST_FILES, CopyOnWrite
 from spark_jobs.targets.delta.files import GREGORIAN, DataFiles
 from spark_jobs.targets.delta.layout import Layout, is_ordered
-from spark_jobs.targets.delta.old_files import NotOnArrays, OldFile, OldFiles
+from spark_jobs.targets.delta.old_files import OldFile, OldFiles
+from spark_jobs.targets.key_lookup import NotOnArrays
 
 log = logging.getLogger("spark_jobs.targets.delta")
 BROADCAST_KEYS = 5_000_000
@@ -144,8 +146,8 @@ class Commit:
         :raises NotOnArrays: they are too many for the driver
         """
         known = self._transaction.snapshot().numOfFilesIfKnown()
-        number = int(known.get()) if known.isDefined() else vectors.MOST_FILES + 1
-        if number > vectors.MOST_FILES:
+        number = int(known.get()) if known.isDefined() else key_lookup.MOST_FILES + 1
+        if number > key_lookup.MOST_FILES:
             many = f"the table has {number} files" if known.isDefined() else "nobody knows how many files the table has"
             raise NotOnArrays(many)
         return self._delta.files(self._transaction)

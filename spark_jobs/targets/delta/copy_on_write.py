@@ -10,7 +10,8 @@ import pyarrow as pa
 from airflow_provider_cdc.changelog.keys import among, goes
 from spark_jobs.targets.base import Changes
 from spark_jobs.targets.delta.files import DataFiles
-from spark_jobs.targets.delta.old_files import NotOnArrays, OldFile, OldFiles, ranges_of
+from spark_jobs.targets.delta.old_files import OldFile, OldFiles
+from spark_jobs.targets.key_lookup import NotOnArrays, ranges_of
 
 MOST_BYTES = 64 << 20
 """Bytes of a table whose rows the driver may hold."""

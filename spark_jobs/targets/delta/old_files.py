@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -12,21 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.changelog.keys import Numbers, among
+from airflow_provider_cdc.changelog.keys import Numbers
 from spark_jobs.targets.delta.files import DataFiles
-
-Range = tuple[str, int, int]
-"""A key column of integers, with its least and its greatest value."""
-_OTHER_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-
-
-class NotOnArrays(Exception):
-    """A file has something that is left to Spark; the message says what."""
+from spark_jobs.targets.key_lookup import NotOnArrays, Parts, Range, apart, lookup, opened
 
 
 @dataclass(frozen=True)
@@ -65,21 +55,7 @@ class OldFile:
     def may_have(self, ranges: Sequence[Range]) -> bool:
         """Whether it can have keys, by its bounds."""
         least, most = self.bounds
-        return not any(_apart(least.get(name), most.get(name), low, high) for name, low, high in ranges)
-
-
-def ranges_of(keys: pa.Table) -> list[Range]:
-    """What is known of all keys."""
-    found = []
-    for name in keys.column_names:
-        if keys.num_rows and pa.types.is_integer(keys[name].type) and not keys[name].null_count:
-            ends = pc.min_max(keys[name]).as_py()
-            found.append((name, ends["min"], ends["max"]))
-    return found
-
-
-def _apart(least: Any, most: Any, low: int, high: int) -> bool:
-    return isinstance(least, int) and isinstance(most, int) and (most < low or least > high)
+        return not any(apart(least.get(name), most.get(name), low, high) for name, low, high in ranges)
 
 
 class OldFiles:
@@ -109,25 +85,15 @@ class OldFiles:
         :param keys: with the names and types of the table's files
         :raises NotOnArrays: the file cannot be read here
         """
-        found, first = list[Numbers](), 0
+        names = keys.column_names
         with self._parts(file) as stream:
-            source = self._opened(stream, keys.column_names)
-            bounded = [(_leaf(source, name), low, high) for name, low, high in ranges_of(keys)]
-            for number in range(source.num_row_groups):
-                group = source.metadata.row_group(number)
-                if all(_group_may_have(group, leaf, low, high) for leaf, low, high in bounded):
-                    rows = self._made.as_now(source.read_row_group(number, keys.column_names, use_threads=False))
-                    found.append(first + np.flatnonzero(among(rows, keys)))
-                first += group.num_rows
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
+            return lookup(self._opened(stream, names), keys, dict(zip(names, names, strict=True)), self._made.as_now)
 
     def _opened(self, source: Any, needed: Sequence[str]) -> pq.ParquetFile:
-        opened = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=True)
-        if set(_OTHER_CALENDAR) & set(opened.metadata.metadata or {}):
-            raise NotOnArrays("a file has dates of an older calendar")
-        if lacking := set(needed) - set(opened.schema_arrow.names):
+        found = opened(source)
+        if lacking := set(needed) - set(found.schema_arrow.names):
             raise NotOnArrays(f"a file lacks {', '.join(sorted(lacking))}")
-        return opened
+        return found
 
     @contextlib.contextmanager
     def _local(self, path: Any) -> Iterator[str]:
@@ -147,43 +113,4 @@ class OldFiles:
             yield file.path.toUri().getPath()
             return
         with contextlib.closing(self._files.open(file.path)) as stream:
-            yield _Parts(stream, file.size)
-
-
-def _leaf(source: pq.ParquetFile, name: str) -> int | None:
-    """The number of a column in the file's metadata; ``None`` if a field of another column could be meant, too: paths are joined by dots."""
-    paths = [source.metadata.schema.column(number).path for number in range(source.metadata.num_columns)]
-    return paths.index(name) if paths.count(name) == 1 else None
-
-
-def _group_may_have(group: pq.RowGroupMetaData, leaf: int | None, low: int, high: int) -> bool:
-    """Whether a row group can have keys, by the bounds of one of its columns."""
-    said = None if leaf is None else group.column(leaf).statistics
-    return said is None or not said.has_min_max or not _apart(said.min, said.max, low, high)
-
-
-class _Parts(io.RawIOBase):
-    """A stream of Hadoop's as Arrow reads files: here and there."""
-
-    def __init__(self, stream: Any, size: int) -> None:
-        super().__init__()
-        self._stream, self._size, self._at = stream, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        self._stream.seek(self._at)
-        found = bytes(self._stream.readNBytes(self._size - self._at if size < 0 else size))
-        self._at += len(found)
-        return found
+            yield Parts(stream, file.size)

@@ -15,11 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.changelog.keys import Numbers
-from spark_jobs.targets.delta.old_files import NotOnArrays, OldFile, OldFiles, ranges_of
+from spark_jobs.targets import key_lookup
+from spark_jobs.targets.delta.old_files import OldFile, OldFiles
+from spark_jobs.targets.key_lookup import NotOnArrays, ranges_of
 
-MOST_FILES, MOST_BYTES = 500, 4 << 30
-"""Files that are looked into, and their bytes, of which only those of the key columns are read: beyond that Spark is faster, with all of its
-executors."""
 _ARRAY_MOST = 4096
 """Values that a container of a bitmap may list."""
 _MAGIC, _NO_RUNS = 1681511377, 12346
@@ -51,7 +50,7 @@ class Vectors:
         """
         ranges = ranges_of(keys)
         some = [file for file in old if file.may_have(ranges)]
-        if (size := sum(file.size for file in some)) > MOST_BYTES:
+        if (size := sum(file.size for file in some)) > key_lookup.MOST_BYTES:
             raise NotOnArrays(f"the keys may be in files of {size >> 30} GB")
         with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
             places = list(pool.map(lambda file: self._files.places(file, keys), some))

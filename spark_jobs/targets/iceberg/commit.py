@@ -2,14 +2,15 @@
 
 A small table's files are written anew (:mod:`spark_jobs.targets.iceberg.copy_on_write`). A larger table gets a file of the batch's rows, and beside it
 a file of deletes. There are two kinds of deletes. Those of **keys** cost what the batch costs, whatever the size of the table; not every reader knows
-them, so that a table says whether it may have them (:data:`BY_KEY`). Those of **positions** all readers know; Spark finds where the
-rows are, which reads the key columns of the files that may have them. New keys need neither: by the bounds in the table's metadata no
+them, so that a table says whether it may have them (:data:`BY_KEY`). Those of **positions** all readers know; where the
+rows are, the driver finds, which reads the key columns of the files that may have them (:mod:`spark_jobs.targets.iceberg.positions`), or Spark in a very large table. New keys need neither: by the bounds in the table's metadata no
 file can have them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import chain
@@ -27,7 +28,10 @@ from spark_jobs.targets.iceberg import plans
 from spark_jobs.targets.iceberg.copy_on_write import CopyOnWrite, Replacement
 from spark_jobs.targets.iceberg.files import NewFiles, fields, unfit
 from spark_jobs.targets.iceberg.jvm import ICEBERG, java_list, named, texts
+from spark_jobs.targets.iceberg.positions import Positions
+from spark_jobs.targets.key_lookup import NotOnArrays
 
+log = logging.getLogger("spark_jobs.targets.iceberg")
 BY_KEY = "cdc.deletes.by-key"
 """Property of a table: ``true`` if it may have deletes of keys (``equality deletes``)."""
 FEW_KEYS = 200
@@ -76,7 +80,7 @@ class ArrayCommit:
             delta = self._table.newRowDelta()
             if known and by_key:
                 delta.addDeletes(files.keys(self._changes.keys))
-            elif known and (found := self._found(keys(), physical)).num_rows:
+            elif known and (found := self._found(keys, physical, files)).num_rows:
                 delta.addDeletes(files.positions(found))
             for file in files.rows(self._changes.rows()):
                 delta.addRows(file)
@@ -118,8 +122,15 @@ class ArrayCommit:
             found = both(found, expressions.lessThanOrEqual(name, _literal(most)))
         return found
 
-    def _found(self, keys: DataFrame, physical: pa.Table) -> pa.Table:
+    def _found(self, keys: Callable[[], DataFrame], physical: pa.Table, files: NewFiles) -> pa.Table:
         """Where the table's rows with some keys are: for each file a list of positions."""
+        try:
+            return Positions(self._spark, self._table, files).of(physical, self._bounds(physical))
+        except NotOnArrays as e:
+            log.info("Spark looks for the rows that go: %s.", e)
+        return self._by_spark(keys(), physical)
+
+    def _by_spark(self, keys: DataFrame, physical: pa.Table) -> pa.Table:
         names = self._changes.keys.column_names
         there = plans.read(self._spark, self._table)
         for name in names:

@@ -120,6 +120,29 @@ class NewFiles:
                 return None
         return pa.table(columns, schema=self._schema)
 
+    def in_file(self, schema: pa.Schema, names: Sequence[str]) -> dict[str, str] | None:
+        """The names that some columns have in a file of the table; ``None`` if that is left to Spark.
+
+        :param schema: of the file
+        """
+        numbers = {(field.metadata or {}).get(_ID.encode()): field for field in schema}
+        found = {}
+        for name in names:
+            field = self._schema.field(name)
+            held = numbers.get(field.metadata[_ID.encode()])
+            if held is None or not _becomes(held.type, field.type):
+                return None
+            found[name] = held.name
+        return found
+
+    def as_now(self, rows: pa.Table) -> pa.Table:
+        """Some columns of a file of the table, as their names and types are now."""
+        now = {field.metadata[_ID.encode()]: field for field in self._schema}
+        fields = [now[field.metadata[_ID.encode()]] for field in rows.schema]
+        return pa.table(
+            [_cast(rows[at], field.type) for at, field in enumerate(fields)], [field.name for field in fields]
+        )
+
     def remove(self) -> None:
         """Remove all files that were written: no snapshot will have them."""
         for location in self._written:
