@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import reduce
 
 from pyspark.sql import Column as Expression
@@ -14,9 +14,10 @@ from airflow_provider_cdc.changelog.pending import Origin, Pending, lineage
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Column, TableSchema
 from spark_jobs.bags import NUMBER, repeated
-from spark_jobs.datatypes import constant, file_type, filled, from_file, quoted, spark_type, structure
+from spark_jobs.datatypes import constant, file_type, filled, from_file, holds, quoted, spark_type, structure
 from spark_jobs.last import FROM, KEPT, OP, OURS, SEQ, UNKNOWN, last_per_key
-from spark_jobs.shape import LEFT, META, WHOLE, Shape
+from spark_jobs.shape import LEFT, WHOLE, Shape
+from spark_jobs.told import Told
 
 
 def final_types(schema: TableSchema, shape: Shape = WHOLE) -> dict[str, str]:
@@ -122,7 +123,7 @@ def events(
     """
     left_out = sparse(pending, after, deletes=shape.needs_deleted)
     moved = bool(left_out) and _moves(spark, pending, after)
-    told = _Told(shape.meta, truncates=truncates)
+    told = Told(shape.meta, truncates=truncates)
     parts = []
     for version in _versions(pending, after):
         files = _files(pending, version, after)
@@ -183,42 +184,8 @@ def _files(pending: Pending, version: int, after: int) -> list[str]:
     return [path for path, f in pending.files if f.schema_version == version and f.last_seq > after]
 
 
-class _Told:
-    """What is read of events besides their rows.
-
-    :param what: as in :attr:`spark_jobs.shape.Shape.meta`
-    :param truncates: whether ``t`` events are wanted, too
-    """
-
-    def __init__(self, what: Collection[str], *, truncates: bool) -> None:
-        self.what, self.truncates = frozenset(what), truncates
-
-    def fields(self, spark: SparkSession, files: list[str]) -> dict[str, T.DataType]:
-        """Columns of the files."""
-        if not self.what:
-            return {}
-        source: T.DataType = T.StructType(
-            [T.StructField("ts_us", T.LongType()), T.StructField("snapshot", T.StringType())]
-        )
-        if "source" in self.what:
-            source = spark.read.parquet(files[0]).schema["source"].dataType
-        transaction = T.StructType([T.StructField("id", T.StringType())])
-        return {"source": source, "ts_us": T.LongType(), "transaction": transaction}
-
-    def values(self, left_out: Expression) -> list[Expression]:
-        known = {
-            "commit_ts": F.timestamp_micros("source.ts_us"),
-            "captured_ts": F.timestamp_micros("ts_us"),
-            "transaction_id": F.col("transaction.id"),
-            "source": F.to_json("source"),
-            "snapshot": F.col("source.snapshot"),
-            "unavailable": left_out,
-        }
-        return [value.alias(f"{META}{name}") for name, value in known.items() if name in self.what]
-
-
 def _read(
-    spark: SparkSession, pending: Pending, version: int, files: list[str], *, kept: bool, moved: bool, told: _Told, shape: Shape
+    spark: SparkSession, pending: Pending, version: int, files: list[str], *, kept: bool, moved: bool, told: Told, shape: Shape
 ) -> DataFrame:  # fmt: skip
     """Events of one schema version."""
     then, now = pending.schemas[version], pending.schema
@@ -226,30 +193,48 @@ def _read(
     raw = _opened(spark, schema, files)
     raw = raw if told.truncates else raw.where("op <> 't'")
     origins = lineage(pending, version)
+    names = shape.names(now)
     selected = [F.col("seq").alias(SEQ), F.col("op").alias(OP)]
     for column in now.columns:
-        selected.append(_value(then, origins[column.name], column).cast(spark_type(column.type)).alias(column.name))
+        type_ = spark_type(column.type)
+        origin = _as_it_was(pending, version, shape, origins[column.name], names.get(column.name), type_)
+        selected.append(_value(then, origin, column).cast(type_).alias(column.name))
     before, lacking = _left(pending, version, shape)
     selected += before
     if kept:
         selected.append(F.concat(_left_out(now, origins), lacking).alias(KEPT))
     if moved:
         selected.append(_previous(then, now, origins).alias(FROM))
-    return raw.select(*selected, *told.values(_left_out(now, origins, deletes=True)))
+    return raw.select(*selected, *told.values(F.concat(_left_out(now, origins, deletes=True), lacking)))
+
+
+def _as_it_was(pending: Pending, version: int, shape: Shape, origin: Origin, there: str | None, type_: str) -> Origin:
+    """Where a value comes from in a row that tells what an event said, and nothing that was added later. A column that was dropped and made again is one
+    in such a table.
+
+    :param there: the column of the table
+    """
+    if shape.mode != "log" or origin.column is not None:
+        return origin
+    then, before, lower = pending.schemas[version], shape.as_of(version), str(there).lower()
+    old = next((c for c in then.columns if str(before.name(c.name)).lower() == lower), None)
+    return Origin(column=old.name) if old is not None and holds(type_, spark_type(old.type)) else Origin()
 
 
 def _left(pending: Pending, version: int, shape: Shape) -> tuple[list[Expression], Expression]:
-    """What events of a version have for columns whose columns of the source go on in others; and the names of those for which they have nothing."""
+    """What events of a version have for columns whose columns of the source are dropped, or go on in others; and the names of those for which they have
+    nothing."""
     then = pending.schemas[version]
     values, lacking = [], []
     for name, left in shape.left.items():
         own, value = f"{LEFT}{name}", F.lit(None)
         if version < left.until:
             origin = lineage(pending, version, left.until - 1)[left.column]
+            origin = _as_it_was(pending, version, shape, origin, name, left.type)
             value = _value(then, origin, pending.schemas[left.until - 1].column(left.column))
             if origin.column is not None:
                 lacking.append(F.when(F.array_contains("unavailable", origin.column), F.lit(own)))
-        else:
+        elif shape.ends_left:
             lacking.append(F.lit(own))
         values.append(value.cast(left.type).alias(own))
     none = F.array().cast("array<string>")

@@ -74,12 +74,12 @@ class Computed:
 
 
 LEFT = f"{OURS}left_"
-"""What the names of columns begin with that have the values of columns that go on in others, see :class:`Left`."""
+"""What the names of columns begin with that have the values of columns that get none any more, see :class:`Left`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A column of the table that gets no values any more, as its column of the source goes on in a new one.
+    """A column of the table that gets no values any more, as its column of the source was dropped, or goes on in a new one.
 
     :param until: the first schema version whose events have no values for it
     :param column: the column of the source, as it was called before that version
@@ -100,7 +100,7 @@ class Shape:
     :param place: what the table records of the place that a route gives it, instead of the whole route
     :param variants: column of the source → its column in the table, of those that go on in another one (:mod:`spark_jobs.variants`)
     :param versions: schema version → the same, of the versions that batches bring the table through
-    :param left: column of the table → what it gets from events before its column of the source went on elsewhere
+    :param left: column of the table → what it gets from events before its column of the source was dropped, or went on elsewhere
     """
 
     rule: TableRule = PLAIN
@@ -131,8 +131,13 @@ class Shape:
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """Columns that keep the table's values where events have none for them any more. In other modes rows are new, and have none."""
-        return tuple(self.left) if self.mode in ("current", "soft_delete") else ()
+        """Columns of which events may have no value: they leave it out, or have none any more (:attr:`ends_left`)."""
+        return tuple(self.left)
+
+    @property
+    def ends_left(self) -> bool:
+        """Whether such columns keep the table's values where events have none any more. In other modes rows are new, and have none."""
+        return self.mode in ("current", "soft_delete")
 
     def as_of(self, version: int) -> Shape:
         """The shape of rows of another schema version that the batches begin with, or go through."""

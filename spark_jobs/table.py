@@ -8,6 +8,7 @@ removed by number, where they are; or all rows are written anew. That is the onl
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 from pyspark.errors import PySparkException
@@ -17,7 +18,7 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.changelog.pending import Pending
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from spark_jobs import reduce
-from spark_jobs.bags import ABSENT, NUMBER, followed, repeated
+from spark_jobs.bags import ABSENT, NUMBER
 from spark_jobs.by_arrays import ShapedReduction
 from spark_jobs.datatypes import quoted
 from spark_jobs.difference import AbsentRows, difference
@@ -27,6 +28,7 @@ from spark_jobs.modes import MODES
 from spark_jobs.route import Route
 from spark_jobs.session import suit
 from spark_jobs.shape import WHOLE, Shape, lowered
+from spark_jobs.stages import changed, rows_after, stages
 from spark_jobs.targets.base import Conflict, Marker, Target
 from spark_jobs.variants import followed as followed_by_variants
 from spark_jobs.variants import shown
@@ -85,7 +87,7 @@ def _write(
     if shape.mode == "current":
         cut = reduce.last_truncate(spark, pending)
         if write.fresh or cut:
-            write.anew(reduce.contents(spark, pending, cut, shape).drop(UNKNOWN))
+            write.anew(_contents(write, cut))
             return
         if not pending.schema.key or reduce.key_changed(pending, 0):
             _by_number(write, route)
@@ -95,6 +97,16 @@ def _write(
         MODES[shape.mode](replace(write, merges=merges))
         return
     _by_key(write)
+
+
+def _contents(write: Write, cut: int) -> DataFrame:
+    """The rows of a table that begins behind an event, or with these batches."""
+    pending, shape = write.pending, write.shape
+    if not write.fresh and (not pending.schema.key or reduce.key_changed(pending, cut)):
+        parts = stages(write, cut)
+        if len(parts) > 1:
+            return rows_after(write, parts, cut)
+    return reduce.contents(write.spark, pending, cut, shape).drop(UNKNOWN)
 
 
 def _by_key(write: Write) -> None:
@@ -145,6 +157,12 @@ def _by_number(write: Write, route: Route) -> None:
     target, pending, marker, shape = write.target, write.pending, write.marker, write.shape
     if shape.shared or shape.rule.metadata:
         raise key_is_another(write, "a table that others share, or that has columns of columns.metadata,")
+    if len(parts := stages(write)) > 1:
+        log.info(
+            "%s is written anew: columns stay that the source has dropped after some of these events.", pending.topic
+        )
+        _replace(write, lambda: rows_after(write, parts))
+        return
     changes, names = reduce.differences(target.spark, pending, 0, shape), list(shape.types(pending.schema))
     if changes is None:
         nothing = reduce.nothing(target.spark, pending, shape).select(*map(quoted, names))
@@ -179,22 +197,21 @@ def _by_places(write: Write, changes: DataFrame, names: list[str]) -> str:
 
 def _anew(write: Write, changes: DataFrame, names: list[str]) -> None:
     """Write all rows of the table."""
-    target, pending, marker = write.target, write.pending, write.marker
-    there = write.present()
-    if set(there.columns) > set(names):
-        for signs in (True, False):  # an earlier release may have written zeros without them
-            rows, lacks = followed(there, changes, names, signs=signs)
-            if not lacks.head(1):
-                target.replace(rows, marker)
-                return
-        raise _absent(target, pending)
+    _replace(write, lambda: changed(write.present(), changes, names))
+
+
+def _replace(write: Write, rows: Callable[[], DataFrame]) -> None:
+    """
+    :param rows: makes the table's rows from those that are there
+    """
     try:
-        whole = there.withColumn(NUMBER, F.lit(1)).unionByName(changes.drop(SEQ))
-        target.replace(repeated(whole, names), marker)
+        write.target.replace(rows(), write.marker)
+    except AbsentRows as e:
+        raise _absent(write.target, write.pending) from e
     except PySparkException as e:
         if ABSENT not in str(e):
             raise
-        raise _absent(target, pending) from e
+        raise _absent(write.target, write.pending) from e
 
 
 def _absent(target: Target, pending: Pending) -> ChangeLogDamaged:

@@ -1,4 +1,5 @@
-"""Columns that go on in a new column of the table when the source gives them a type that does not hold their old values.
+"""Columns of the table that get no values any more: the source has dropped them, or they go on in a new column, as the source gave them a type that
+does not hold their old values.
 
 ``amount`` of type ``int`` that becomes a text goes on in ``amount__v_string``; ``amount`` stays in the table, with the values that it had. Other tools
 call such a column a *variant* (dlt, which names it so). The table records which schema version each variant began with: names are decided once,
@@ -13,7 +14,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_cdc.changelog.pending import Pending, base_version, names_at
+from airflow_provider_cdc.changelog.pending import Pending, base_version, left_behind, lineage, names_at
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableSchema
 from spark_jobs import reduce
@@ -75,7 +76,7 @@ def shown(target: Target, app: str, shape: Shape, version: int) -> Shape:
 
 
 def followed(target: Target, pending: Pending, app: str, shape: Shape) -> tuple[Pending, Shape]:
-    """Pending batches and the shape of their table, where columns go on in new ones.
+    """Pending batches and the shape of their table, where columns go on in new ones, or stay though the source drops them.
 
     What is decided is recorded before anything else of these batches is written.
 
@@ -83,16 +84,42 @@ def followed(target: Target, pending: Pending, app: str, shape: Shape) -> tuple[
     :raises TargetError: a column cannot go on in a new one
     """
     known, wanted = recorded(target, app), shape.rule.type_changes == "new_column"
-    if shape.shared or not (known or (wanted and pending.changes)):
+    keeps = _keeps(target, pending, shape)
+    if not (known or ((wanted or keeps) and pending.changes)):
         return pending, shape
     if not pending.changes:
         return pending, replace(shape, variants=known.at(pending.version))
     # what a killed run has begun to do in place, without a record, needs no variants
-    way = _Way(target, pending, shape, replace(known, until=max(known.until, target.version(app))), wanted=wanted)
+    known_until = replace(known, until=max(known.until, target.version(app)))
+    way = _Way(target, pending, shape, known_until, wanted=wanted, keeps=keeps)
     found = way.go()
     if found != known and (found or known):
         target.record_variants(found.text(app))
     return way.pending(), way.shape()
+
+
+def _keeps(target: Target, pending: Pending, shape: Shape) -> frozenset[int]:
+    """Schema versions that drop columns which stay in the table, and get what events before say."""
+    if shape.rule.dropped_columns != "keep" or (shape.mode == "current" and not pending.schema.key):
+        return frozenset()  # rows without a key are followed through their columns (:mod:`spark_jobs.stages`)
+    if not (drops := {v: gone for v in pending.changes if (gone := left_behind(pending, v))}):
+        return frozenset()
+    cut = _cut(target, pending, shape)
+    seen = [file.schema_version for _, file in pending.files if file.last_seq > cut]
+    first, base = min(seen, default=pending.version), base_version(pending)
+
+    def came(version: int, column: str) -> bool:
+        """Whether a column has come since, too."""
+        return version - 1 > base and lineage(pending, base, version - 1)[column].column is None
+
+    return frozenset(v for v, gone in drops.items() if first < v or (not cut and any(came(v, c) for c in gone)))
+
+
+def _cut(target: Target, pending: Pending, shape: Shape) -> int:
+    """Number of the event behind which the table begins: what is dropped before it is read again, or emptied, does not stay. 0 if its rows and columns do."""
+    if shape.mode != "current" or shape.rule.type_changes == "new_column":
+        return 0
+    return reduce.last_truncate(target.spark, pending)
 
 
 @dataclass
@@ -104,6 +131,7 @@ class _Way:
     plain: Shape
     known: Variants
     wanted: bool
+    keeps: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         self.types = {name.lower(): type_ for name, type_ in self.target.columns().items()}
@@ -128,6 +156,8 @@ class _Way:
                 new = list(self.known.began.get(version, ()))
             else:
                 placed, new = self._decide(change, schema)
+            if version in self.keeps:
+                self._keep(version)
             left = {name: self._leave(version, change.renamed.get(name, name), placed[name]) for name in new}
             self._take(change, schema, placed, new)
             self.names[version] = {c: name for c, name in placed.items() if name != self.plain.name(c)}
@@ -146,10 +176,9 @@ class _Way:
     def shape(self) -> Shape:
         live = lowered(self.placed.values())
         left = {name: one for name, one in self.left.items() if name.lower() not in live}
-        # where rows are not told by one key, or the last row that passed is looked for, events before go to no column
-        if self.plain.mode != "log" and (
-            (self.plain.mode == "soft_delete" and self.plain.filter) or reduce.key_changed(self.whole, 0)
-        ):
+        # rows that are not told by one key are followed through their columns
+        cut = reduce.last_truncate(self.target.spark, self.whole) if self.plain.mode == "current" else 0
+        if left and self.plain.mode != "log" and reduce.key_changed(self.whole, cut):
             left = {}
         return replace(self.plain, variants=self.names[self.whole.version], versions=self.names, left=left)
 
@@ -210,6 +239,13 @@ class _Way:
         if type_:
             self.left[old] = Left(version, column, type_)
         return old
+
+    def _keep(self, version: int) -> None:
+        """Columns that are dropped have what events before say."""
+        for column in left_behind(self.whole, version):
+            there = self.placed.get(column, "")
+            if type_ := self.types.get(there.lower()):
+                self.left[there] = Left(version, column, type_)
 
     def _take(self, change: TableChange, schema: TableSchema, placed: Mapping[str, str], new: Collection[str]) -> None:
         """The table has the columns of a version."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.changelog.pending import Pending, base_version
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs import reduce
-from spark_jobs.casts import other_types
+from spark_jobs.casts import Changed, other_types
 from spark_jobs.collected import TooMuch, collect, collect_new
 from spark_jobs.datatypes import common, filled, quoted
 from spark_jobs.evolving import brought_up, evolution_of, present_version
@@ -232,11 +232,18 @@ class Write:
         :raises TargetError: the rule has the apply stop then
         """
         others = {} if self.shape.shared else other_types(self.target.columns(), evolution)
-        if others and self.shape.rule.type_changes != "rewrite":
-            raise self._stopped(others)
+        self.check_types(others)
         return bool(others)
 
-    def _stopped(self, others: Mapping[str, tuple[str, str]]) -> TargetError:
+    def check_types(self, others: Changed) -> None:
+        """
+        :param others: columns that get types which do not hold the values that they have
+        :raises TargetError: the rule has the apply stop then
+        """
+        if others and self.shape.rule.type_changes != "rewrite":
+            raise self._stopped(others)
+
+    def _stopped(self, others: Changed) -> TargetError:
         changes = "; ".join(
             f"{name} is {old} in the table and would have to become {new}" for name, (old, new) in others.items()
         )
@@ -268,6 +275,10 @@ class Write:
     def _is_begun(self) -> bool:
         """Whether a run before, which was killed, has begun to bring the columns up in place: then that is the only way on."""
         return bool(self.pending.changes) and self.target.version(self.marker.app) == self.pending.version
+
+    def begun(self) -> bool:
+        """Whether a run before, which was killed, has changed some of the columns in place."""
+        return self.target.version(self.marker.app) > base_version(self.pending)
 
     def _evolution(self) -> Evolution:
         """How the columns have to change."""
@@ -308,6 +319,7 @@ class Write:
             evolution = evolution_of(pending, self.marker.app, start, pending.version, shape)
             there = there.drop(*[F.col(quoted(name)) for name in evolution.going(there.columns)])
             changed = other_types(self.target.columns(), evolution)
+            self.check_types(changed)
             return brought_up(there, pending, start, shape, types, changed, self.target.location, fills=fills)
         mine = there.where(shape.mine())
         if not self.joins:

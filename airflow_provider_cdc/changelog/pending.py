@@ -205,6 +205,15 @@ def names_at(pending: Pending, version: int) -> tuple[str, ...]:
     return tuple(change.renamed.get(c.name, c.name) for c in change.table.columns if c.name not in change.added)
 
 
+def left_behind(pending: Pending, version: int) -> tuple[str, ...]:
+    """Columns of the version before that no column of a version goes on from: they are dropped, or made again. Of a version whose schema the batches do not
+    have no event needs them, and they are not known."""
+    change = _change(pending, version)
+    assert change.table is not None
+    goes_on = {change.renamed.get(c.name, c.name) for c in change.table.columns if c.name not in change.added}
+    return tuple(name for name in names_at(pending, version - 1) if name not in goes_on)
+
+
 def base_version(pending: Pending) -> int:
     """The version of the rows that the target holds: the one before the first pending change."""
     return min(pending.changes) - 1 if pending.changes else pending.version

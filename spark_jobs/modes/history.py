@@ -30,7 +30,7 @@ def write_history(write: Write) -> None:
     """Add the versions that events begin, and end those that they follow."""
     shape, schema = write.shape, write.pending.schema
     found, cuts, sparse = followed(write)
-    events = none(write) if found is None else found
+    events, sparse = (none(write), []) if found is None else (found, sparse)
     key, types = shape.key(schema), write.types
     values = list(shape.values(schema))
 

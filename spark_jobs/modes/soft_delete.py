@@ -5,6 +5,7 @@ A row that does not pass the filter of the rule any more counts as deleted, and 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import reduce as fold
 from operator import or_
 
@@ -18,7 +19,7 @@ from spark_jobs.modes.follow import cut_after, followed, none
 from spark_jobs.shape import COMMITTED, PASSES
 from spark_jobs.write import Write, key_is_another
 
-_AT, _IMAGE, _LAST = f"{OURS}at", f"{OURS}image", f"{OURS}last"
+_AT, _IMAGE, _LAST, _TOLD = f"{OURS}at", f"{OURS}image", f"{OURS}last", f"{OURS}told_"
 _ENDED, _LIVED, _BEFORE = f"{OURS}ended", f"{OURS}lived", f"{OURS}before"
 """When a row has ended that stays deleted, whether it was alive in the batches, and when it had ended by the table."""
 
@@ -34,7 +35,7 @@ def write_soft_delete(write: Write) -> None:
     last = (
         last_per_key(events.drop(PASSES), key, sparse, shape.carried, stays=True)
         if shape.filter is None
-        else _last_that_passed(events, key)
+        else _last_that_passed(events, key, shape.carried)
     )
     rows = _flagged(last, cuts)
     # a key that was looked up and is not there, or a row that still does not pass, may be deleted already
@@ -60,7 +61,9 @@ def write_soft_delete(write: Write) -> None:
             same = fold(lambda a, b: a & b, [F.col(f"a.{quoted(c)}").eqNullSafe(F.col(f"b.{quoted(c)}")) for c in key])
             alone = alone.alias("a").join(known.alias("b"), same, "left_semi").withColumn(KEPT, marks).localCheckpoint()
             found = found.where(F.col(_IMAGE).isNotNull()).drop(_IMAGE)
-            found = found.withColumn(KEPT, F.array().cast("array<string>")).unionByName(alone)
+            if KEPT not in found.columns:
+                found = found.withColumn(KEPT, F.array().cast("array<string>"))
+            found = found.unionByName(alone)
         if cuts:
             same = fold(lambda a, b: a & b, [F.col(f"a.{quoted(c)}").eqNullSafe(F.col(f"b.{quoted(c)}")) for c in key])
             swept = there.where(~F.coalesce("_is_deleted", F.lit(col=False))).alias("a")
@@ -114,17 +117,30 @@ def _joined(rows: DataFrame, more: DataFrame, key: tuple[str, ...]) -> DataFrame
     return rows.alias("a").join(more.alias("b"), same, "left").select("a.*", *others)
 
 
-def _last_that_passed(events: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """Of each key the last event, with the last row that passed the filter; ``_IMAGE`` is NULL if none did."""
-    others = [c for c in events.columns if c not in (SEQ, OP, PASSES, COMMITTED, _AT, *key)]
+def _last_that_passed(events: DataFrame, key: tuple[str, ...], carried: Collection[str]) -> DataFrame:
+    """Of each key the last event, with the last row that passed the filter; ``_IMAGE`` is NULL if none did.
+
+    :param carried: columns that have the value of the last event that passed and has one; :data:`KEPT` names those that no event has
+    """
+    not_row = (SEQ, OP, PASSES, COMMITTED, _AT, KEPT, *carried, *key)
+    others = [c for c in events.columns if c not in not_row]
     op = F.when(F.col(PASSES), F.col(OP)).otherwise(F.lit("d"))
     image = F.struct(F.lit(1).alias("_"), *map(quoted, others))
+    told = []
+    for i, c in enumerate(carried):
+        has_value = F.col(PASSES) & ~F.array_contains(KEPT, F.lit(c))
+        value = F.max_by(F.struct(F.col(quoted(c)).alias("v")), F.when(has_value, F.col(SEQ)))
+        told.append(value.alias(f"{_TOLD}{i}"))
     found = events.groupBy(*map(quoted, key)).agg(
         F.max_by(F.struct(op.alias(OP), COMMITTED, _AT, *map(quoted, key)), SEQ).alias(_LAST),
         F.max_by(F.when(F.col(PASSES), image), F.when(F.col(PASSES), F.col(SEQ))).alias(_IMAGE),
+        *told,
     )
+    kept = [F.when(F.col(f"{_TOLD}{i}").isNull(), F.lit(c)) for i, c in enumerate(carried)]
     return found.select(
         f"{_LAST}.*", *[F.col(f"{_IMAGE}.{quoted(c)}").alias(c) for c in others],
+        *[F.col(f"{_TOLD}{i}.v").alias(c) for i, c in enumerate(carried)],
+        *([F.array_compact(F.array(*kept)).alias(KEPT)] if kept else []),
         F.col(f"{_IMAGE}._").alias(_IMAGE),
     )  # fmt: skip
 

@@ -143,7 +143,7 @@ class MemoryTarget(Target):
                     final[name] = type_
                 final.setdefault(name, type_)
             columns = [self._value(name, type_, there, came, evolution).alias(name) for name, type_ in final.items()]
-            rows = self.rows().select(*columns).toArrow()
+            rows = _arrays(self.rows().select(*columns))
             STORED[self.location] = replace(there, rows=rows, types=final, version=(evolution.app, evolution.version))
         return {}
 
@@ -166,7 +166,7 @@ class MemoryTarget(Target):
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def create(self, rows: DataFrame, marker: Marker, layout: TableLayout = PLAIN_LAYOUT) -> None:
-        made = Stored(rows.toArrow(), _types(rows), marker.owner.recorded, {marker.app: marker.batch}, layout=layout)
+        made = Stored(_arrays(rows), _types(rows), marker.owner.recorded, {marker.app: marker.batch}, layout=layout)
         with _LOCK:
             if isinstance(STORED.get(self.location), Stored):
                 raise Conflict("the table exists by now")
@@ -231,7 +231,7 @@ class MemoryTarget(Target):
         self._put("replace", rows, marker)
 
     def rebuild(self, rows: DataFrame, marker: Marker) -> None:
-        made = rows.toArrow()
+        made = _arrays(rows)
         with self._commit() as there:
             if there.markers.get(marker.app, NEVER) != marker.batch:
                 raise Conflict("another batch was applied")
@@ -241,7 +241,7 @@ class MemoryTarget(Target):
         before = self._there()
         if before.markers.get(marker.app, NEVER) >= marker.batch:
             return
-        made = rows.toArrow()
+        made = _arrays(rows)
         with self._commit() as there:
             if there is not before:
                 raise Conflict("somebody else has committed")
@@ -259,6 +259,12 @@ class MemoryTarget(Target):
     def _commit(self) -> Iterator[Stored]:
         with _LOCK:
             yield self._there()
+
+
+def _arrays(rows: DataFrame) -> pa.Table:
+    """Rows, whose columns may all be NULL: Spark knows of some that no row is."""
+    found = rows.toArrow()
+    return found.cast(pa.schema([field.with_nullable(True) for field in found.schema]))
 
 
 def _types(rows: DataFrame) -> dict[str, str]:

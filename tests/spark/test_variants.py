@@ -135,7 +135,6 @@ class World:
         self.db, self.random, self.models, self.names = database, random.Random(seed), models, names
         self.types = {"n": "int32", "note": "string"}
         self.next = 0
-        self.before_a_drop: Callable[[str], None] = lambda name: None
         self.db.create_table("s.t", COLUMNS, key=("id",))
         self.insert(4)
 
@@ -192,7 +191,6 @@ class World:
             self.db.rename_column("s.t", name, new)
             self._tell("rename", name, new)
         elif what < 0.85 and len(self.types) > 1:
-            self.before_a_drop(name)
             del self.types[name]
             self.db.drop_column("s.t", name)
             self._tell("drop", name)
@@ -245,12 +243,6 @@ def test_old_columns_keep_their_values_and_new_ones_have_what_has_changed_since(
     # what was before the snapshot, nobody knows: it reads rows with the present columns
     lake.follow()
 
-    def settle(name: str) -> None:
-        """A column that comes and goes between two applies is never there, and its name is free."""
-        if model.placed[name] not in lake.target("s.t").columns():
-            lake.follow()
-
-    world.before_a_drop = settle
     for _ in range(5):
         world.go(world.random.randint(1, 8))
         lake.connector.capture()
