@@ -208,3 +208,35 @@ def test_rules_that_are_not_known_or_have_changed_are_named(lake: Lake, tmp_path
     assert "nobody says by which one" in _of(verify(lake), "s.people").not_compared
     lake.apply()
     assert verify(lake).equal
+
+
+def test_rows_that_have_nothing_in_a_new_column_yet_are_repaired(
+    make_lake: Callable[..., Lake], tmp_path: Path
+) -> None:
+    lake = make_lake(tmp_path, schema_change_rewrite_mode="ignore")
+    db = lake.connector.database  # type: ignore[attr-defined]
+    modes = {"s.people": "current", "s.soft": "soft_delete", "s.past": "history"}
+    lake.tables = TableRules.parse([{"tables": [t], "mode": m, "type_changes": "new_column"} for t, m in modes.items()])
+    for table in modes:
+        db.create_table(table, PEOPLE, key=("id",))
+        with db.transaction() as t:
+            for i in range(20):
+                t.insert(table, {"id": i, "name": f"n{i}", "age": None if i == 19 else i})
+    lake.follow()
+    for table in modes:
+        db.change_column(table, "age", "string", str)
+        with db.transaction() as t:
+            t.update(table, {"id": 3}, {"age": "three"})
+            t.delete(table, {"id": 4})
+            t.insert(table, {"id": 30, "age": "new"})
+    lake.follow()
+    verified = verify(lake, repair=True)
+    # of 21 rows these are as they have to be: the changed one, the new one, the one without an age, and the deleted one is gone
+    assert {t.topic[2:]: (t.missing, t.surplus, t.different) for t in verified.tables} == dict.fromkeys(
+        modes, (0, 0, 17)
+    )
+    lake.follow()
+    verified = verify(lake)
+    assert verified.equal, verified.text()
+    people = {r["id"]: (r["age"], r["age__v_string"]) for r in lake.rows("s.people")}
+    assert [people[i] for i in (0, 3, 19, 30)] == [(0, "0"), (3, "three"), (None, None), (None, "new")]
