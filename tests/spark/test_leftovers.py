@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.targets.memory import STORED
 from tests.spark.lake import Lake, Row, new_lake
 from tests.support.connectors import memory_connector
@@ -290,3 +291,17 @@ def test_columns_that_stay_do_not_depend_on_how_events_come_in_batches_and_appli
         for lake in (once, whole):
             lake.apply()
             _same(lake, each, *OF_THE_SNAPSHOT)
+
+
+def test_a_table_without_a_key_that_is_written_anew_stops_where_its_rule_says_so(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    STORED.clear()
+    lake = _lake(new_lake(spark, tmp_path, "memory", schema_change_rewrite_mode="ignore"), key=(), type_changes="stop")
+    lake.apply()
+    before = lake.rows("s.t")
+    lake.connector.database.change_column("s.t", "n", "string", str)  # type: ignore[attr-defined]
+    lake.connector.capture()
+    with pytest.raises(TargetError, match="n is int in the table and would have to become string"):
+        lake.apply(writes="merge")
+    assert lake.rows("s.t") == before
