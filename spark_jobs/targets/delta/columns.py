@@ -16,6 +16,15 @@ WIDENING = {"delta.enableTypeWidening": "true"}
 """INT to BIGINT, without rewriting files."""
 NTZ = {"delta.feature.timestampNtz": "supported"}
 """Columns of times without a zone. Delta switches this on by itself only when it creates a table."""
+RESERVED = frozenset(
+    {
+        "_row_id_", "_file_name_", "_source_row_present_", "_target_row_present_", "_row_dropped_",  # of MERGE
+        "__delta_internal_is_row_deleted", "__delta_internal_row_index",  # of its reader of files
+    }
+)  # fmt: skip
+"""Names that Delta gives to columns of its own while it reads and merges: a table with such a column can be written, and not be merged into or not be read."""
+RESERVED_BESIDE_VECTORS = frozenset({"_metadata", "filepath", "rowindexcol", "deletionvectorid"})
+"""Those that it uses besides in tables with deletion vectors."""
 _ODD = re.compile(r"[ ,;{}()\n\t=]")
 """Characters that names of columns have only with column mapping."""
 

@@ -50,7 +50,7 @@ def matching(rows: DataFrame, keys: DataFrame, changes: Changes) -> DataFrame:
     names = list(changes.keys.column_names)
     found = rows.select(
         *[F.col(quoted(name)).alias(f"t{i}") for i, name in enumerate(names)],
-        F.col("_metadata").alias(METADATA),
+        rows.metadataColumn("_metadata").alias(METADATA),
     )  # fmt: skip
     for i, name in enumerate(names):
         if bounds := _bounds(changes.keys[name]):  # files without such keys are not read

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -55,6 +55,7 @@ from spark_jobs.targets.delta.old_files import OldFiles
 from spark_jobs.targets.delta.places import Name
 from spark_jobs.targets.delta.upkeep import DeltaUpkeep
 from spark_jobs.targets.renames import renames
+from spark_jobs.targets.reserved import refuse_reserved
 
 _C = TypeVar("_C", bound=Commit)
 _TXN = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
@@ -159,6 +160,7 @@ class DeltaTarget(Target):
 
     def can_evolve(self, evolution: Evolution) -> bool:
         there = self.columns()
+        self._check_new(evolution.types)
         can, gone = columns.can_evolve(evolution, there, self.location), evolution.going(there)
         return can and (not gone or self._drops(gone))
 
@@ -214,6 +216,16 @@ class DeltaTarget(Target):
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
+    def check_columns(self, names: Iterable[str]) -> None:
+        vectors = self._layout(self._folder.snapshot()).has_vectors if self.exists() else self.profile == "fast"
+        more = columns.RESERVED_BESIDE_VECTORS if vectors else ()
+        refuse_reserved("Delta", columns.RESERVED.union(more), names, self.location)
+
+    def _check_new(self, names: Iterable[str]) -> None:
+        """As :meth:`check_columns`, of names that the table does not have: an earlier release may have given it one."""
+        there = {name.lower() for name in self.names()}
+        self.check_columns(name for name in names if name.lower() not in there)
+
     def check_layout(self, layout: TableLayout) -> None:
         if transforms := [name for name in layout.partition_by if name.endswith(")")]:
             raise ConfigError(
@@ -225,6 +237,7 @@ class DeltaTarget(Target):
 
     def create(self, rows: DataFrame, marker: Marker, layout: TableLayout = PLAIN_LAYOUT) -> None:
         self.check_layout(layout)
+        self.check_columns(rows.columns)
         writer = self._writer(rows, marker, "errorifexists")
         if layout.partition_by:
             writer = writer.partitionBy(*layout.partition_by)
@@ -327,6 +340,7 @@ class DeltaTarget(Target):
         self._tell("append", marker, before)
 
     def replace(self, rows: DataFrame, marker: Marker) -> None:
+        self._check_new(rows.columns)
         writer = self._writer(rows, marker, "overwrite")
         if self.columns() != _columns(rows):
             if lacking := self._off(columns.needed(_columns(rows))):

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from airflow_provider_cdc.core.errors import ConfigError, TargetError
+from airflow_provider_cdc.core.errors import ConfigError
 from spark_jobs.datatypes import structure
 from spark_jobs.targets.iceberg.jvm import ICEBERG, named
 
@@ -21,20 +21,6 @@ RESERVED = frozenset(
     {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
 )
 """Names by which readers ask for what is known of a row besides its columns; a table with such a column can be written, and not be read."""
-
-
-def refuse_reserved(names: Iterable[str], where: str) -> None:
-    """
-    :raises TargetError: a column has a name that is Iceberg's own
-    """
-    if found := [name for name in names if name.lower() in RESERVED]:
-        raise TargetError(
-            f"Iceberg tables cannot have a column called {found[0]!r}: readers ask by this name for something else.",
-            where=where,
-            safe="The table was not changed; the change log keeps the batches.",
-            remedy=f"give it another name, or leave it out, by a rule for the table: columns.rename {{{found[0]!r}: {found[0].strip('_')!r}}} or "
-            "columns.drop; a column that a rule makes gets its name there",
-        )
 
 
 def held(type_: str) -> str:

@@ -40,10 +40,10 @@ from spark_jobs.targets.base import (
 from spark_jobs.targets.iceberg import compaction, plans
 from spark_jobs.targets.iceberg.bag import BagCommit
 from spark_jobs.targets.iceberg.columns import (
+    RESERVED,
     lay_out,
     lays_out,
     rearrange,
-    refuse_reserved,
     schema,
     transform,
     types,
@@ -58,6 +58,7 @@ from spark_jobs.targets.iceberg.metrics import written
 from spark_jobs.targets.iceberg.places import place
 from spark_jobs.targets.iceberg.upkeep import IcebergUpkeep
 from spark_jobs.targets.renames import renames
+from spark_jobs.targets.reserved import refuse_reserved
 
 log = logging.getLogger("spark_jobs.targets.iceberg")
 
@@ -213,7 +214,7 @@ class IcebergTarget(Target):
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def check_columns(self, names: Iterable[str]) -> None:
-        refuse_reserved(names, self.location)
+        refuse_reserved("Iceberg", RESERVED, names, self.location)
 
     def check_layout(self, layout: TableLayout) -> None:
         for text in layout.partition_by:
