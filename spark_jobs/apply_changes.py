@@ -19,7 +19,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
@@ -46,6 +46,7 @@ from spark_jobs.report import Applied, Report
 from spark_jobs.session import open_changelog, own_session, refuse_ended, session, share
 from spark_jobs.targets import known_profile, known_writes, load_format
 from spark_jobs.targets.base import NEVER, Owner, Target
+from spark_jobs.untold import untold
 from spark_jobs.up_to_date import nothing_new, stamp, unchanged
 from spark_jobs.view import View, view_of
 from spark_jobs.warm import WarmApply
@@ -143,7 +144,7 @@ class ApplyChanges:
         )
         wanted = {name: table for name, table in wanted.items() if name not in held}
         self._catch_up.progress = Progress(len(wanted), view.last)
-        applied: list[Applied] = []
+        applied, untold_ = list[Applied](), list[Applied]()
         stands = {
             name: {**view.stands[name], **view.source(name)}
             for name in view.stands
@@ -151,7 +152,10 @@ class ApplyChanges:
         }
         # the next run looks for its tables again
         stands |= {topic: {**view.known(topic), "stamp": "", "routed": True, **view.source(topic)} for topic in failed}
-        futures = {self._pool.submit(self._table, wanted[name], view, applied, settle): name for name in sorted(wanted)}
+        futures = {
+            self._pool.submit(self._table, wanted[name], view, applied, untold_, settle): name
+            for name in sorted(wanted)
+        }
         try:
             for future in self._catch_up.progress.watch(futures):
                 name = futures[future]
@@ -161,7 +165,7 @@ class ApplyChanges:
                 except Exception as e:  # the other tables go on; the run fails at its end
                     log.exception("Table of topic %s could not be brought up to date.", name)
                     failed[name] = str(e)
-                    stands[name] = _failing(view, wanted[name])
+                    stands[name] = _failing(view, wanted[name], [*untold_, *applied])
         finally:
             wait(futures)  # nobody goes on behind the back of whoever gets an error
         self._origins.write()
@@ -174,6 +178,7 @@ class ApplyChanges:
         return Report(
             self._connector, self._kind, self._location, view.last, applied, failed, behind, stands,
             round(time.monotonic() - began, 3), rules=self._rules.digest(), table_rules=self._rules.text() if self._rules else "",
+            untold=untold_,
         )  # fmt: skip
 
     def _wanted(
@@ -259,22 +264,28 @@ class ApplyChanges:
 
     # -- one table ----------------------------------------------------------------------------------------------------
 
-    def _table(self, table: Placed, view: View, done: list[Applied], settle: bool) -> dict[str, Any]:
+    def _table(
+        self, table: Placed, view: View, done: list[Applied], earlier: list[Applied], settle: bool
+    ) -> dict[str, Any]:
         """Apply what one table has not seen, in groups of batches; each commit is added to ``done`` at once.
 
+        :param earlier: gets what a run before has done and could not tell
         :return: its last batch and position then; nothing if there is no table and none is needed
         """
         with self._one_at_a_time(table.location) if table.shared else contextlib.nullcontext():
-            return self._caught_up(table, view, done, settle=settle)
+            return self._caught_up(table, view, done, earlier, settle=settle)
 
     def _one_at_a_time(self, location: str) -> threading.Lock:
         """Held while one of the topics that share a table is written: writes to one table at once would fail, and begin again."""
         with self._lock:
             return self._alone.setdefault(location, threading.Lock())
 
-    def _caught_up(self, table: Placed, view: View, done: list[Applied], *, settle: bool) -> dict[str, Any]:
+    def _caught_up(
+        self, table: Placed, view: View, done: list[Applied], earlier: list[Applied], *, settle: bool
+    ) -> dict[str, Any]:
         name, owner = table.name, Owner(self._connector, table.topic, table.shared)
         target, at = self._catch_up.look(owner, table.location, table.place)
+        earlier += untold(table, at, view, self._backlog)
         if at is None and name in view.stands and view.source(name)["dropped"]:
             log.info("The table of %s is gone, and the source has dropped it too: it is not built again.", name)
             return {}
@@ -288,6 +299,8 @@ class ApplyChanges:
                     at = self._catch_up.apply(owner, table.location, missing[: number + 1], done, look, table)
         finally:
             progress.ends(name)
+        if not any((one.name or one.topic) == name for one in done):
+            earlier += untold(table, at, view, self._backlog, before)  # another run was faster; its report may be lost
         if at == before and at not in (None, NEVER):
             self._check_rule(owner, table, target, view)
         stood = {"location": table.location, "stamp": "", "batch": NEVER if at is None else at}
@@ -333,9 +346,14 @@ class ApplyChanges:
         return session
 
 
-def _failing(view: View, table: Placed) -> dict[str, Any]:
-    """What a report has of a table that could not be brought up to date."""
-    known = {**view.known(table.name), "location": table.location, "stamp": ""}
+def _failing(view: View, table: Placed, done: Sequence[Applied]) -> dict[str, Any]:
+    """What a report has of a table that could not be brought up to date.
+
+    :param done: what it tells of all tables: this one may have got some of the batches
+    """
+    known = view.known(table.name)
+    batch = max([known["batch"], *(one.last_batch for one in done if (one.name or one.topic) == table.name)])
+    known = {**known, "location": table.location, "stamp": "", "batch": batch}
     return {**known, **view.source(table.name, table.topic), **table.document()}
 
 

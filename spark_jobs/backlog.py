@@ -56,8 +56,12 @@ class Backlog:
 
     def all(self) -> list[Batches]:
         """All batches that the change log has; its first ones may have been removed."""
+        return self.left_since(0)
+
+    def left_since(self, batch: int) -> list[Batches]:
+        """Those after one of them that the change log still has."""
         numbers = self._changelog.batches(self._connector)
-        return self.since(numbers[0] - 1) if numbers else []
+        return self.since(max(batch, numbers[0] - 1)) if numbers else []
 
     def forget(self) -> None:
         """Drop what was read; the next run may find other batches."""

@@ -74,6 +74,7 @@ class Report:
     :param owner: of a run that goes on for a while: who it is
     :param rules: tells other rules of tables from those that were in force; empty if there are none
     :param table_rules: these rules, for those who look at the tables later; see :func:`airflow_provider_cdc.changelog.applied.rules_of`
+    :param untold: what earlier runs did and no report says, see :mod:`spark_jobs.untold`
     """
 
     connector: str
@@ -88,6 +89,7 @@ class Report:
     owner: str = ""
     rules: str = ""
     table_rules: str = ""
+    untold: list[Applied] = dataclasses.field(default_factory=list)
 
     def refuse_failed(self) -> None:
         """:raises TargetError: some tables could not be brought up to date"""

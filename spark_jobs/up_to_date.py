@@ -64,4 +64,4 @@ def nothing_new(
     if len(unchanged(changelog, target, report["stands"])) < len(report["stands"]):
         return None
     log.info("%d tables of %s stand at batch %d, the last one.", len(report["stands"]), connector, numbers[-1])
-    return {**report, "tables": [], "seconds": 0.0}
+    return {**report, "tables": [], "untold": [], "seconds": 0.0}

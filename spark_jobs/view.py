@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_cdc.changelog.log import ChangeLog
@@ -28,6 +28,7 @@ class View:
     :param reported: whether all tables except the lagging ones had the batch ``start`` after the last run
     :param stands: as in the last report
     :param lagging: as in the last report
+    :param told: table → its last batch by the last report, whatever that is worth otherwise
     """
 
     start: int
@@ -36,6 +37,7 @@ class View:
     reported: bool
     stands: dict[str, dict[str, Any]]
     lagging: dict[str, int]
+    told: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def topics(self) -> set[str]:
@@ -90,6 +92,7 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
     """
     numbers = changelog.batches(connector)
     newest = numbers[-1] if numbers else 0
+    told = told_of(report.get("stands", {}))
     if report.get("last_batch", 0) > newest:
         log.warning("The change log ends with batch %d, and was at %d before.", newest, report["last_batch"])
         # each table is looked at, and says what it has
@@ -109,7 +112,12 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
     stands, lagging = report.get("stands", {}), report.get("lagging", {})
     reported = bool(report.get("last_batch"))
     groups = indexed(changelog, manifests, stands if reported else {})
-    return View(start, max(newest, start), groups, reported, stands, lagging)
+    return View(start, max(newest, start), groups, reported, stands, lagging, told)
+
+
+def told_of(stands: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Table → its last batch, by a report."""
+    return {name: int(entry["batch"]) for name, entry in stands.items()}
 
 
 def indexed(

@@ -21,7 +21,7 @@ from airflow_provider_cdc.changelog.turns import Turn
 from airflow_provider_cdc.core.errors import TransientError
 from airflow_provider_cdc.core.model.manifest import Manifest
 from spark_jobs.report import Applied, Report
-from spark_jobs.view import View, indexed
+from spark_jobs.view import View, indexed, told_of
 
 log = logging.getLogger("spark_jobs.warm")
 
@@ -78,6 +78,7 @@ class WarmApply:
         self._job, self._changelog, self._connector, self._turn = job, changelog, connector, turn
         self._stop, self._deadline = threading.Event(), float("inf")
         self._done: dict[str, Applied] = {}
+        self._untold: dict[str, Applied] = {}
         self._failing: dict[str, Retry] = {}
         self._touched: dict[str, float] = {}
         self._closer, self._rounds, self._began = 0.0, 0, time.monotonic()
@@ -181,6 +182,7 @@ class WarmApply:
             True,
             before.stands,
             before.lagging,
+            told_of(before.stands),
         )
         wanted = {topic for group in view.groups for topic in group.topics} | set(before.lagging)
         if now >= self._closer:
@@ -202,6 +204,10 @@ class WarmApply:
         for one in report.tables:
             known = self._done.get(one.name or one.topic)
             self._done[one.name or one.topic] = one if known is None else known.joined(one)
+        for one in report.untold:
+            known = self._done.get(one.name or one.topic)
+            if known is None or one.last_batch > known.last_batch:  # it may have been this run, before an error
+                self._untold.setdefault(one.name or one.topic, one)
         still = {t: text for t, text in (self._report.failed if self._report else {}).items() if t not in topics}
         for topic in topics | report.failed.keys():
             if topic in report.failed:
@@ -227,9 +233,8 @@ class WarmApply:
     def _whole(self) -> Report:
         assert self._report is not None
         seconds = round(time.monotonic() - self._began, 3)
-        return dataclasses.replace(
-            self._report, tables=sorted(self._done.values(), key=lambda t: t.topic), seconds=seconds
-        )
+        done, untold = (sorted(found.values(), key=lambda t: t.topic) for found in (self._done, self._untold))
+        return dataclasses.replace(self._report, tables=done, untold=untold, seconds=seconds)
 
     def _settle(self) -> bool:
         """Look at some tables that have had no events for a while, so that whoever comes next knows them without Spark."""

@@ -26,8 +26,8 @@ class AppliedReports(TargetReports):
 
     A report has ``target``, ``location``, ``last_batch``, ``tables`` (what the run did, see :func:`merged`), ``failed`` (topic → why), ``lagging``
     (topic → last batch of a table that is behind the others), ``stands`` (topic → the table's location, its last batch, and the
-    end of its log and its size in bytes then), ``seconds``, and the rules of tables, see :func:`rules_of`. Of a topic whose rows a route brings to several
-    tables, each table is there by a name of its own, with ``topic`` and ``place``; the topic itself only if its tables could not be found (``routed``).
+    end of its log and its size in bytes then), ``untold`` (what earlier runs did to tables and could not report, as ``tables``), ``seconds``, and the rules
+    of tables, see :func:`rules_of`. Of a topic whose rows a route brings to several tables, each table is there by a name of its own, with ``topic`` and ``place``; the topic itself only if its tables could not be found (``routed``).
     """
 
     FOLDER = "applied"
@@ -85,6 +85,13 @@ def joined(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
     if later.get("freshness_s") is None:
         found["freshness_s"] = earlier.get("freshness_s")
     return found
+
+
+def all_done(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a run did to tables, and before that what earlier runs did that no report says: they were killed, or their storage was gone. Somebody has to be
+    told of all of it, once.
+    """
+    return [*report.get("untold", ()), *report["tables"]]
 
 
 def name_of(table: Mapping[str, Any]) -> str:

@@ -179,12 +179,12 @@ class ConnectorTables:
         :param for_good: not by the next try of the task, as there is none, but by its next run
         :return: whether anything is known
         """
-        from airflow_provider_cdc.changelog.applied import merged
+        from airflow_provider_cdc.changelog.applied import all_done, merged
 
         if self.report is None:
             return False
         self._note_lineage(self.report)
-        tables = merged([*self._unannounced(context), *self.report["tables"]])
+        tables = merged([*self._unannounced(context), *all_done(self.report)])
         if for_good:
             self._left(context).add(tables)
         elif (store := context.get("task_state_store")) is not None:
@@ -209,7 +209,7 @@ class ConnectorTables:
 
     def _note_lineage(self, report: dict[str, Any]) -> None:
         """Read now what lineage needs: it is asked for in another process, which has no way to the change log."""
-        from airflow_provider_cdc.changelog.applied import merged
+        from airflow_provider_cdc.changelog.applied import all_done, merged
         from airflow_provider_cdc.changelog.origins import TableOrigins
 
         if not is_installed():
@@ -220,21 +220,21 @@ class ConnectorTables:
         except CdcError as e:
             self.log.warning("OpenLineage is told of tables only, not of columns: %s", e)
         changelog = self.access.definition.changelog
-        self.lineage = AppliedTables(merged(report["tables"]), origins, changelog, self.name)
+        self.lineage = AppliedTables(merged(all_done(report)), origins, changelog, self.name)
 
     def announce(self, context: Context) -> dict[str, Any]:
         """Emit an event for each table that was changed.
 
         :return: the result of the task
         """
-        from airflow_provider_cdc.changelog.applied import measured, merged, name_of
+        from airflow_provider_cdc.changelog.applied import all_done, measured, merged, name_of
 
         report = self.report
         assert report is not None
         self._note_lineage(report)
         left = self._left(context)
         older = left.read()
-        tables = merged([*older, *self._unannounced(context), *report["tables"]])
+        tables = merged([*older, *self._unannounced(context), *all_done(report)])
         events = context["outlet_events"][alias(self.name)]
         for table in tables:
             events.add(

@@ -214,6 +214,29 @@ def test_tables_that_a_route_makes_of_one_topic_get_an_event_each_and_their_even
     ]
 
 
+def test_what_an_earlier_job_could_not_report_gets_events_too_also_after_a_failed_try(
+    tmp_path: Path, spark: Spark
+) -> None:
+    earlier = {**table("shop.a", c=2), "first_batch": 1, "last_batch": 2}
+    lost = {"untold": [earlier, {**table("shop.c", u=1), "first_batch": 2, "last_batch": 2}]}
+    spark.will(report(table("shop.a", c=1), table("shop.b", u=5)) | lost)
+    given = context()
+    result = apply(tmp_path).execute(given)
+    told = {uri: (e["rows"], e["first_batch"], e["last_batch"]) for uri, e in events(given).items()}
+    assert told == {
+        "cdc://shop/shop.a": ({"c": 3}, 1, 4), "cdc://shop/shop.b": ({"u": 5}, 3, 4), "cdc://shop/shop.c": ({"u": 1}, 2, 2),
+    }  # fmt: skip
+    assert (result["events"], result["topics"]) == (9, {"shop.a": 3, "shop.b": 5, "shop.c": 1})
+    remembered = TaskState()
+    spark.will(report(table("shop.a", c=1), **{"shop.b": "trouble"}) | lost, status=1)
+    with pytest.raises(AirflowException):
+        apply(tmp_path).execute(context(task_state_store=remembered))
+    spark.will(report(table("shop.b", c=7)))
+    given = context(task_state_store=remembered)
+    apply(tmp_path).execute(given)
+    assert {uri.rpartition(".")[2] for uri in events(given)} == {"a", "b", "c"}
+
+
 def test_nothing_to_apply_is_a_success_without_events(tmp_path: Path, spark: Spark) -> None:
     spark.will(report())
     given = context()
