@@ -8,6 +8,7 @@ from typing import Any
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.verify_plan import VerifyPlan
+from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.model.schema import TableId
 from spark_jobs.expected import NotComparable
 from spark_jobs.locations import table_location
@@ -18,13 +19,16 @@ from spark_jobs.wanted import Wanted
 
 _LOOK_S = 2.0
 """Seconds between two looks at a table that is behind."""
+_ELSEWHERE = (
+    "; if a rule has it elsewhere, or in several tables, --applied names the change log in which the last apply says so"
+)
 
 
 class Standing:
     """How the tables of a connector stand. What is waited for is waited for from now on.
 
     :param plan: of the comparison; ``None``: nothing is written to the tables meanwhile
-    :param changelog: of the connector
+    :param changelog: of the connector; without a plan it may be that of a reference, which knows of no apply
     :param location: where the tables are, as it was given to the apply
     """
 
@@ -34,14 +38,16 @@ class Standing:
         self._deadline = time.monotonic() + (plan.wait_s if plan else 0.0)
 
     def report(self) -> dict[str, Any] | None:
-        """What the last apply has left; ``None`` without a plan, since a reference does not tell whose tables are compared."""
-        return None if self._plan is None else self._reports.read(self._kind, self._location)
+        """What the last apply has left; ``None`` if that is not in the change log, which may be that of a reference."""
+        return self._reports.read(self._kind, self._location)
 
-    def where(self, topic: str, table: TableId) -> str:
-        """The location of a table; a rule may have put it elsewhere, which the report of the apply knows."""
+    def where(self, topic: str, table: TableId, rules: TableRules | None) -> str:
+        """The location of a table; a rule may have put it elsewhere, which the report of the apply knows, or the rules do."""
         report = self.report()
         known = report["stands"].get(topic, {}).get("location") if report else None
-        return known or table_location(self._location, self._connector, topic, table)
+        found = (rules or NO_RULES).match(table)
+        location = found.rule.location or self._location
+        return known or table_location(location, self._connector, topic, table, found.groups)
 
     def places(self, topic: str) -> list[Placed]:
         """The tables that a route has made of a topic, as far as the last apply knows."""
@@ -88,7 +94,8 @@ class Standing:
                     result.batch, result.version = marker, pinned.version
                     return pinned
             if wanted.since is None or (not there and self.through(wanted.topic, name) >= wanted.reached):
-                result.problem = "there is no such table"
+                unknown = self._plan is None and self.report() is None
+                result.problem = "there is no such table" + (_ELSEWHERE if unknown else "")
                 return None
             self._wait(wanted, f"it stands at batch {marker}" if there else "it is not there")
 

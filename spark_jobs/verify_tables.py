@@ -7,7 +7,8 @@ start this job with ``--plan``: then nothing has to stand still. Each table is c
 connector has captured since.
 
 Without ``--plan``, tables and source must be at the same position: stop the writers, or apply up to the position that the reference was read at. Any complete
-change log can be the reference then: the rows that result from its events are compared.
+change log can be the reference then: the rows that result from its events are compared. Rules and routes are known from the report of the last apply, which is in the
+connector's own change log: ``--applied`` says where that is, and ``--tables-of`` what the connector is called. Without it, tables that a rule keeps are not compared, and said not to be.
 
 Of tables that are kept by rules, which the report of the last apply has, the rows that the source has now are compared, with what the rules make of the
 source's rows. Where a route brings rows of a table to several, each of these is compared with the rows that go there. Columns that tell about events are named and not compared,
@@ -34,15 +35,15 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.applied import rules_of
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import collect
 from airflow_provider_cdc.changelog.verify_plan import VerifyPlan, write_report
 from airflow_provider_cdc.core.config.table_rules import Matched, TableRules
-from airflow_provider_cdc.core.errors import CdcError, ConfigError, TransientError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from spark_jobs.bags import ABSENT
 from spark_jobs.comparison import Comparison
 from spark_jobs.datatypes import common
-from spark_jobs.expected import NeverComparable, NotComparable, Since
+from spark_jobs.expected import NeverComparable, NotComparable
 from spark_jobs.placed import Placed
+from spark_jobs.references import at_rest, following
 from spark_jobs.session import open_changelog, own_session, session, suit
 from spark_jobs.shaped import NOBODY_SAYS, Shaped, matched, shaped
 from spark_jobs.standing import Standing
@@ -85,8 +86,9 @@ class VerifyTables:
     :param values: whether examples show values; they may be personal data
     :param keys: folder for the keys of the rows that differ, as Parquet: one folder for each topic
     :param plan: how tables are compared while capture and apply go on
-    :param source: the change log that the plan names
-    :param rules: by which the apply keeps the tables; with a plan, those of the last apply's report if not given
+    :param source: the change log that the plan names; without a plan, the one of the connector that the tables belong to, which has the report of its last
+        apply: which rules there are, and which tables a route has made
+    :param rules: by which the apply keeps the tables; those of the last apply's report if not given
     """
 
     def __init__(
@@ -118,9 +120,10 @@ class VerifyTables:
         """
         began = time.monotonic()
         self._refuse_keys()
-        if self._rules is None and self._plan is not None:
-            self._rules = rules_of(self._standing.report() or {})
-        topics = self._following(self._plan) if self._plan else self._at_rest()
+        report = self._standing.report()
+        if self._rules is None and (self._plan is not None or report is not None):
+            self._rules = rules_of(report or {})
+        topics = self._wanted()
         try:
             results = self._all(topics) + self._left_out(topics)
         finally:
@@ -132,6 +135,12 @@ class VerifyTables:
         results.sort(key=lambda result: (result.topic, result.called))
         named = self._plan is not None and self._plan.named
         return Verified(self._tables_of, position, results, round(time.monotonic() - began, 3), named)
+
+    def _wanted(self) -> dict[str, Wanted]:
+        """Topic → what its tables are compared with."""
+        if self._plan is None:
+            return at_rest(self._changelog, self._connector)
+        return following(self._changelog, self._plan, self._source)
 
     def _all(self, topics: Mapping[str, Wanted]) -> list[Compared]:
         results, tables = list[Compared](), list[Future[Compared]]()
@@ -169,45 +178,6 @@ class VerifyTables:
                 remedy="give --keys a folder that is empty, or not there",
             )
 
-    def _at_rest(self) -> dict[str, Wanted]:
-        """Topic → what its tables are compared with, where the reference is all there is."""
-        manifests = list(self._changelog.manifests(self._connector))
-        topics = collect(self._changelog, manifests)
-        if not topics:
-            raise self._nothing(self._connector)
-        position = manifests[-1].offset_after.position or {}
-        return {topic: Wanted(found, self._changelog, self._connector, position) for topic, found in topics.items()}
-
-    def _following(self, plan: VerifyPlan) -> dict[str, Wanted]:
-        """The same by a plan."""
-        topics: dict[str, Wanted] = {}
-        for one in plan.references:
-            manifests = list(self._changelog.manifests(one.name))
-            if len(manifests) != one.batches:
-                raise TransientError(
-                    f"The scratch change log has {len(manifests)} of the {one.batches} batches that were written to it.",
-                    where=f"{self._changelog.storage.url}, {one.name}",
-                    safe="No table was changed.",
-                    remedy="run the comparison again, and let nobody delete its scratch change log meanwhile",
-                )
-            found = collect(self._changelog, manifests)
-            since = Since(self._source, plan.connector, one.first, straddles=one.straddles)
-            topics |= {
-                topic: Wanted(found[topic], self._changelog, one.name, one.position, since, one.at)
-                for topic in one.topics
-                if topic in found
-            }
-        if not topics and not plan.not_compared:
-            raise self._nothing(plan.connector)
-        return topics
-
-    def _nothing(self, connector: str) -> ConfigError:
-        return ConfigError(
-            f"There is nothing to compare with: the change log has no table of connector {connector}.",
-            where=self._changelog.storage.url,
-            remedy="capture the reference first: the same connector under another name with snapshot.mode=initial_only",
-        )
-
     # -- which tables -------------------------------------------------------------------------------------------------
 
     def _tables(self, wanted: Wanted) -> list[_Table] | Compared:
@@ -216,7 +186,7 @@ class VerifyTables:
         topic, id_ = wanted.topic, wanted.reference.schema.id
         spark, known = own_session(self._spark, self._format), self._standing.places(topic)
         if not (known or (self._rules is not None and self._rules.of(id_).routed)):
-            placed = Placed(topic, topic, self._standing.where(topic, id_))
+            placed = Placed(topic, topic, self._standing.where(topic, id_, self._rules))
             return [_Table(wanted, placed, spark, topic)]
         result = Compared(topic, self._location, wanted.position)
         try:
@@ -231,9 +201,12 @@ class VerifyTables:
         :raises NotComparable: nobody can say which they are
         """
         rule, topic = matched(self._rules, wanted.reference.schema).rule, wanted.topic
-        if wanted.since is None:
+        if (
+            self._standing.report() is None
+        ):  # nor are those compared that are known: of all the others nobody would hear
             raise NotComparable(
-                "its rows are in several tables, and only the report of the last apply says in which: airflow cdc verify compares them"
+                "its rows are in several tables, and only the report of the last apply says in which: give --applied, the change log in which it is, "
+                "or let airflow cdc verify compare them"
             )
         if self._rules is None:
             raise NotComparable(NOBODY_SAYS)
@@ -241,7 +214,7 @@ class VerifyTables:
             raise NotComparable(
                 "the last apply had a rule with a route for it, and the rules that were given have none"
             )
-        upto = self._standing.found(wanted)
+        upto = 0 if wanted.since is None else self._standing.found(wanted)
         suit(spark, 2 * wanted.reference.bytes)  # its tables together are about as large
         there = wanted.kept(spark, upto)
         found = tables_of(
@@ -365,7 +338,7 @@ def main(arguments: list[str] | None = None) -> int:
             job = VerifyTables(
                 spark, changelog, given.connector, location=given.location, target=given.target,
                 tables_of=given.tables_of, values=given.values, keys=given.keys, threads=given.threads, plan=plan,
-                source=open_changelog(plan.changelog) if plan else None,
+                source=open_changelog(plan.changelog if plan else given.applied) if plan or given.applied else None,
                 rules=TableRules.parse(given.rules) if given.rules else None,
             )  # fmt: skip
             verified = job.run()
@@ -392,6 +365,9 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--location", required=True, help="where tables are, for example /lake/{database}/{table}")
     parser.add_argument("--tables-of", metavar="CONNECTOR", help="fills {connector} in the location")
+    parser.add_argument(
+        "--applied", default="", metavar="CHANGELOG", help="without --plan: the change log of the tables' connector, whose last apply knows rules and routes"
+    )  # fmt: skip
     parser.add_argument("--target", default="delta", help="kind of the tables: delta (default) or iceberg")
     parser.add_argument("--threads", type=int, default=4, help="tables compared at the same time")
     parser.add_argument(
@@ -404,7 +380,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--keys", default="", metavar="FOLDER", help="write the keys of rows that differ there, as Parquet; a folder for each topic"
     )  # fmt: skip
     parser.add_argument(
-        "--rules", default="", help="rules of tables that the apply has, as JSON or YAML, or a file with them; with --plan, those of the last apply if not given"
+        "--rules", default="", help="rules of tables that the apply has, as JSON or YAML, or a file with them; those of the last apply, where it is known, if not given"
     )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to a file")
     return parser.parse_args(arguments)

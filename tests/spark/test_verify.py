@@ -122,7 +122,7 @@ def test_tables_and_columns_that_are_not_there_are_differences(lake: Lake) -> No
     db.add_column("s.bag", "b", "int64")
     verified = _verify(lake)
     assert not verified.equal
-    assert _of(verified, "late").problem == "there is no such table"
+    assert _of(verified, "late").problem.startswith("there is no such table")
     assert _of(verified, "orders").problem == "the table has no column c"
     assert _of(verified, "bag").problem == "column b is bigint at the source and string in the table"
     assert (_of(verified, "orders").source, _of(verified, "orders").target) == (50, 50)
