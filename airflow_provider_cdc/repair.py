@@ -10,6 +10,7 @@ import heapq
 import itertools
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -77,14 +78,14 @@ def repairs_of(
             some = table["keys"] and number <= MOST_KEYS
             keys = read_keys(storage, table["keys"], schema.key) if some else []
             at = table["location"] if table["name"] else ""
-            one = repair(connector, name, schema, keys, number, by_rule=table["by_rule"], at=at)
+            one = repair(connector, name, schema, keys, number, at=at)
             if at and one.signal is not None:
                 routed.setdefault(topic, []).append(keys)
             else:
                 found.append(one)
     for topic, several in routed.items():
         keys = _together(several)
-        found.append(repair(connector, topic, schemas[topic], keys, len(keys), by_rule=True))
+        found.append(repair(connector, topic, schemas[topic], keys, len(keys)))
     return sorted(found, key=lambda one: one.topic)
 
 
@@ -104,7 +105,6 @@ def repair(
     keys: Sequence[DifferingKey],
     number: int,
     *,
-    by_rule: bool = False,
     at: str = "",
 ) -> Repair:
     """The repair of one table.
@@ -113,14 +113,10 @@ def repair(
     :param schema: the table at the source, with the key of events
     :param keys: those that differ, as far as they are known
     :param number: how many differ
-    :param by_rule: a rule makes other rows of it than the source has
     :param at: where the table is, if its topic has several
     """
     table = schema.id
-    rebuild = f"airflow cdc rebuild {connector} {table}"
-    if by_rule:  # which only the apply can do
-        which = f"the table at {at}" if at else "the table"
-        rebuild = f"move {which} away and run the apply, which builds it again from the change log by its rule"
+    rebuild = f"airflow cdc rebuild {connector} {shlex.quote(at or str(table))}"
     again = f"airflow cdc snapshot {connector} {table} --replace"
     if not schema.key:
         return Repair(topic, None, f"its rows have no key, by which they could be read again: {rebuild}")

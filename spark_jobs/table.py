@@ -32,7 +32,7 @@ from spark_jobs.stages import changed, rows_after, stages
 from spark_jobs.targets.base import Conflict, Marker, Target
 from spark_jobs.variants import followed as followed_by_variants
 from spark_jobs.variants import shown
-from spark_jobs.write import Write, key_is_another
+from spark_jobs.write import Draft, Write, key_is_another
 
 log = logging.getLogger("spark_jobs.table")
 
@@ -84,17 +84,18 @@ def _write(
     if not new:
         pending, shape = followed_by_variants(target, pending, marker.app, shape)
     write = Write(target, pending, marker, shape, route, fresh=new and not joins, joins=new and joins, at=at)
+    if write.fresh:
+        _from_the_beginning(write)
+        return
     if shape.mode == "current":
-        cut = reduce.last_truncate(spark, pending)
-        if write.fresh or cut:
+        if cut := reduce.last_truncate(spark, pending):
             write.anew(_contents(write, cut))
             return
         if not pending.schema.key or reduce.key_changed(pending, 0):
             _by_number(write, route)
             return
-    elif write.fresh or shape.mode == "log":
-        merges = "" if write.fresh else route.merges(target, pending, shape, by_spark=True)
-        MODES[shape.mode](replace(write, merges=merges))
+    elif shape.mode == "log":
+        MODES[shape.mode](replace(write, merges=route.merges(target, pending, shape, by_spark=True)))
         return
     _by_key(write)
 
@@ -107,6 +108,29 @@ def _contents(write: Write, cut: int) -> DataFrame:
         if len(parts) > 1:
             return rows_after(write, parts, cut)
     return reduce.contents(write.spark, pending, cut, shape).drop(UNKNOWN)
+
+
+def _from_the_beginning(write: Write) -> None:
+    """Make all rows from the events, whatever the table has."""
+    if write.shape.mode == "current":
+        write.anew(_contents(write, reduce.last_truncate(write.spark, write.pending)))
+    else:
+        MODES[write.shape.mode](write)
+
+
+def from_the_beginning(target: Target, pending: Pending, marker: Marker, route: Route, shape: Shape) -> DataFrame:
+    """The rows that an apply of these batches makes if it finds no table. Nothing is written.
+
+    :param target: of the table's kind; it may be there
+    :param pending: from batch 1 on
+    :raises TargetError: the rule does not allow what is in the batches
+    """
+    reduce.check_names(pending)
+    suit(target.spark, pending.bytes)
+    draft = Draft(target, pending, marker, shape, route, fresh=True)
+    _from_the_beginning(draft)
+    (rows,) = draft.made
+    return rows
 
 
 def _by_key(write: Write) -> None:

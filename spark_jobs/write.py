@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -325,6 +325,19 @@ class Write:
         if not self.joins:
             mine = brought_up(mine, pending, start, shape, types, {}, self.target.location, fills=fills)
         return self._others().unionByName(mine, allowMissingColumns=True)
+
+
+@dataclass(frozen=True)
+class Draft(Write):
+    """A write of all rows that only makes them.
+
+    :param made: gets the rows
+    """
+
+    made: list[DataFrame] = field(default_factory=list)
+
+    def anew(self, rows: DataFrame) -> None:
+        self.made.append(rows)
 
 
 def key_is_another(write: Write, what: str) -> TargetError:

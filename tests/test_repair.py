@@ -139,7 +139,7 @@ def test_tables_that_a_route_makes_of_one_topic_are_repaired_by_one_signal(tmp_p
         folder.mkdir()
         keys = [{"key": {"id": k}, "what": "", "columns": [], "source": s, "target": t} for k, s, t in rows]
         pq.write_table(pa.Table.from_pylist(keys), folder / "part-0.snappy.parquet")
-        counts = {"missing": number or len(rows), "surplus": 0, "different": 0, "problem": problem, "by_rule": True}
+        counts = {"missing": number or len(rows), "surplus": 0, "different": 0, "problem": problem}
         at = f"/lake/{place}"
         return {"topic": "p.s.orders", "name": f"p.s.orders → {at}", "location": at, "keys": str(folder), **counts}
 
@@ -167,6 +167,6 @@ def test_tables_that_a_route_makes_of_one_topic_are_repaired_by_one_signal(tmp_p
     said = {one.topic.rpartition("/")[2]: (one.signal, one.advice) for one in each}
     assert said.keys() == {"twice", "many", "gone"}
     assert all(signal is None for signal, _ in said.values())
-    assert "move the table at /lake/twice away and run the apply" in said["twice"][1]
+    assert "airflow cdc rebuild shop /lake/twice" in said["twice"][1]
     assert "airflow cdc snapshot shop s.orders --replace" in said["many"][1]
     assert "airflow cdc snapshot shop s.orders --replace" in said["gone"][1]

@@ -104,12 +104,6 @@ def topic_of(report: Mapping[str, Any], name: str) -> str:
     return str(report["stands"].get(name, {}).get("topic", name))
 
 
-def routed(report: Mapping[str, Any] | None, topic: str) -> list[str]:
-    """The locations of the tables to which a route brings the rows of a topic; none if no rule does so."""
-    stands = {} if report is None else report["stands"]
-    return sorted(entry["location"] for entry in stands.values() if entry.get("topic") == topic and "place" in entry)
-
-
 def merged(tables: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """One entry for each table, also if its batches were applied in several steps or jobs.
 

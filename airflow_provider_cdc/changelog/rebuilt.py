@@ -11,8 +11,8 @@ class RebuildReports(TargetReports):
         >>> RebuildReports(changelog.storage, "shop").read("delta", "/lake/{database}/{table}")["tables"][0]["batch"]
         1203
 
-    A report has ``connector``, ``target``, ``location``, ``run`` (the id that the run was given), ``tables`` (``topic``, ``location``, ``batch`` and
-    ``seconds`` of each that was built), ``problem`` (why the others were not; empty if all were) and ``seconds``.
+    A report has ``connector``, ``target``, ``location``, ``run`` (the id that the run was given), ``tables`` (``topic``, ``location``, ``batch``,
+    ``seconds`` and, if a route makes several of its topic, ``name`` of each that was built), ``problem`` (why the others were not; empty if all were) and ``seconds``.
     """
 
     FOLDER = "rebuilt"

@@ -184,16 +184,27 @@ def _rebuild() -> ActionCommand:
         "rebuild",
         "Build tables again from the change log, in their places or beside them",
         _CONNECTOR,
-        _arg("table", nargs="+", help="<database>.<table>, or a topic"),
-        _arg("--to", metavar="LOCATION", help="build them there, beside those that there are"),
+        _arg(
+            "table", nargs="+", help="<database>.<table>, or a topic; or the location of one of the tables of a route"
+        ),
+        _arg(
+            "--to",
+            metavar="LOCATION",
+            help="build them there, beside those that there are; {place} tells the tables of a route apart",
+        ),
         _arg("--batch", type=int, help="with --to: the last batch to build from; the newest if not given"),
+        _arg(
+            "--time",
+            help="with --to: the last batch that was committed by then, for example 2026-03-01T12:00:00+00:00",
+        ),
         _arg("--location", help="the target, as its apply has it, where there are several"),
         _TARGET,
         *_SPARK,
         _OUTPUT,
         _STATE,
         where="verify.rebuild",
-        description="A table is built as of its own last batch, and replaced by one commit; capture and apply go on.",
+        description="A table is built as of its own last batch, and replaced by one commit; capture and apply go on. Each of the tables that a route makes "
+        "is a commit of its own.",
     )
 
 

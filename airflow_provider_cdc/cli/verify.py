@@ -47,7 +47,7 @@ def rebuild(args: argparse.Namespace) -> None:
     access, target, location = one_target(args)
     task = RebuildTablesOperator(
         task_id="rebuild", definition=access.definition, target=target, location=location, tables=args.table,
-        to=args.to or "", batch=args.batch, conn_id=args.spark_conn_id, storage_conn_id=access.storage_conn_id,
+        to=args.to or "", batch=args.batch, time=args.time or "", conn_id=args.spark_conn_id, storage_conn_id=access.storage_conn_id,
         jars=args.jars,
     )  # fmt: skip
     try:
@@ -58,7 +58,9 @@ def rebuild(args: argparse.Namespace) -> None:
         print_json(report)
         return
     for table in report["tables"]:
-        print(f"{table['topic']}: built as of batch {table['batch']} at {table['location']}, {table['seconds']} s")
+        print(
+            f"{table.get('name') or table['topic']}: built as of batch {table['batch']} at {table['location']}, {table['seconds']} s"
+        )
 
 
 def _not_done(e: Exception) -> SystemExit:

@@ -24,20 +24,24 @@ class RebuildTablesOperator(SparkJobOperator):
         >>> RebuildTablesOperator(
         ...     task_id="rebuild", definition=shop, location="/lake/{database}/{table}", tables=["inventory.orders"])
 
-    Returns ``{"connector", "target", "tables", "seconds"}``: topic → the batch as of which it is built.
+    Tables that are kept by rules are built by those of the last apply. Of a table that a route divides, all tables are built, each by a commit of its own, or the one
+    whose location is named.
+
+    Returns ``{"connector", "target", "tables", "seconds"}``: topic, or ``topic → location`` of a route's table → the batch as of which it is built.
 
     :param definition: the connector; paths are templated
     :param location: where tables are, as the apply has it (templated)
-    :param tables: ``<database>.<table>`` or topics of the tables to build (templated)
-    :param to: build them there, beside those at ``location`` (templated)
+    :param tables: ``<database>.<table>`` or topics of the tables to build, or locations of single tables of a route (templated)
+    :param to: build them there, beside those at ``location``; ``{place}`` in it tells the tables of a route apart (templated)
     :param batch: with ``to``: the last batch to build from, by default the newest one
+    :param time: with ``to``: the same, as the time by which it was committed to the change log, such as ``2026-03-01T12:00:00+00:00`` (templated)
     :param target: kind of the tables, ``delta`` or ``iceberg``
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     :raises ConfigError: the target is not known
     """
 
-    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "tables", "to")
+    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "tables", "to", "time")
     ui_color = "#fdebd3"
 
     def __init__(
@@ -48,6 +52,7 @@ class RebuildTablesOperator(SparkJobOperator):
         tables: Sequence[str] | str,
         to: str = "",
         batch: int | None = None,
+        time: str = "",
         target: str = "delta",
         conn_id: str = "spark_default",
         storage_conn_id: str | None = None,
@@ -62,14 +67,14 @@ class RebuildTablesOperator(SparkJobOperator):
             storage_conn_id=storage_conn_id,
             **kwargs,
         )
-        self.tables, self.to, self.batch = tables, to, batch
+        self.tables, self.to, self.batch, self.time = tables, to, batch, time
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         try:
             report = self.rebuild(context)
         except CdcError as e:
             raise failure(e) from e
-        built = {table["topic"]: table["batch"] for table in report["tables"]}
+        built = {table.get("name") or table["topic"]: table["batch"] for table in report["tables"]}
         return {"connector": self.connector, "target": self.target, "tables": built, "seconds": report["seconds"]}
 
     def rebuild(self, context: Context) -> dict[str, Any]:
@@ -91,12 +96,12 @@ class RebuildTablesOperator(SparkJobOperator):
         run = str(uuid.uuid4())
         self._prepare(
             "rebuild_tables.py", *[part for name in names for part in ("--topic", name)], *(["--to", self.to] if self.to else []),
-            *(["--batch", str(self.batch)] if self.batch is not None else []), "--run-id", run,
+            *(["--batch", str(self.batch)] if self.batch is not None else []), *(["--time", self.time] if self.time else []), "--run-id", run,
         )  # fmt: skip
         error = self._submit(context)
         report = self._report(run)
         if report is not None and report["problem"]:
-            built = ", ".join(table["topic"] for table in report["tables"])
+            built = ", ".join(table.get("name") or table["topic"] for table in report["tables"])
             raise AirflowException(report["problem"] + (f"\n  Built before: {built}" if built else "")) from error
         if error is not None or report is None:
             raise error or self._no_report()

@@ -73,6 +73,19 @@ def test_it_submits_the_job_and_tells_what_was_built(folder: Path) -> None:
     ]  # fmt: skip
 
 
+def test_tables_of_a_route_are_told_by_their_names_and_a_time_reaches_the_job(folder: Path) -> None:
+    _will(folder, 0, "shop.s.a", "shop.s.a")
+    written = json.loads((folder / "report.json").read_text())
+    for number, one in enumerate(written["tables"]):
+        one |= {"name": f"shop.s.a → /lake/{number}", "batch": number}
+    (folder / "report.json").write_text(json.dumps(written))
+    done = _task(folder, tables="/lake/it's one", to="/b/{place}", time="2026-03-01T12:00:00+00:00").execute(context())
+    assert done["tables"] == {"shop.s.a → /lake/0": 0, "shop.s.a → /lake/1": 1}
+    called = json.loads((folder / "call.json").read_text())
+    given = called[called.index("--topic") :]
+    assert given[:-2] == ["--topic", "/lake/it's one", "--to", "/b/{place}", "--time", "2026-03-01T12:00:00+00:00"]
+
+
 def test_a_table_that_cannot_be_built_fails_the_task_which_names_those_that_are(folder: Path) -> None:
     _will(folder, 1, "shop.s.a", problem="There is no table of shop.s.it_s.\n  Repair: run the apply")
     with pytest.raises(

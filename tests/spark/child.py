@@ -1,6 +1,7 @@
 """Applies in a process of its own, which may kill itself: ``python -m tests.spark.child``.
 
-Each line that it reads is a list in JSON: change log, connector, location, kind of target, rules of tables, and maybe where it dies: ``before``, ``after`` or ``during`` the
+Each line that it reads is a list in JSON: change log, connector, location, kind of target, rules of tables; ``rebuild``, a name and ``--to``, if it builds
+tables again; and maybe where it dies: ``before``, ``after`` or ``during`` the
 N-th write to a table; the whole process group goes, JVM included. It answers
 with ``answer: ``, and ``done`` or the error in JSON; whatever else is printed is Spark's.
 """
@@ -15,11 +16,13 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from spark_jobs.apply_changes import ApplyChanges
+from spark_jobs.rebuild_tables import RebuildTables
 from spark_jobs.targets import load_format
 from tests.spark.lake import start_spark
 from tests.spark.points import hooked
@@ -56,19 +59,20 @@ def main() -> None:
     spark = start_spark()
     for line in sys.stdin:
         changelog, connector, location, kind, tables, *point = json.loads(line)
-        job = ApplyChanges(
-            spark,
-            ChangeLog(changelog),
-            connector,
-            location=location,
-            target=kind,
-            threads=2,
-            tables=TableRules.parse(tables),
-        )
+        where = {"location": location, "target": kind}
+        job: ApplyChanges | RebuildTables
+        if point[:1] == ["rebuild"]:
+            _, name, to, *point = point
+            job = RebuildTables(spark, ChangeLog(changelog), connector, to=to, **where)
+            run: Callable[[], object] = partial(job.run, [name])
+        else:
+            rules = TableRules.parse(tables)
+            job = ApplyChanges(spark, ChangeLog(changelog), connector, threads=2, tables=rules, **where)
+            run = job.run
         if point:
             job._format = hooked(load_format(kind), Dying(*point))
         try:
-            job.run()
+            run()
         except Exception:
             print("answer:", json.dumps(traceback.format_exc()), flush=True)
         else:

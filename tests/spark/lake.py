@@ -259,13 +259,20 @@ class Child:
 
     def begin(self, lake: Lake, *point: str | int) -> None:
         """Begin an apply, which may die: ``begin(lake, "during", 5)``."""
+        self._tell(lake, *point)
+
+    def begin_rebuild(self, lake: Lake, name: str, to: str, *point: str | int) -> None:
+        """Begin to build tables again."""
+        self._tell(lake, "rebuild", name, to, *point)
+
+    def _tell(self, lake: Lake, *what: str | int) -> None:
         told = [
             lake.connector.changelog.storage.root,
             lake.connector.name,
             lake.location,
             lake.kind,
             lake.tables.text(),
-            *point,
+            *what,
         ]
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(told) + "\n")

@@ -9,7 +9,7 @@ from typing import Any
 from spark_jobs.targets.base import Target
 from spark_jobs.targets.formats import TableFormat
 
-WRITES = ("create", "replace", "append", "merge", "upsert", "take", "_alter")
+WRITES = ("create", "replace", "append", "merge", "upsert", "take", "rebuild", "_alter")
 """Methods of targets that each make one commit; ``_alter`` is one change of a table's columns or properties."""
 Hook = Callable[[str, str, Callable[[], Any]], Any]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, ConfigError, TargetError
 from spark_jobs.rebuild_tables import RebuildTables, Rebuilt
+from spark_jobs.rebuild_ways import InPlace
 from spark_jobs.targets import load_format
 from spark_jobs.targets.base import Owner
 from tests.spark.lake import Lake
@@ -95,17 +97,17 @@ def test_an_apply_in_between_makes_it_begin_again(lake: Lake, monkeypatch: pytes
     _filled(lake)
     _damage(lake)
     job, batch, db = _job(lake), _marker(lake), _database(lake)
-    contents, calls = job._contents, list[int]()
+    rows, calls = InPlace._rows, list[int]()
 
-    def overtaken(pending: Any) -> Any:
+    def overtaken(self: InPlace, target: Any, pending: Any, marker: Any, shape: Any) -> Any:
         if not calls:
             with db.transaction() as t:
                 t.insert("s.orders", {"id": 30, "n": 1})
             lake.follow()
         calls.append(pending.last)
-        return contents(pending)
+        return rows(self, target, pending, marker, shape)
 
-    monkeypatch.setattr(job, "_contents", overtaken)
+    monkeypatch.setattr(InPlace, "_rows", overtaken)
     assert [d.batch for d in job.run([ORDERS])] == [batch + 1]
     assert calls == [batch, batch + 1]
     assert _ids(lake) == [*range(4), *range(5, 20), 30]
@@ -124,8 +126,17 @@ def test_a_table_is_built_beside_as_of_any_batch(lake: Lake) -> None:
     assert (beside.owner(), beside.marker(owner.app)) == (owner, 1)
     assert sorted(r.id for r in beside.rows().select("id").collect()) == list(range(20))
     assert lake.rows("s.orders", "id") == now
-    with pytest.raises(TargetError, match="a table is there already"):
+    with pytest.raises(TargetError, match=r"a table is there already, as of batch 1(.|\n)*--batch 1 goes on"):
         _rebuild(lake, to=to)
+    first, second = (
+        datetime.fromisoformat(m.created_at) for m in lake.connector.changelog.manifests(lake.connector.name)
+    )
+    by_time = f"{lake.folder}/by_time/{{table}}"
+    for at, batch in ((first, 1), (second - timedelta(microseconds=1), 1), (second, 2)):
+        (done,) = _rebuild(lake, "p.s.bag", to=f"{by_time}/{batch}", time=at)
+        assert done.batch == batch
+    with pytest.raises(ConfigError, match=r"By .*, no batch of test was committed: the first one is of"):
+        _rebuild(lake, to=to, time=first - timedelta(seconds=1))
 
 
 def test_values_of_dropped_columns_are_not_thrown_away(lake: Lake) -> None:
@@ -148,6 +159,10 @@ def test_what_cannot_be_built_is_refused_with_a_sentence(lake: Lake) -> None:
         _rebuild(lake, to=f"{lake.folder}/beside/{{table}}", batch=99)
     with pytest.raises(ConfigError, match="only beside"):
         _rebuild(lake, batch=1)
+    with pytest.raises(ConfigError, match=r"as of 2026-01-01 .* only beside"):
+        _rebuild(lake, time=datetime(2026, 1, 1))
+    with pytest.raises(ConfigError, match="of a batch or as of a time"):
+        _rebuild(lake, to="/elsewhere/{table}", batch=1, time=datetime.now(UTC))
     with pytest.raises(ConfigError, match="are both"):
         _rebuild(lake, to=lake.location)
     with pytest.raises(TargetError, match=r"There is no table of p\.s\.orders"):

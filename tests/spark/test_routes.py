@@ -14,7 +14,6 @@ from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from spark_jobs.maintain_tables import MaintainTables
-from spark_jobs.rebuild_tables import RebuildTables
 from spark_jobs.targets import load_format
 from spark_jobs.targets.memory import STORED
 from tests.spark.lake import Lake, Row
@@ -315,7 +314,7 @@ def test_a_route_to_more_tables_than_anybody_wants_is_refused(memory: Lake) -> N
     assert not STORED
 
 
-def test_other_commands_know_the_tables_or_say_why_not(memory: Lake) -> None:
+def test_maintenance_knows_the_tables(memory: Lake) -> None:
     memory.tables = _rules(memory)
     Work(memory, 1, regions=PLAIN)
     memory.follow()
@@ -323,9 +322,6 @@ def test_other_commands_know_the_tables_or_say_why_not(memory: Lake) -> None:
     maintained = job.run()
     assert not maintained.failed
     assert {table.location for table in maintained.tables} == set(_entries(memory))
-    rebuild = RebuildTables(memory.spark, memory.connector.changelog, "test", location=memory.location, target="memory")
-    with pytest.raises(TargetError, match="tables, to which a rule routes them, and only the apply builds such tables"):
-        rebuild.run(["s.t"])
 
 
 def test_an_apply_that_goes_on_finds_new_places_and_tries_again_what_has_failed(memory: Lake) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-import shutil
+import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,16 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
+from spark_jobs.rebuild_tables import RebuildTables
 from spark_jobs.targets.memory import STORED
 from spark_jobs.verified import Compared, Verified
+from spark_jobs.verify_tables import VerifyTables
 from tests.spark.lake import Lake, new_lake
 from tests.spark.test_outbox import OUTBOX
 from tests.spark.test_routes import ODD, PLAIN, Work
 from tests.spark.test_routes import _rules as route_rules
 from tests.spark.test_verify_rules import verify
+from tests.support.connectors import memory_connector
 from tests.support.signals import signal_state
 
 pytestmark = pytest.mark.spark
@@ -121,7 +125,7 @@ def test_what_is_gone_or_was_never_made_is_a_difference_that_the_next_apply_or_a
     assert (_places(verified)["of us"].problem, verified.status) == ("there is no such table", 1)
 
 
-def test_rows_without_a_key_and_keys_that_are_twice_are_told_with_the_table_to_move_away(lake: Lake) -> None:
+def test_rows_without_a_key_and_keys_that_are_twice_are_told_with_the_table_to_build_again(lake: Lake) -> None:
     db, place = lake.connector.database, f"{lake.folder}/{lake.name}/s"  # type: ignore[attr-defined]
     routes = {"bag": "a", "keyed": "a", "by_key": "b % 2"}
     rules = [
@@ -149,10 +153,53 @@ def test_rows_without_a_key_and_keys_that_are_twice_are_told_with_the_table_to_m
     for name, why in (("bag", "its rows have no key"), ("keyed", "it has 1 keys more than once")):
         text = advice[f"p.s.{name} → {place}/{name}_x"]
         assert why in text
-        assert f"move the table at {place}/{name}_x away and run the apply" in text
-        shutil.move(f"{place}/{name}_x", lake.folder / f"moved_{name}")
+        assert f"airflow cdc rebuild test {shlex.quote(f'{place}/{name}_x')}" in text
+        RebuildTables(lake.spark, lake.connector.changelog, "test", location=lake.location, target=lake.kind).run(
+            [f"{place}/{name}_x"]
+        )
     lake.follow()
     assert verify(lake).equal
+
+
+def test_a_comparison_at_rest_knows_the_tables_of_a_route_by_the_last_apply_or_says_that_it_does_not(
+    memory: Lake,
+) -> None:
+    memory.tables = TableRules.parse(
+        [
+            *[rule.model_dump(exclude_defaults=True, by_alias=True) for rule in route_rules(memory).rules],
+            {"tables": r"s\.elsewhere", "location": f"{memory.folder}/lake/else where", "columns": {"drop": ["n"]}},
+        ]
+    )
+    work = Work(memory, 3, regions=("eu", "us", None))
+    work.db.create_table("s.elsewhere", COLUMNS, key=("id",))
+    memory.follow()
+    with work.db.transaction() as t:  # a table from which all rows have gone
+        t.update("s.t", {"id": 0}, {"region": "us"})
+    memory.follow()
+    reference = memory_connector(work.db, memory.folder / "reference", topic_prefix="p", snapshot_mode="initial_only")
+    reference.capture()
+
+    def at_rest(**options: Any) -> Verified:
+        return VerifyTables(
+            memory.spark, reference.changelog, reference.name, location=memory.location, target="memory", **options
+        ).run()
+
+    applied = {"source": memory.connector.changelog, "tables_of": "test"}
+    found = at_rest(**applied)
+    assert found.equal, found.text()
+    sources = {at: table.source for at, table in _places(found).items()}
+    assert sources == {"of eu": 0, "of us": 2, "t": 1, "else where": 0}
+    eu = f"{memory.folder}/lake/of eu"
+    _, rows = STORED[eu], STORED[f"{memory.folder}/lake/of us"].rows  # type: ignore[union-attr]
+    STORED[eu] = replace(STORED[eu], rows=rows)  # type: ignore[type-var]
+    assert _wrong(at_rest(**applied)) == {"of eu": (0, 2, 0)}
+    unknown = at_rest()
+    assert unknown.status == 1
+    assert [table.equal for table in unknown.tables] == [False, False]
+    assert "--applied names the change log in which the last apply says so" in unknown.text()
+    given = at_rest(rules=memory.tables)
+    assert (given.status, [table.equal for table in given.tables]) == (2, [True, False])
+    assert "only the report of the last apply says in which: give --applied" in given.text()
 
 
 def test_tables_of_events_do_not_count_unless_they_are_named_and_nothing_else_is_an_error(memory: Lake) -> None:

@@ -176,7 +176,7 @@ def test_each_mode_is_compared_with_what_its_rule_makes_of_the_source_and_repair
     }, verified.text()  # fmt: skip
     advice = lake.connector.repairs  # type: ignore[attr-defined]
     assert "no key" in advice["p.s.bag"]
-    assert "move the table away" in advice["p.s.bag"]
+    assert "airflow cdc rebuild test s.bag" in advice["p.s.bag"]
     assert set(advice) == {f"p.{t}" for t in counts}
     verify(lake, repair=True)  # the first one was killed before any capture: its signals are there, and are sent again
     lake.follow()

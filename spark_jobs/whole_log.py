@@ -1,0 +1,106 @@
+"""The change log that tables are built from: all batches up to one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.pending import Batches, Pending, joined
+from airflow_provider_cdc.core.errors import ChangeLogDamaged, ConfigError, TargetError
+from airflow_provider_cdc.core.model.manifest import Manifest
+from spark_jobs.placed import Placed
+
+
+class WholeLog:
+    """The batches of a connector from the first one on.
+
+    :param batch: the last one; the newest if not given
+    :param time: the same, as the time by which it was committed to the change log
+    :raises ConfigError: there is no such batch
+    :raises ChangeLogDamaged: the first ones are gone
+    :ivar batches: all of them
+    """
+
+    def __init__(
+        self, changelog: ChangeLog, connector: str, *, batch: int | None = None, time: datetime | None = None
+    ) -> None:
+        self.changelog, self.connector = changelog, connector
+        self._checked: set[str] = set()
+        self.batches = Batches(changelog, self._manifests(batch, time))
+
+    @property
+    def last(self) -> int:
+        """The last batch."""
+        return self.batches.last
+
+    def newest(self) -> int:
+        """The newest batch that there is now."""
+        return self.changelog.batches(self.connector)[-1]
+
+    def until(self, batch: int) -> Batches:
+        """The batches up to one."""
+        if batch == self.last:
+            return self.batches
+        return Batches(self.changelog, list(self.changelog.manifests(self.connector, until=batch)))
+
+    def pending(self, table: Placed, batch: int) -> Pending:
+        """All events of a table's topic up to a batch.
+
+        :raises ChangeLogDamaged: a file of them is not what its manifest says
+        :raises TargetError: there are none
+        """
+        if batch > self.last:  # an apply has gone on
+            self.batches = self.until(batch)
+        parts = [part for part in self.batches.each(table.topic) if part.last <= batch]
+        if not parts:
+            raise TargetError(
+                f"The table of {table.topic} stands at batch {batch}, and the change log knows its topic only after that.",
+                where=table.location,
+                safe="The table was not changed.",
+                remedy="check --changelog and --connector",
+            )
+        pending = joined(parts, batch, parts[-1].position)
+        for path, file in pending.files:
+            if path not in self._checked:
+                self.changelog.check(self.connector, file)
+                self._checked.add(path)
+        return pending
+
+    def _manifests(self, batch: int | None, time: datetime | None) -> list[Manifest]:
+        numbers = self.changelog.batches(self.connector)
+        if not numbers:
+            raise ConfigError(
+                f"The change log {self.changelog.storage.url} has no batch of connector {self.connector}.",
+                safe="No table was changed.",
+                remedy="check --changelog and --connector; airflow cdc connectors lists them",
+            )
+        if numbers[0] > 1:
+            raise ChangeLogDamaged(
+                f"The change log begins with batch {numbers[0]}: batches 1 to {numbers[0] - 1} are missing, and a table cannot be built without them.",
+                where=f"{self.changelog.storage.url}, connector {self.connector}",
+                safe="No table was changed.",
+                remedy="restore their manifests and files from a backup; or read the tables again: airflow cdc snapshot "
+                f"{self.connector} <table>",
+            )
+        if batch is not None and batch not in numbers:
+            raise self._none(
+                f"There is no batch {batch}: the change log of {self.connector} has batches 1 to {numbers[-1]}."
+            )
+        found = list(self.changelog.manifests(self.connector, until=batch or numbers[-1]))
+        return found if time is None else self._by(found, time if time.tzinfo else time.replace(tzinfo=UTC))
+
+    def _by(self, manifests: list[Manifest], time: datetime) -> list[Manifest]:
+        """Those up to the last one that was committed by a time."""
+        by = [number for number, m in enumerate(manifests, start=1) if datetime.fromisoformat(m.created_at) <= time]
+        if not by:
+            raise self._none(
+                f"By {time.isoformat()}, no batch of {self.connector} was committed: the first one is of {manifests[0].created_at}."
+            )
+        return manifests[: by[-1]]
+
+    def _none(self, what: str) -> ConfigError:
+        return ConfigError(
+            what,
+            safe="No table was changed.",
+            remedy=f"airflow cdc batches {self.connector} lists them with their positions and times",
+        )
