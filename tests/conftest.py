@@ -21,6 +21,8 @@ from dev import paths  # noqa: E402
 from dev.bootstrap.report import Problem  # noqa: E402
 from dev.compatibility import collected  # noqa: E402
 from dev.servers import S3, Database, Kafka, MariaDb, MySql, Postgres, Server  # noqa: E402
+from tests.support import costs  # noqa: E402
+from tests.support.costs import Measured  # noqa: E402
 from tests.support.fork import Forks  # noqa: E402
 from tests.support.sampled import Sampled  # noqa: E402
 
@@ -69,6 +71,15 @@ HALVED = "tests/spark/"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run what takes long and finds little, too")
+    parser.addoption(
+        "--all", action="store_true", help="run all costly tests, of which a run of all tests tries a third"
+    )
+    parser.addoption("--costs", action="store_true", help="write down which tests are costly: tests/costs.txt")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--costs"):
+        config.pluginmanager.register(Measured())
 
 
 @pytest.fixture(scope="session")
@@ -170,9 +181,17 @@ def _without_long(config: pytest.Config, items: list[pytest.Item]) -> None:
         mark = alike[0].get_closest_marker("sampled")
         numbers = Sampled(long=False).cases(name, len(alike), mark.args[0]) if mark else range(len(alike))
         tried.update(alike[number] for number in numbers)
+    if whole(config) and not config.getoption("--all") and not config.getoption("--costs"):
+        skipped = costs.left_out({costs.name_of(item.nodeid) for item in items}, Sampled(long=False))
+        tried = {item for item in tried if costs.name_of(item.nodeid) not in skipped}
     if left_out := [item for item in items if item not in tried]:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item in tried]
+
+
+def whole(config: pytest.Config) -> bool:
+    """Whether this is a run of all tests."""
+    return [Path(arg).resolve() for arg in config.args] == [ROOT / "tests"]
 
 
 def _fixtures(item: pytest.Item) -> list[str]:
@@ -189,7 +208,7 @@ def _slowness(item: pytest.Item) -> int:
 @pytest.fixture(scope="session")
 def every_test(request: pytest.FixtureRequest) -> set[str]:
     """Names of all tests of the project, without the parts in brackets. A run of all of them has collected them already."""
-    if [Path(arg).resolve() for arg in request.config.args] == [ROOT / "tests"]:
+    if whole(request.config):
         return request.config.stash[COLLECTED]
     return collected()
 
