@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.model.schema import TableId
+from spark_jobs.datatypes import quoted
+from spark_jobs.variants import recorded
 from spark_jobs.verify_tables import VerifyTables
 from tests.spark.lake import Lake
 from tests.support.connectors import Connector, mysql_connector
@@ -17,11 +23,35 @@ from tests.support.workload import WORDS_OF_MARIADB, Writer, source_rows
 TABLES = ("one", "two", "bag")
 
 
+def _rules(database: str, seed: int) -> TableRules:
+    """What becomes of columns that are dropped, or get other types; another choice for each table."""
+    chance = random.Random(seed)
+    rules = []
+    for table in TABLES:
+        changes = (
+            ["rewrite"] if table == "bag" else ["rewrite", "new_column", "new_column"]
+        )  # without a key there is no new column
+        says = {"type_changes": chance.choice(changes), "dropped_columns": chance.choice(["keep", "drop"])}
+        rules.append({"tables": rf"{database}\.{table}", **says})
+    print("rules:", rules)
+    return TableRules.parse(rules)
+
+
 def _equal(server: Any, lake: Lake, database: str) -> None:
     for table in TABLES:
-        expected = source_rows(server, database, table)
-        names = list(_columns(server, database, table))
-        assert lake.rows(f"{database}.{table}", *names) == expected, table
+        full = f"{database}.{table}"
+        expected, target = source_rows(server, database, table), lake.target(full)
+        owner = target.owner()
+        variants = recorded(target, owner.app)
+        placed = variants.at(variants.until)
+        names = {name: placed.get(name, name) for name in _columns(server, database, table)}
+        found = lake.frame(full).select(*[F.col(quoted(there)).alias(name) for name, there in names.items()])
+        assert sorted(found.toArrow().to_pylist(), key=repr) == expected, table
+        rule = lake.tables.of(TableId(namespace=database, name=table))
+        more = {*target.columns()} - {*names.values()}
+        # of a table that was dropped and made again, columns stay where the rule has columns go on in new ones
+        if rule.dropped_columns == "drop" and rule.type_changes == "rewrite":
+            assert not more, (table, more)
 
 
 def _columns(server: Any, database: str, table: str) -> list[str]:
@@ -40,7 +70,7 @@ def test_tables_end_equal_to_the_source_value_by_value(
         writer.prepare()
         writer.write(50)
         connector = mysql_connector(mariadb, tmp_path, database_include_list=database)
-        lake = Lake(spark, tmp_path, connector, kind=kind)
+        lake = Lake(spark, tmp_path, connector, kind=kind, tables=_rules(database, seed))
         for transactions in (500, 850):
             lake.follow()
             _equal(mariadb, lake, database)
@@ -53,7 +83,15 @@ def test_tables_end_equal_to_the_source_value_by_value(
         mariadb, tmp_path / "now", database_include_list=database, snapshot_mode="initial_only", topic_prefix="now"
     )
     reference.capture()
-    verified = VerifyTables(spark, reference.changelog, reference.name, location=lake.location, target=kind).run()
+    verified = VerifyTables(
+        spark,
+        reference.changelog,
+        reference.name,
+        location=lake.location,
+        target=kind,
+        tables_of=connector.name,
+        rules=lake.tables,
+    ).run()
     assert verified.equal, verified.text()
     assert [t.source for t in verified.tables] == [len(source_rows(mariadb, database, t)) for t in sorted(TABLES)]
 
