@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version, lineage
+from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version, left_behind, lineage
 from spark_jobs import reduce
 from spark_jobs.casts import Changed, check_exact
 from spark_jobs.datatypes import constant, filled, quoted
@@ -49,11 +49,11 @@ def evolution_of(pending: Pending, app: str, start: int, until: int, shape: Shap
 
 
 def _dropped(pending: Pending, start: int, until: int, shape: Shape, types: Mapping[str, str]) -> tuple[str, ...]:
-    """Columns of the table whose columns of the source are dropped on the way from one version to another."""
+    """Columns of the table whose columns of the source are dropped on the way from one version to another, alone or with a table that is made anew."""
     gone = [
         shape.as_of(start).name(origin.column)
         for v in range(start + 1, until + 1)
-        for old in pending.changes[v].dropped
+        for old in left_behind(pending, v)
         if (origin := _origin(pending, start, v - 1, old)).column is not None
     ]
     return tuple(dict.fromkeys(name for name in gone if name is not None and name.lower() not in lowered(types)))

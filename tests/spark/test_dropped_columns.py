@@ -179,3 +179,24 @@ def test_a_kill_between_any_two_commits_loses_no_other_column(make_lake: Callabl
             kills += 1
     assert kills >= 2
     _same(lake)
+
+
+@pytest.mark.parametrize("stays", ["drop", "keep"])
+@pytest.mark.parametrize("type_changes", ["rewrite", "new_column"])
+def test_a_table_that_is_dropped_and_made_again_has_no_column_of_the_dropped_one_but_where_they_are_kept(
+    lake: Lake, stays: str, type_changes: str
+) -> None:
+    """No statement names the columns that go with a table."""
+    lake = _lake(lake, made={**COLUMNS, ODD: "string"}, dropped_columns=stays, type_changes=type_changes)
+    _change(lake, 1, n=11)
+    lake.connector.database.drop_table("s.t")
+    lake.connector.database.create_table("s.t", {"id": "int64!", "n": "string", "new": "int32"}, key=("id",))
+    with lake.connector.database.transaction() as t:
+        t.insert("s.t", {"id": 1, "n": "eleven", "new": 7})
+    lake.follow()
+    names = set(lake.target("s.t").columns())
+    gone_on = {"n", "n__v_string"} if type_changes == "new_column" else {"n"}
+    kept = {"note", ODD} if (stays, type_changes) == ("keep", "new_column") else set()
+    assert names == {"id", "new", *gone_on, *kept}
+    last = max(gone_on, key=len)
+    assert lake.rows("s.t", "id", last, "new") == [{"id": 1, last: "eleven", "new": 7}]
