@@ -53,7 +53,7 @@ def _dropped(pending: Pending, start: int, until: int, shape: Shape, types: Mapp
     gone = [
         shape.as_of(start).name(origin.column)
         for v in range(start + 1, until + 1)
-        for old in left_behind(pending, v)
+        for old in (*pending.changes[v].dropped, *left_behind(pending, v))
         if (origin := _origin(pending, start, v - 1, old)).column is not None
     ]
     return tuple(dict.fromkeys(name for name in gone if name is not None and name.lower() not in lowered(types)))
