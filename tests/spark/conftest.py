@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.targets.memory import STORED
-from tests.spark.lake import KINDS, SECRET, Lake, new_lake, start_spark
+from tests.spark.lake import KINDS, SECRET, Child, Lake, new_lake, start_spark
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -54,3 +54,17 @@ def memory(spark: SparkSession, tmp_path: Path) -> Lake:
 def make_lake(spark: SparkSession, kind: str) -> Callable[..., Lake]:
     """Makes a lake below a folder: ``make_lake(tmp_path, snapshot_mode="no_data")``."""
     return lambda folder, **properties: new_lake(spark, folder, kind, **properties)
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> Iterator[Callable[[], Child]]:
+    """Makes processes with a Spark session each."""
+    started: list[Child] = []
+
+    def make() -> Child:
+        started.append(Child(tmp_path / f"{len(started)}.log"))
+        return started[-1]
+
+    yield make
+    for each in started:
+        each.close()

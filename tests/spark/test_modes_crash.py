@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -131,20 +131,6 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
     prepared.apply(threads=1)
     assert overtaken == set(topics)
     assert _all(prepared) == wanted
-
-
-@pytest.fixture
-def child(tmp_path: Path) -> Iterator[Callable[[], Child]]:
-    """Makes processes with a Spark session each."""
-    started: list[Child] = []
-
-    def make() -> Child:
-        started.append(Child(tmp_path / f"{len(started)}.log"))
-        return started[-1]
-
-    yield make
-    for each in started:
-        each.close()
 
 
 @pytest.mark.long

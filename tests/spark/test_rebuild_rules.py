@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -394,20 +394,6 @@ def make_memory(spark: SparkSession, tmp_path: Path) -> Callable[..., Lake]:
     """Makes a lake in memory with properties of the connector."""
     STORED.clear()
     return lambda **properties: new_lake(spark, tmp_path, "memory", **properties)
-
-
-@pytest.fixture
-def child(tmp_path: Path) -> Iterator[Callable[[], Child]]:
-    """Makes processes with a Spark session each."""
-    started: list[Child] = []
-
-    def make() -> Child:
-        started.append(Child(tmp_path / f"{len(started)}.log"))
-        return started[-1]
-
-    yield make
-    for each in started:
-        each.close()
 
 
 @pytest.mark.crash

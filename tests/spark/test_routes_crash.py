@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -66,20 +66,6 @@ def _caught_up(lake: Lake) -> None:
     lake.apply()
     _check(lake, "drop")
     assert lake.apply().tables == []
-
-
-@pytest.fixture
-def child(tmp_path: Path) -> Iterator[Callable[[], Child]]:
-    """Makes processes with a Spark session each."""
-    started: list[Child] = []
-
-    def make() -> Child:
-        started.append(Child(tmp_path / f"{len(started)}.log"))
-        return started[-1]
-
-    yield make
-    for each in started:
-        each.close()
 
 
 def _killed(child: Child, lake: Lake, *point: str | int) -> bool:

@@ -68,7 +68,7 @@ class CopyOnWrite:
         """
         :param keys: with the table's types
         """
-        tasks = self._tasks()
+        tasks = plans.tasks(self._table.newScan())
         deletes = {str(one.location()): one for task in tasks for one in task.deletes()}
         files = [task.file() for task in tasks]
         if not keys.num_rows and not deletes and len(files) < GATHERED:
@@ -84,7 +84,7 @@ class CopyOnWrite:
         """
         :param places: file → the numbers of the rows that go
         """
-        tasks = self._tasks()
+        tasks = plans.tasks(self._table.newScan())
         deletes = {str(one.location()): one for task in tasks for one in task.deletes()}
         files = {str(task.file().location()): task.file() for task in tasks}
         others = [path for path in files if path not in places]
@@ -113,17 +113,6 @@ class CopyOnWrite:
         rows = there.select(range(len(names))).rename_columns(names)
         left = [self._made.physical(rows.filter(pa.array(stay)))] if stay.any() else []
         return Replacement(list(files.values()), list(deletes.values()), left)
-
-    def _tasks(self) -> list[Any]:
-        """Each file with its deletes (``org.apache.iceberg.FileScanTask``)."""
-        planned = self._table.newScan().planFiles()
-        try:
-            found, tasks = planned.iterator(), []
-            while found.hasNext():
-                tasks.append(found.next())
-            return tasks
-        finally:
-            planned.close()
 
     def _some(self, files: list[Any], keys: pa.Table) -> Replacement | None:
         """Only files that have some of the keys; ``None`` if a file cannot be read as arrays."""

@@ -24,6 +24,21 @@ def read(spark: SparkSession, table: Any) -> DataFrame:
     return DataFrame(_run(spark, _relation(spark, table)), spark)
 
 
+def tasks(scan: Any) -> list[Any]:
+    """Each file that a scan reads, with its deletes (``org.apache.iceberg.FileScanTask``).
+
+    :param scan: ``org.apache.iceberg.TableScan``
+    """
+    planned = scan.planFiles()
+    try:
+        found, every = planned.iterator(), []
+        while found.hasNext():
+            every.append(found.next())
+        return every
+    finally:
+        planned.close()
+
+
 def append(spark: SparkSession, table: Any, rows: DataFrame) -> None:
     """Add rows; columns are found by name, and cast."""
     companion = _object(spark, f"{_PLANS}.AppendData")

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.keys import Numbers
 from spark_jobs.targets import key_lookup
+from spark_jobs.targets.iceberg import plans
 from spark_jobs.targets.iceberg.files import NewFiles
 from spark_jobs.targets.iceberg.jvm import named, texts
 from spark_jobs.targets.key_lookup import NotOnArrays, Parts, lookup, opened
@@ -44,7 +45,7 @@ class Positions:
         total = texts(self._table.currentSnapshot().summary())
         if (number := int(total.get("total-data-files", key_lookup.MOST_FILES + 1))) > key_lookup.MOST_FILES:
             raise NotOnArrays(f"the table has {number} files")
-        tasks = self._tasks(bounds)
+        tasks = plans.tasks(self._table.newScan().filter(bounds))
         files, deletes = [task.file() for task in tasks], self._deletes(tasks)
         if (size := sum(int(file.fileSizeInBytes()) for file in [*files, *deletes])) > key_lookup.MOST_BYTES:
             raise NotOnArrays(f"the keys may be in files of {size >> 30} GB")
@@ -52,16 +53,6 @@ class Positions:
             found = list(pool.map(lambda file: self._in(file, keys), files))
             gone = list(pool.map(self._gone, deletes)) if any(map(len, found)) else []
         return _without(dict(zip([str(file.location()) for file in files], found, strict=True)), gone)
-
-    def _tasks(self, bounds: Any) -> list[Any]:
-        planned = self._table.newScan().filter(bounds).planFiles()
-        try:
-            found, tasks = planned.iterator(), []
-            while found.hasNext():
-                tasks.append(found.next())
-            return tasks
-        finally:
-            planned.close()
 
     @staticmethod
     def _deletes(tasks: Sequence[Any]) -> list[Any]:
