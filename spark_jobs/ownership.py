@@ -20,11 +20,13 @@ def applied_batch(target: Target, owner: Owner, *, adopt: bool = False) -> int |
     :raises TargetError: what is there is somebody else's, or cannot be caught up
     """
     if not target.exists():
-        if found := target.strange(owner):
+        found = target.strange(owner)
+        if not found:
+            return None
+        if not target.exists():  # another run may have made the table since the first look
             raise _refused(
                 target, owner, f"There is no table, but {found}", "move it away, or give tables another location"
             )
-        return None
     there, markers = target.owner(), target.markers()
     if there != owner.recorded:
         _take(target, owner, there, markers, adopt=adopt)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
@@ -15,8 +17,11 @@ from airflow_provider_cdc.core.model.schema import TableId
 from spark_jobs.locations import parts, table_location
 from spark_jobs.session import own_session
 from spark_jobs.targets import load_format
-from spark_jobs.targets.base import Marker, Owner, Target
+from spark_jobs.targets.base import Conflict, Marker, Owner, Target
+from spark_jobs.targets.creation import Creation, sign
+from spark_jobs.targets.delta.folder import TableFolder
 from tests.spark.lake import Lake
+from tests.spark.with_catalog import apply
 
 pytestmark = pytest.mark.spark
 ORDERS = {"id": "int64!", "n": "int32"}
@@ -156,11 +161,33 @@ def test_what_a_killed_run_left_of_a_new_table_is_not_in_the_way_of_the_next(lak
     _orders(lake, 1)
     folder = Path(lake.path("s.orders"))
     lake.spark.range(3).write.parquet(str(folder))
-    (folder / "_cdc_creating").write_text(Owner("test", TOPIC).app)
+    (folder / sign(Owner("test", TOPIC))).touch()
     assert _target(lake).strange(Owner("billing", TOPIC))
     lake.apply()
     lake.check()
-    assert not (Path(lake.path("s.orders")) / "_cdc_creating").exists()
+    assert not list(folder.glob("_cdc_creating*"))
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_sign_that_cannot_be_written_since_another_run_was_faster_is_a_conflict(
+    spark: SparkSession, tmp_path: Path, made: bool
+) -> None:
+    owner = Owner("test", TOPIC)
+    (tmp_path / sign(owner)).mkdir()  # in the file's way
+    creation = Creation(spark, *TableFolder(spark, str(tmp_path)).files())
+    with pytest.raises(Conflict if made else Py4JJavaError), creation.of(owner, lambda: made):
+        pytest.fail("the table was made")
+
+
+@pytest.mark.every_kind
+def test_runs_that_make_the_same_table_at_once_make_it_once(lake: Lake) -> None:
+    _orders(lake, 1)
+    for _ in range(3):
+        shutil.rmtree(lake.path("s.orders"), ignore_errors=True)
+        with ThreadPoolExecutor(4) as four:
+            list(four.map(lambda _: apply(lake, lake.location), range(4)))
+        lake.check()
+    assert not list(Path(lake.path("s.orders")).glob("_cdc_creating*"))
 
 
 @pytest.mark.parametrize(

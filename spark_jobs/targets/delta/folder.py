@@ -40,21 +40,9 @@ class TableFolder:
         folder = self.path(self.name)
         return folder, folder.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf())
 
-    def write(self, name: str, text: str) -> None:
-        """Make a small file in it."""
-        folder, files = self.files()
-        stream = files.create(self.path(folder, name), True)
-        stream.write(bytearray(text.encode()))
-        stream.close()
-
-    def read(self, name: str) -> str:
-        """What a small file in it says."""
-        folder, files = self.files()
-        stream = files.open(self.path(folder, name))
-        try:
-            return bytes(stream.readNBytes(10_000)).decode()
-        finally:
-            stream.close()
+    def exists(self) -> bool:
+        """Whether a table is there by now."""
+        return bool(self.log(fresh=True).tableExists())
 
     def log(self, *, fresh: bool = False) -> Any:
         """Delta's own view of the table.

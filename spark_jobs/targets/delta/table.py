@@ -42,6 +42,7 @@ from spark_jobs.targets.base import (
     Upkeep,
     Upkept,
 )
+from spark_jobs.targets.creation import Creation
 from spark_jobs.targets.delta import columns
 from spark_jobs.targets.delta.bag import BagCommit
 from spark_jobs.targets.delta.commit import Commit, Delta, markers, size, too_large
@@ -63,8 +64,6 @@ _VERSION, _VARIANTS = "cdc.columns", "cdc.variants"
 # only properties with this beginning can be given with the rows of the first commit
 _OWNER = "delta.cdc.connector", "delta.cdc.topic"
 _RULE = "delta.cdc.rule"
-_CREATING = "_cdc_creating"
-"""File that names the owner of a table while it is being created."""
 _VECTORS = {"delta.enableDeletionVectors": "true"}
 """Removing rows without rewriting files."""
 
@@ -82,21 +81,13 @@ class DeltaTarget(Target):
         return f"delta.{quoted(self._folder.name)}"
 
     def exists(self) -> bool:
-        found = bool(self._folder.log(fresh=True).tableExists())
+        found = self._folder.exists()
         if found and self._named and self.owner() and not self._named.known():
             self._named.register(self._folder.name)  # whoever made it was killed before
         return found
 
     def strange(self, owner: Owner) -> str:
-        folder, files = self._folder.files()
-        if not files.exists(folder):
-            return ""
-        names = [status.getPath().getName() for status in files.listStatus(folder)]
-        # an empty one is being written by another run at this moment: whoever commits first has the table
-        if not names or (_CREATING in names and self._folder.read(_CREATING) in ("", owner.app)):
-            return ""
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        return f"there is {', '.join(sorted(names)[:3])}{more}"
+        return Creation(self.spark, *self._folder.files()).strange(owner)
 
     def owner(self) -> Owner | None:
         found = self._folder.configuration()
@@ -246,12 +237,9 @@ class DeltaTarget(Target):
         if layout.rule:
             writer = writer.option(_RULE, layout.rule)
         features = {**columns.needed(_columns(rows)), **(_VECTORS if self.profile == "fast" else {})}
-        folder, files = self._folder.files()
-        self._folder.write(_CREATING, marker.app)
-        with conflicts():
+        with Creation(self.spark, *self._folder.files()).of(marker.owner, self._folder.exists), conflicts():
             writer.options(**features, **_owned(marker.owner)).save(self._folder.name)
         self._tell("create", marker)
-        files.delete(self._folder.path(folder, _CREATING), False)
         if self._named:
             self._named.register(self._folder.name)
 

@@ -18,10 +18,9 @@ from airflow_provider_cdc.core.config.secrets import bare
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from spark_jobs.locations import is_path, parts
 from spark_jobs.targets.base import Owner
+from spark_jobs.targets.creation import Creation
 from spark_jobs.targets.iceberg.jvm import ICEBERG, activate, failed_with, java_map, named, reason
 
-_CREATING = "_cdc_creating"
-"""File that names the owner of a table while it is being created."""
 _LOCK = "_cdc_lock"
 
 
@@ -40,12 +39,13 @@ class Place(abc.ABC):
         """As :meth:`spark_jobs.targets.base.Target.strange`."""
 
     @abc.abstractmethod
-    def begin(self, schema: Any, properties: Mapping[str, str], owner: Owner) -> Any:
+    def begin(self, schema: Any, properties: Mapping[str, str]) -> Any:
         """A transaction that creates the table."""
 
-    @abc.abstractmethod
-    def created(self) -> None:
-        """The table has been created: nothing has to tell any more for whom it was being made."""
+    @contextlib.contextmanager
+    def creating(self, owner: Owner) -> Iterator[None]:
+        """While the table is created. A catalog has it whole or not at all: nothing has to tell for whom it is being made."""
+        yield
 
     def catalog(self) -> Mapping[str, str]:
         """As :meth:`spark_jobs.targets.base.Target.catalog`."""
@@ -75,28 +75,17 @@ class Folder(Place):
             )
         return table
 
-    def begin(self, schema: Any, properties: Mapping[str, str], owner: Owner) -> Any:
-        folder, files = self._files()
-        stream = files.create(self._path(folder, _CREATING), True)
-        stream.write(bytearray(owner.app.encode()))
-        stream.close()
+    def begin(self, schema: Any, properties: Mapping[str, str]) -> Any:
         builder = self._tables().buildTable(self.location, schema)
         return builder.withProperties(java_map(self.spark, properties)).createTransaction()
 
-    def created(self) -> None:
-        folder, files = self._files()
-        files.delete(self._path(folder, _CREATING), False)
+    @contextlib.contextmanager
+    def creating(self, owner: Owner) -> Iterator[None]:
+        with Creation(self.spark, *self._files()).of(owner, lambda: self.load() is not None):
+            yield
 
     def strange(self, owner: Owner) -> str:
-        folder, files = self._files()
-        if not files.exists(folder):
-            return ""
-        names = [status.getPath().getName() for status in files.listStatus(folder)]
-        # an empty one is being written by another run at this moment: whoever commits first has the table
-        if not names or (_CREATING in names and self._creating() in ("", owner.app)):
-            return ""
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        return f"there is {', '.join(sorted(names)[:3])}{more}"
+        return Creation(self.spark, *self._files()).strange(owner)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -137,14 +126,6 @@ class Folder(Place):
         folder = self._path(self.location)
         return folder, folder.getFileSystem(self._conf())
 
-    def _creating(self) -> str:
-        folder, files = self._files()
-        stream = files.open(self._path(folder, _CREATING))
-        try:
-            return bytes(stream.readNBytes(10_000)).decode()
-        finally:
-            stream.close()
-
 
 class Named(Place):
     """A table of a catalog that the session's settings describe: ``lake.shop.orders``."""
@@ -165,14 +146,11 @@ class Named(Place):
             self._other = failed_with(e, "NoSuchIcebergTableException")
             return None
 
-    def begin(self, schema: Any, properties: Mapping[str, str], owner: Owner) -> Any:
+    def begin(self, schema: Any, properties: Mapping[str, str]) -> Any:
         catalog = self._catalog()
         self._make_namespaces()
         builder = catalog.buildTable(self._identifier(), schema)
         return builder.withProperties(java_map(self.spark, properties)).createTransaction()
-
-    def created(self) -> None:
-        pass
 
     def catalog(self) -> Mapping[str, str]:
         prefix = f"spark.sql.catalog.{self._catalog_name}."

@@ -227,15 +227,15 @@ class IcebergTarget(Target):
             properties[_RULE] = layout.rule
         if self.profile == "fast":
             properties[BY_KEY] = "true"
-        with conflicts():
-            transaction = self._place.begin(schema(self.spark, _columns(rows)), properties, marker.owner)
-        table = self._within(transaction)
-        lay_out(self.spark, table, layout.partition_by, layout.cluster_by)
-        self._write(table, marker, lambda: plans.append(self.spark, table, rows))
-        told = written("create", table)
-        with conflicts(), self._place.alone():
-            transaction.commitTransaction()
-        self._place.created()
+        with self._place.creating(marker.owner):
+            with conflicts():
+                transaction = self._place.begin(schema(self.spark, _columns(rows)), properties)
+            table = self._within(transaction)
+            lay_out(self.spark, table, layout.partition_by, layout.cluster_by)
+            self._write(table, marker, lambda: plans.append(self.spark, table, rows))
+            told = written("create", table)
+            with conflicts(), self._place.alone():
+                transaction.commitTransaction()
         self.written = told
         self.exists()
 
