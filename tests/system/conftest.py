@@ -12,9 +12,9 @@ from dev.airflow import Airflow, Services, example
 from dev.servers.mysql_family import CAPTURE_PRIVILEGES
 
 PASSWORD = "the-password-of-inventory"
+"""Of the capture user ``reader``; it must be found nowhere."""
 PLAIN = {"database.ssl.mode": "disabled"}
 """The server has no certificate: with the default, every check would tell so."""
-"""Of the capture user ``reader``; it must be found nowhere."""
 
 LINEAGE = "lineage.jsonl"
 """File in which OpenLineage's own client writes what it is told, an event in each line."""
@@ -25,7 +25,7 @@ from airflow_provider_cdc.operators.capture import CaptureOperator
 
 long = ConnectorDefinition(
     name="long", source="mariadb", changelog="{changelog}",
-    properties={{"database.server.id": 4712, "table.include.list": "inventory.orders"}},
+    properties={{"database.server.id": 4712, "table.include.list": "inventory.orders", "batch.max.rows": 2}},
 )
 with DAG("long_capture", schedule=None):
     CaptureOperator(task_id="capture", definition=long, conn_id="inventory_mariadb", run_for=3600)

@@ -272,15 +272,19 @@ def test_a_capture_that_is_ended_from_the_ui_commits_and_frees_its_lease(
     services.json("PATCH", "/api/v2/dags/long_capture", {"is_paused": False})
     services.json("POST", "/api/v2/dags/long_capture/dagRuns", {"logical_date": None})
     services.until(lambda: batches(ran, "long") == 1, 120, "the snapshot is committed")
-    inventory.sql("INSERT INTO inventory.orders (id) VALUES (2)")  # its batch is not due for a minute
+    services.until(lambda: reading(inventory), 60, "the log is being read")
+    # Airflow kills a task 5 s after it was asked to end. A new installation compiles the decoding at its first event,
+    # which takes longer: a full batch tells that this is over
+    inventory.sql("INSERT INTO inventory.orders (id) VALUES (2), (3)")
+    services.until(lambda: batches(ran, "long") == 2, 120, "a full batch is committed")
+    inventory.sql("INSERT INTO inventory.orders (id) VALUES (4)")  # its batch is not due for a minute
     run = services.json("GET", "/api/v2/dags/long_capture/dagRuns")["dag_runs"][0]["dag_run_id"]
     path = f"/api/v2/dags/long_capture/dagRuns/{run}/taskInstances/capture"
-    services.until(lambda: reading(inventory), 60, "the log is being read")
     services.json("PATCH", path, {"new_state": "failed"})
     services.until(
         lambda: ran.sql("SELECT owner FROM cdc_lease WHERE connector = 'long'") == [(None,)], 60, "the lease is free"
     )
-    assert batches(ran, "long") == 2
+    assert batches(ran, "long") == 3
 
 
 def test_links_of_task_instances_lead_to_their_batch(services: Services, ran: Airflow) -> None:
