@@ -296,7 +296,9 @@ class ApplyChanges:
             for number, group in enumerate(missing):
                 if at is None or group.last > at:
                     look = (target, at) if number == 0 else None
-                    at = self._catch_up.apply(owner, table.location, missing[: number + 1], done, look, table)
+                    at = self._catch_up.apply(
+                        owner, table.location, missing[: number + 1], done, look, table, more=number + 1 < len(missing)
+                    )
         finally:
             progress.ends(name)
         if not any((one.name or one.topic) == name for one in done):

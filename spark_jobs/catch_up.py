@@ -96,18 +96,23 @@ class CatchUp:
         done: list[Applied],
         look: tuple[Target, int | None] | None = None,
         table: Placed | None = None,
+        *,
+        more: bool = False,
     ) -> int | None:
-        """Apply the last of some groups of batches; a table that is new takes all of them.
+        """Apply what a table lacks of some groups of batches.
 
+        :param groups: all of the run up to the one that is applied now
         :param look: the table as it was a moment ago
         :param table: which one it is, if a topic has several
+        :param more: whether another group follows. If a killed run has brought the columns to a version which only that one has, nothing is done before
         :return: its last batch
         """
         table = table or Placed(owner.topic, owner.topic, location, owner.shared)
         last = ""
         for attempt in range(ATTEMPTS):
             try:
-                return self._attempt(owner, table, *(look or self.look(owner, location, table.place)), groups, done)
+                target, at = look or self.look(owner, location, table.place)
+                return self._attempt(owner, table, target, at, groups, done, more=more)
             except Conflict as e:
                 look, last = None, str(e)[:300]
                 # whoever was faster may have applied the same batches: the marker tells
@@ -121,25 +126,27 @@ class CatchUp:
         )
 
     def _attempt(
-        self, owner: Owner, table: Placed, target: Target, at: int | None, groups: list[Batches], done: list[Applied]
-    ) -> int | None:
+        self, owner: Owner, table: Placed, target: Target, at: int | None, groups: list[Batches], done: list[Applied],
+        *, more: bool,
+    ) -> int | None:  # fmt: skip
         """Apply what a table lacks after the marker that was read once; commits are added to ``done``."""
         new = at in (None, NEVER)
         if new and groups[0].first > table.since + 1:
             raise Conflict("it was removed a moment ago")
-        parts = [
-            part for group in (groups if new else groups[-1:]) for part in group.each(owner.topic, max(at or 0, 0))
-        ]
+        parts = [part for group in groups for part in group.each(owner.topic, max(at or 0, 0))]
         if not parts:
             return at
         pending = joined(parts, groups[-1].last, groups[-1].position)
         if not (pending.files or pending.changes or new):
             return at
+        begun = 0 if new else target.version(owner.app)
+        if more and begun > pending.version:
+            return at
         committed = self._check(pending)
         shape = self._shape(owner, table, target, pending.schema, new=new)
         alone = new and not (owner.shared and target.exists())
         one_by_one = not alone and one_batch_at_a_time(target.spark, pending, shape)
-        for step in parts if one_by_one else [pending]:
+        for step in _steps(parts, begun, groups[-1]) if one_by_one else [pending]:
             began = time.monotonic()
             if step is not pending:
                 shape = self._shape(owner, table, target, step.schema, new=new)
@@ -183,3 +190,13 @@ class CatchUp:
         :raises ChangeLogDamaged: a file is not what its manifest says
         """
         return {path: self._changelog.check(self._connector, file, crc=self._check_crc) for path, file in pending.files}
+
+
+def _steps(parts: list[Pending], begun: int, group: Batches) -> list[Pending]:
+    """Batches that are applied one after the other. Those by which a killed run has changed columns stay together.
+
+    :param begun: schema version of the table's columns
+    """
+    reach = next((n for n, part in enumerate(parts, 1) if part.version >= begun), len(parts))
+    first = parts[:reach]
+    return [joined(first, first[-1].last, first[-1].position), *parts[reach:]]

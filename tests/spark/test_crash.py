@@ -186,6 +186,59 @@ def _before_merge(location: str, name: str, write: Callable[[], Any]) -> Any:
     return write()
 
 
+def _killed_when_columns_are_changed(lake: Lake) -> None:
+    """Rows of two batches, of which the second one has a column more: the columns are changed, and then the run is killed."""
+    db, names = lake.connector.database, list[str]()
+    db.create_table("s.keyed", {"id": "int64!", "n": "int32"}, key=("id",))
+    with db.transaction() as t:
+        for i in range(4):
+            t.insert("s.keyed", {"id": i, "n": i})
+    lake.follow()
+    with db.transaction() as t:
+        t.insert("s.keyed", {"id": 7, "n": 7})
+        t.update("s.keyed", {"id": 1}, {"n": 11})
+    lake.connector.capture()
+    db.add_column("s.keyed", "c", "string")
+    with db.transaction() as t:
+        t.update("s.keyed", {"id": 2}, {"c": "new"})
+    lake.connector.capture()
+
+    def after_columns(location: str, name: str, write: Callable[[], Any]) -> Any:
+        if name != "_alter":
+            raise Ended
+        names.append(name)
+        return write()
+
+    lake.hook = after_columns
+    with pytest.raises(Ended):
+        lake.apply(threads=1)
+    assert names, "the columns were changed"
+    lake.hook = None
+
+
+@pytest.mark.every_kind
+def test_another_key_after_a_killed_run_that_had_changed_the_columns(lake: Lake) -> None:
+    """Such batches are applied one by one; the killed run had begun with two of those before it as one."""
+    _killed_when_columns_are_changed(lake)
+    lake.connector.database.change_key("s.keyed", "n")
+    with lake.connector.database.transaction() as t:
+        t.update("s.keyed", {"id": 2}, {"n": 20, "c": "moved"})
+        t.insert("s.keyed", {"id": 2, "n": 2})
+    lake.follow()
+    _equal(lake)
+
+
+@pytest.mark.every_kind
+def test_smaller_groups_after_a_killed_run_that_had_changed_the_columns(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batches that a run applies at once depend on where it begins to read, so the next run may part them elsewhere."""
+    _killed_when_columns_are_changed(lake)
+    monkeypatch.setattr("spark_jobs.view.GROUP_BYTES", 1)
+    lake.apply()
+    _equal(lake)
+
+
 def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothing(prepared: Lake) -> None:
     """The other run, which knows of more batches, comes in between this one's look at the marker and its first write to each table."""
     db, changelog = prepared.connector.database, prepared.connector.changelog
