@@ -1,7 +1,7 @@
 """The apply beside a plain MERGE of the same format, in the same warm session, on the same change log.
 
 (a) a million changes into a million rows; (b) ten thousand random changes into 1, 5 and 20 million rows; (c) 200 small tables, a hundred changes
-each; (d) 500 batches in a row, and how fast the table is read then; (e) ten thousand random changes into a million rows of a table by a rule. Each kind of target and each profile is measured in a process of its own.
+each; (d) 500 batches in a row with a maintenance after each sixty, and how fast the table is read then; (e) ten thousand random changes into a million rows of a table by a rule. Each kind of target and each profile is measured in a process of its own.
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ def table(document: dict[str, Any]) -> str:
             d = found["d"]
             lines.append(
                 f"{form}: {d['batches']} batches in {d['apply_s']} s; one took {d['first_s']} s at first, {d['last_s']} s at the end; "
+                f"maintained {d['maintained']} times in {d['maintain_s']} s; "
                 f"a scan takes {d['scan']['end_s']} s, of a new copy {d['scan']['copy_s']} s ({d['scan_ratio']})"
             )
     return "\n".join(lines)

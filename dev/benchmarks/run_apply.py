@@ -24,6 +24,8 @@ from dev.benchmarks.lake_changes import TYPES, Changes, Events, SourceTable
 from dev.benchmarks.plain_merge import AS_IT_IS, PLAIN, PlainRule
 
 THREADS = 4
+MAINTAINED = 60
+"""Batches between two maintenances: an hour of a batch a minute."""
 _WHOLE, _LAST = AS_IT_IS.columns, {name: f"if(op = 'd', before.{name}, after.{name})" for name in TYPES}
 _TOLD = {"_op": "op", "_seq": "seq", "_commit_ts": "timestamp_micros(source.ts_us)"}
 _GONE = "timestamp_micros(if(op = 'd', source.ts_us, NULL))"
@@ -96,15 +98,17 @@ class Cases:
         return figures
 
     def in_a_row(self, name: str, rows: int, events: int, batches: int) -> dict[str, Any]:
-        """Apply many batches to ours, then read the table, and a copy that was just written."""
+        """Apply many batches to ours, with maintenance now and then, and read the table, and a copy that was just written."""
         table = SourceTable(name, rows)
         case = _Case(self, name, [table])
         case.load(plain=False)
-        first = case.scan()
+        first, kept = case.scan(), list[float]()
         for number in range(batches):
             _say(f"{name}: batch {number + 1} of {batches}")
             manifest = case.changes.commit([(table, table.change(events, inserts=0.1, deletes=0.1))])
             case.apply(manifest, ours=True, counts=True)
+            if (number + 1) % MAINTAINED == 0:
+                kept.append(case.maintain())
         self._plain.create("copy", case.ours(table))
         scans = {"first_s": first, "end_s": case.scan(), "copy_s": case.scan(self._plain.rows("copy"))}
         taken = [seconds for seconds, _ in case.taken[True]]
@@ -112,6 +116,7 @@ class Cases:
         document = {
             "batches": batches, "rows": rows, "events": events, "apply_s": round(sum(taken), 1),
             "first_s": round(median(taken[:hundred]), 2), "last_s": round(median(taken[-hundred:]), 2), "longest_s": round(max(taken), 2),
+            "maintained": len(kept), "maintain_s": round(sum(kept), 1),
             "scan": {key: round(value, 2) for key, value in scans.items()}, "scan_ratio": round(scans["end_s"] / scans["copy_s"], 2),
         }  # fmt: skip
         self.clear()
@@ -160,6 +165,17 @@ class _Case:
             self._each(lambda table: self._plain.merge(table.name, self._files(manifest, table), self._rule))
         if counts:
             self.taken[ours].append((time.perf_counter() - began, self._cases.cpu_s() - cpu))
+
+    def maintain(self) -> float:
+        """Maintain our tables by need; seconds that it took."""
+        from spark_jobs.maintain_tables import MaintainTables
+
+        found = MaintainTables(
+            self._cases._spark, self.changes.changelog, self.changes.connector, location=self._location, target=self._cases._target
+        ).run()  # fmt: skip
+        if found.failed:
+            raise SystemExit(f"Maintenance failed: {[table.problem for table in found.tables]}")
+        return found.seconds
 
     def compare(self) -> None:
         for table in self.tables:
