@@ -16,6 +16,7 @@ from airflow_provider_cdc.core.model.schema import Column, TableSchema
 from spark_jobs.bags import NUMBER, repeated
 from spark_jobs.datatypes import constant, file_type, filled, from_file, holds, quoted, spark_type, structure
 from spark_jobs.last import FROM, KEPT, OP, OURS, SEQ, UNKNOWN, last_per_key
+from spark_jobs.reads import read_once
 from spark_jobs.shape import LEFT, WHOLE, Shape
 from spark_jobs.told import Told
 
@@ -95,11 +96,10 @@ def contents(spark: SparkSession, pending: Pending, cut: int, shape: Shape = WHO
     left_out = shape.sparse(sparse(pending, cut), pending.schema)
     if rows is None:
         return nothing(spark, pending, shape).select(*names)
-    # a snapshot reads each key once
-    only_reads = all(set(f.counts) <= {"r", "t"} for _, f in pending.files if f.last_seq > cut)
-    last = rows if only_reads else last_per_key(rows, shape.key(pending.schema), left_out, shape.carried)
+    once = read_once(spark, pending, cut)
+    last = rows if once else last_per_key(rows, shape.key(pending.schema), left_out, shape.carried)
     if left_out:
-        unknown = F.col(KEPT) if only_reads else F.concat(KEPT, UNKNOWN)
+        unknown = F.col(KEPT) if once else F.concat(KEPT, UNKNOWN)
         return last.where(F.col(OP) != "d").select(*names, unknown.alias(UNKNOWN))
     return last.where(F.col(OP) != "d").select(*names)
 

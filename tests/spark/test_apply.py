@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
+from spark_jobs import reads
 from tests.spark.lake import Lake
 from tests.support.memory_work import Workload
+from tests.support.signals import signal_state, snapshot
 
 pytestmark = pytest.mark.spark
 ORDERS = {"id": "int64!", "n": "int32", "note": "string"}
@@ -32,6 +34,27 @@ def test_a_snapshot_becomes_the_table_in_one_commit(lake: Lake) -> None:
     assert lake.version("s.orders") == 0
     assert [t.rows for t in report.tables] == [{"r": 4}]
     assert lake.rows("s.orders") == lake.connector.database.rows("s.orders")
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_row_that_is_read_again_before_its_table_is_made_is_there_once(
+    lake: Lake, large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a snapshot in chunks, which empties nothing."""
+    if large:
+        monkeypatch.setattr(reads, "PARTITION_BYTES", 0)
+    db = lake.connector.database
+    for name in ("s.orders", "s.once"):
+        db.create_table(name, ORDERS, key=("id",))
+        with db.transaction() as t:
+            for i in range(3):
+                t.insert(name, {"id": i, "n": i})
+    lake.connector.capture()
+    number = snapshot(lake.connector, "s.orders")
+    lake.connector.capture()
+    assert signal_state(lake.connector, number) == ("done", "")
+    lake.apply()
+    lake.check()
 
 
 def test_of_many_changes_of_a_key_the_last_one_counts(lake: Lake) -> None:
