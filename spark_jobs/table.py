@@ -173,7 +173,7 @@ def _last_events(write: Write) -> None:
     def final(there: DataFrame) -> DataFrame:
         return inherited(rows, there, key, sparse, shape.carried) if ORIGIN in rows.columns else rows
 
-    write.merge(final, key, shape.nullable(pending.schema))
+    write.merge(final, key, shape.nullable(pending.schema), inherits=ORIGIN in rows.columns)
 
 
 def _by_number(write: Write, route: Route) -> None:

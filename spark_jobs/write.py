@@ -161,12 +161,20 @@ class Write:
             )
         return reason
 
-    def merge(self, final: Callable[[DataFrame], DataFrame], key: tuple[str, ...], nullable: frozenset[str]) -> None:
+    def merge(
+        self,
+        final: Callable[[DataFrame], DataFrame],
+        key: tuple[str, ...],
+        nullable: frozenset[str],
+        *,
+        inherits: bool = False,
+    ) -> None:
         """Upsert and delete by key.
 
         :param final: the table's rows, with its final columns → rows as of :class:`Merge`, those with :data:`spark_jobs.last.ANEW` as
             :func:`spark_jobs.last.last_per_key` gives them
         :param nullable: key columns that may be NULL
+        :param inherits: whether rows have values that the table has under other keys
         """
         target, types = self.target, self.types
         evolution = self._evolution()
@@ -174,7 +182,7 @@ class Write:
         if not rewrites and target.can_evolve(evolution):
             fills, there = target.evolve(evolution), target.pinned()
             rows = final(_filled(there.rows.where(self.shape.mine()), types, fills))
-            self._check_undisturbed()
+            self._check_undisturbed(inherits)
             merge = Merge(rows, key, nullable, types, fills)
             if merges := self.merges or self._commit(merge, there):
                 log.info("%s is merged: %s.", self.pending.topic, merges)
@@ -182,7 +190,7 @@ class Write:
         else:
             present = self.present()
             rows = final(present)
-            self._check_undisturbed()
+            self._check_undisturbed(inherits)
             log.info("%s is written anew: its columns cannot be changed in place.", self.pending.topic)
             target.replace(rewritten(present, _apart(rows), key, types), self.marker)
 
@@ -207,12 +215,13 @@ class Write:
         log.info("%s is committed: %d keys, %d rows, made by Spark: %s.", pending.topic, keys, rows, self.by_spark)
         return ""
 
-    def _check_undisturbed(self) -> None:
+    def _check_undisturbed(self, inherits: bool) -> None:
         """Make sure that the rows which were made from those of the table were made from what it had before these batches.
 
+        :param inherits: as of :meth:`merge`
         :raises Conflict: another run has applied some of them by now
         """
-        if not self.shape.flags():
+        if not (self.shape.flags() or inherits):
             return  # the last event of a key is that, whatever the table has
         found = self.target.marker(self.marker.app) if self.target.exists() else NEVER
         if found != (NEVER if self.at is None else self.at):

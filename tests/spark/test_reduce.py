@@ -12,8 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.errors import TargetError
-from spark_jobs import last
+from spark_jobs import catch_up, last
 from spark_jobs.datatypes import common, holds
+from spark_jobs.table import bring_up
 from spark_jobs.targets.delta.columns import NTZ, WIDENING
 from tests.spark.lake import Lake
 
@@ -179,6 +180,31 @@ def test_a_row_takes_the_value_that_the_log_does_not_hold_along_to_its_new_key(l
     lake.follow()
     _equal(lake)
     lake.check()
+
+
+@pytest.mark.parametrize("writes", ["auto", pytest.param("merge", marks=pytest.mark.long)])
+def test_a_row_takes_its_value_along_though_another_run_has_moved_it_meanwhile(
+    lake: Lake, writes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It began earlier, with fewer batches."""
+    _big(lake)
+    with lake.connector.database.transaction() as t:
+        t.update("s.t", {"id": 1}, {"id": 100})
+    lake.connector.capture()
+    other = lake.job()
+    view = other.view()
+    with lake.connector.database.transaction() as t:
+        t.update("s.t", {"id": 100}, {"n": 101})
+    lake.connector.capture()
+
+    def after_the_other(*given: Any, **named: Any) -> None:
+        monkeypatch.setattr(catch_up, "bring_up", bring_up)
+        assert [table.last_batch for table in other.apply(view, view.topics).tables] == [view.last]
+        bring_up(*given, **named)
+
+    monkeypatch.setattr(catch_up, "bring_up", after_the_other)
+    lake.apply(writes=writes)
+    _equal(lake)
 
 
 @pytest.mark.sampled(3)
