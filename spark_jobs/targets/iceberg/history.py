@@ -73,7 +73,8 @@ class History:
         """As :meth:`spark_jobs.targets.base.Target.set_back`.
 
         A rollback takes the marker back with the rows. What a rollback to a snapshot after the marker's own
-        expired one, or a cherry-picked snapshot, has done to the rows only the one who did it knows.
+        expired one, or a cherry-picked snapshot, has done to the rows only the one who did it knows. Others may have
+        committed since, as a compaction does: the oldest snapshot that is known tells.
         """
         found = self.markers.get(app)
         if found is None:
@@ -81,9 +82,8 @@ class History:
         for snapshot in found.later:
             if _CHERRY_PICKED in texts(snapshot.summary()):
                 return f"snapshot {snapshot.snapshotId()} was cherry-picked"
-        current = self._metadata.currentSnapshot()
-        if found.expired and current.sequenceNumber() < self._recorded[app][1]:
-            return f"the table was rolled back to snapshot {current.snapshotId()}"
+        if found.expired and (oldest := found.later[-1]).sequenceNumber() < self._recorded[app][1]:
+            return f"the table was rolled back to snapshot {oldest.snapshotId()}"
         return ""
 
     def _line(self) -> Iterator[Any]:
