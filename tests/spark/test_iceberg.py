@@ -206,6 +206,26 @@ def test_of_a_commit_that_nobody_knows_of_the_table_tells(lake: Lake, monkeypatc
     assert len(_snapshots(lake)) == 2
 
 
+def test_a_commit_that_was_done_and_is_said_to_have_failed_keeps_its_files(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A catalog to which the request comes twice, as the first answer was lost."""
+    _orders(lake, 1)
+    _more(lake)
+    lake.connector.capture()
+    publish = IcebergTarget._publish
+
+    def twice(target: IcebergTarget) -> None:
+        monkeypatch.setattr(IcebergTarget, "_publish", publish)
+        target._loaded.operations().commit(target._before, target._view.operations().current())
+        publish(target)
+
+    monkeypatch.setattr(IcebergTarget, "_publish", twice)
+    lake.apply()
+    lake.check()
+    assert len(_snapshots(lake)) == 2
+
+
 def _next(target: IcebergTarget) -> Marker:
     return Marker(OWNER, target.marker(OWNER.app) + 1)
 

@@ -116,13 +116,21 @@ def bring_columns_back(spark: SparkSession, view: Any, went: Mapping[str, int], 
     update.commit()
 
 
-def remove_new_files(table: Any, before: Any) -> None:
+def remove_new_files(table: Any, before: Any, now: Any) -> None:
     """Remove the files of snapshots that will never be the table's.
 
-    :param before: the table's metadata as they stay
+    A commit that is said to have failed may have been done: a request that is sent again, since its answer was lost, is overtaken by itself, and a rename in an
+    object store fails after it has copied. Then the table has the snapshots, and their files stay.
+
+    :param table: within the transaction
+    :param before: the table's metadata before it
+    :param now: the table as it is now; ``None`` if there is none
     """
     files, known = table.io(), {snapshot.snapshotId() for snapshot in before.snapshots()}
-    for snapshot in [snapshot for snapshot in table.snapshots() if snapshot.snapshotId() not in known]:
+    new = [snapshot for snapshot in table.snapshots() if snapshot.snapshotId() not in known]
+    if now is not None and any(now.snapshot(snapshot.snapshotId()) is not None for snapshot in new):
+        return
+    for snapshot in new:
         for found in (*snapshot.addedDataFiles(files), *snapshot.addedDeleteFiles(files)):
             files.deleteFile(found.location())
         for manifest in snapshot.allManifests(files):

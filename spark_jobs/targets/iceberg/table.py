@@ -407,7 +407,10 @@ class IcebergTarget(Target):
         self._overtaken = _snapshot_id(self._table()) != _snapshot_id(table)
 
     def _discard(self, table: Any, before: Any) -> None:
-        remove_new_files(table, before)
+        try:
+            remove_new_files(table, before, self._place.load())
+        except (Py4JJavaError, PySparkException) as e:
+            log.warning("Files of a commit to %s that was not done may be left: %s", self.location, reason(e))
 
 
 def _or_conflict(step: Callable[[], Upkept]) -> Callable[[], Upkept]:
