@@ -336,6 +336,36 @@ def _positions(lake: Lake) -> list[int]:
     return [int(snapshot.get("added-position-deletes", 0)) for snapshot in _snapshots(lake)]
 
 
+@pytest.mark.parametrize("key", [("id",), ()])
+def test_rows_of_files_from_when_the_table_was_partitioned_are_replaced(
+    lake: Lake, key: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    db = lake.connector.database
+    db.create_table("s.t", {"id": "int64!", "n": "int32"}, key=key)
+
+    def insert(*ids: int) -> None:
+        with db.transaction() as t:
+            for i in ids:
+                t.insert("s.t", {"id": i, "n": i})
+        lake.follow()
+
+    insert(0, 1)
+    _loaded(lake).updateSpec().addField("n").commit()
+    insert(2, 3, 4)
+    _loaded(lake).updateSpec().removeField("n").commit()
+    caplog.clear()
+    for way in ("merge", "commit"):
+        with db.transaction() as t:
+            for i in (1, 2, 4):
+                t.update("s.t", {"id": i}, {"n": {"merge": 100, "commit": 200}[way] + i})
+        lake.follow()
+        lake.check()
+        (said,) = _said(caplog, "s.t")
+        assert ("it has files from when it was partitioned" in said) == (way == "merge")
+        if key and way == "merge":
+            compaction.compact(lake.spark, _loaded(lake))
+
+
 def test_a_row_that_changes_with_every_batch_is_deleted_once_each_time(table: Lake) -> None:
     """Its older places are deleted already; readers need not hear it again."""
     table.apply()

@@ -165,8 +165,20 @@ def unfit_table(spark: SparkSession, table: Any, names: Sequence[str], *, others
 
 def no_positions(table: Any) -> str:
     """Why there cannot be a file of deleted positions; empty if there can."""
-    vectors = table.operations().current().formatVersion() >= _VECTORS
-    return f"its positions are deleted by vectors (format version {_VECTORS})" if vectors else ""
+    if table.operations().current().formatVersion() >= _VECTORS:
+        return f"its positions are deleted by vectors (format version {_VECTORS})"
+    # deleted positions hold for files of the same partition, and what is written here is of none
+    older = {number for number, spec in dict(table.specs()).items() if spec.isPartitioned()}
+    if older and any(manifest.partitionSpecId() in older for manifest in _manifests(table)):
+        return "it has files from when it was partitioned"
+    return ""
+
+
+def _manifests(table: Any) -> list[Any]:
+    """Of files of rows that there are."""
+    snapshot = table.currentSnapshot()
+    found = [] if snapshot is None else snapshot.dataManifests(table.io())
+    return [one for one in found if one.hasAddedFiles() or one.hasExistingFiles()]
 
 
 def put(table: Any, old: Replacement, new: Iterable[Any], marker: str, batch: int) -> None:
