@@ -29,8 +29,8 @@ def applied_batch(target: Target, owner: Owner, *, adopt: bool = False) -> int |
             )
     there, markers = target.owner(), target.markers()
     if there != owner.recorded:
-        _take(target, owner, there, markers, adopt=adopt)
-    if how := target.set_back(owner.app):
+        _check_free(target, owner, there, markers, adopt=adopt)
+    if owner.app in markers and (how := target.set_back(owner.app)):
         raise TargetError(
             f"The table was brought back to what it was before batch {markers[owner.app]} ({how}), and still says that it stands there.",
             where=f"{target.location} ({owner})",
@@ -38,11 +38,16 @@ def applied_batch(target: Target, owner: Owner, *, adopt: bool = False) -> int |
             remedy="move the table away and run the apply again: it is built again from the change log; or have it read again by a "
             'snapshot with "replace": true after that',
         )
+    if there != owner.recorded:
+        target.claim(owner)
     return markers.get(owner.app, NEVER)
 
 
-def _take(target: Target, owner: Owner, there: Owner | None, markers: dict[str, int], *, adopt: bool) -> None:
-    """Record the owner in a table that has none, if it may be taken over."""
+def _check_free(target: Target, owner: Owner, there: Owner | None, markers: dict[str, int], *, adopt: bool) -> None:
+    """Check that a table may be taken over.
+
+    :param there: whose it is by now
+    """
     known = owner.app in markers
     others = sorted(app.removeprefix(APPS) for app in markers if app.startswith(APPS) and app != owner.app)
     if there is None and known and not others:
@@ -71,7 +76,6 @@ def _take(target: Target, owner: Owner, there: Owner | None, markers: dict[str, 
         log.warning(
             "The table at %s is adopted for %s. It was that of %s.", target.location, owner, there or "somebody else"
         )
-    target.claim(owner)
 
 
 def _refused(target: Target, owner: Owner, why: str, remedy: str) -> TargetError:

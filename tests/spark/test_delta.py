@@ -73,6 +73,42 @@ def test_a_table_whose_rows_delta_has_restored_is_an_error(lake: Lake) -> None:
     lake.check()
 
 
+def test_a_restore_that_somebody_undoes_is_none(lake: Lake) -> None:
+    _orders(lake, 1)
+    lake.apply()
+    _more(lake, 2)
+    lake.follow()
+    for version in (0, 1):
+        lake.sql(f"RESTORE TABLE {{}} TO VERSION AS OF {version}", "s.orders")
+    _more(lake, 3)
+    lake.follow()
+    lake.check()
+
+
+def test_a_table_that_somebody_has_made_anew_is_an_error(lake: Lake) -> None:
+    """It has the marker still, and nothing says any more whose it is."""
+    _orders(lake, 1)
+    lake.apply()
+    lake.sql("CREATE OR REPLACE TABLE {} USING delta AS SELECT 7L AS id, 7 AS n", "s.orders")
+    _more(lake, 2)
+    lake.connector.capture()
+    with pytest.raises(TargetError, match="CREATE OR REPLACE TABLE AS SELECT in version 1"):
+        lake.apply()
+    assert (lake.version("s.orders"), lake.rows("s.orders")) == (1, [{"id": 7, "n": 7}])
+    shutil.rmtree(lake.path("s.orders"))
+    lake.apply()
+    lake.check()
+
+
+def test_a_table_of_somebody_else_that_was_restored_may_be_adopted(lake: Lake) -> None:
+    for _ in range(2):
+        lake.spark.range(3).write.format("delta").mode("append").save(lake.path("s.orders"))
+    lake.sql("RESTORE TABLE {} TO VERSION AS OF 0", "s.orders")
+    _orders(lake, 1)
+    lake.apply(adopt=[TOPIC])
+    lake.check()
+
+
 def test_a_table_of_an_earlier_version_is_known_by_its_marker(lake: Lake) -> None:
     _orders(lake, 1)
     rows = lake.spark.createDataFrame([(1, 1)], "id bigint, n int")

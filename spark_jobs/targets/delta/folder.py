@@ -7,6 +7,17 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+_MADE_ANEW = frozenset(
+    {
+        "REPLACE TABLE",
+        "CREATE OR REPLACE TABLE",
+        "REPLACE TABLE AS SELECT",
+        "CREATE OR REPLACE TABLE AS SELECT",
+        "CLONE",
+    }
+)
+"""Operations of Delta's that put other rows and columns in the place of a table's, and drop its properties."""
+
 
 class TableFolder:
     """One table.
@@ -72,24 +83,30 @@ class TableFolder:
         found = files.getContentSummary(folder)
         return int(found.getFileCount()), int(found.getLength())
 
-    def set_back(self, app: str) -> str:
-        """The RESTORE that has brought the rows back to a state before the batch of an application's identifier; empty if none has.
+    def set_back(self, app: str, batch: int) -> str:
+        """What has given the table other rows than those that it had with the last batch of an application's identifier; empty if nothing has.
 
-        It brings back files and columns, and leaves transaction identifiers as they are.
+        A RESTORE brings back files and columns, and leaves transaction identifiers as they are; so does a statement that makes the table anew.
+
+        :param batch: the last one, by the identifier
         """
         log, back = self.log(fresh=True), ""
-        oldest = newest = int(log.unsafeVolatileSnapshot().version())
-        for version in range(newest, -1, -1):
-            actions = self.actions(log, version)
-            if any(a["txn"]["appId"] == app for a in actions if "txn" in a):
-                return back if oldest < version else ""
-            for done in (a["commitInfo"] for a in actions if "commitInfo" in a):
-                if done.get("operation") == "RESTORE":
-                    back = f"RESTORE in version {version}"
-                    to = done["operationParameters"].get("version")  # of a RESTORE by time there is none
-                    oldest = min(oldest, -1 if to is None else int(to))
-            if not actions:
-                break  # older ones are cleaned up
+        version = int(log.unsafeVolatileSnapshot().version())
+        while version >= 0 and (actions := self.actions(log, version)):  # older ones may be cleaned up
+            if batches := [a["txn"]["version"] for a in actions if "txn" in a and a["txn"]["appId"] == app]:
+                return "" if batch in batches else back
+            done: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
+            operation = str(done.get("operation"))
+            if operation in _MADE_ANEW:
+                return f"{operation} in version {version}"
+            if operation == "RESTORE":
+                back = back or f"RESTORE in version {version}"
+                to = done["operationParameters"].get("version")
+                if to is None:  # it was one by time
+                    break
+                version = int(to)
+            else:
+                version -= 1
         return back
 
     def actions(self, log: Any, version: int) -> list[dict[str, Any]]:

@@ -116,7 +116,8 @@ class DeltaTarget(Target):
         return markers(self.spark, self._folder.snapshot())
 
     def set_back(self, app: str) -> str:
-        return self._folder.set_back(app)
+        batch = self.marker(app)
+        return "" if batch == NEVER else self._folder.set_back(app, batch)
 
     def rows(self) -> DataFrame:
         return self.spark.read.format("delta").load(self._folder.name)
