@@ -109,6 +109,35 @@ def test_a_table_of_somebody_else_that_was_restored_may_be_adopted(lake: Lake) -
     lake.check()
 
 
+def test_columns_of_an_adopted_table_may_be_null_from_then_on(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {} (id BIGINT NOT NULL, n INT NOT NULL) USING delta", "s.orders")
+    _orders(lake, 1, 2)
+    lake.apply(adopt=[TOPIC])
+    with lake.connector.database.transaction() as t:
+        t.update("s.orders", {"id": 1}, {"n": None})
+    lake.follow()
+    lake.check()
+    assert lake.frame("s.orders").where("n IS NULL").count() == 1
+
+
+def test_what_may_not_be_null_is_not_null_after_a_commit_either(lake: Lake) -> None:
+    """Of a table that an earlier version has adopted."""
+    lake.sql("CREATE TABLE {} (id BIGINT NOT NULL, n INT NOT NULL) USING delta", "s.orders")
+    rows = lake.spark.createDataFrame([(1, 1)], "id bigint, n int")
+    options = {"txnAppId": Owner("test", TOPIC).app, "txnVersion": 1}
+    rows.write.format("delta").mode("append").options(**options).save(lake.path("s.orders"))
+    _orders(lake, 1)
+    _more(lake, 2)
+    lake.follow()
+    lake.check()
+    with lake.connector.database.transaction() as t:
+        t.update("s.orders", {"id": 1}, {"n": None})
+    lake.connector.capture()
+    with pytest.raises(TargetError, match="NOT NULL constraint violated for column: n"):
+        lake.apply()
+    assert lake.rows("s.orders") == [{"id": 1, "n": 1}, {"id": 2, "n": 2}]
+
+
 def test_a_table_of_an_earlier_version_is_known_by_its_marker(lake: Lake) -> None:
     _orders(lake, 1)
     rows = lake.spark.createDataFrame([(1, 1)], "id bigint, n int")

@@ -53,6 +53,8 @@ def not_for(layout: Layout, names: Sequence[str], *, others: bool = False) -> st
         return f"it has {', '.join(sorted(odd))}"
     if more := set(names) - there if others else there ^ set(names):
         return f"its columns are not those of the source: {', '.join(sorted(more))}"
+    if required := [field["name"] for field in layout.fields if not field["nullable"]]:
+        return f"its columns may not be NULL: {', '.join(required)}"
     if any(
         set(field["metadata"]) - {k for k in field["metadata"] if k.startswith(_MAPPING)} - _HARMLESS
         for field in layout.fields

@@ -331,7 +331,9 @@ class DeltaTarget(Target):
     def replace(self, rows: DataFrame, marker: Marker) -> None:
         self._check_new(rows.columns)
         writer = self._writer(rows, marker, "overwrite")
-        if self.columns() != _columns(rows):
+        fields = self._layout(self._folder.snapshot()).fields
+        # a table that is adopted may have columns that may not be NULL
+        if self.columns() != _columns(rows) or not all(field["nullable"] for field in fields):
             if lacking := self._off(columns.needed(_columns(rows))):
                 with conflicts():
                     self._set(lacking)
