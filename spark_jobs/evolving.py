@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version, left_behind, lineage
 from spark_jobs import reduce
 from spark_jobs.casts import Changed, check_exact
-from spark_jobs.datatypes import constant, filled, quoted
+from spark_jobs.datatypes import common, constant, filled, quoted
 from spark_jobs.shape import Shape, lowered
 from spark_jobs.targets.base import Conflict, Evolution, Target
 
@@ -35,7 +35,8 @@ def evolution_of(pending: Pending, app: str, start: int, until: int, shape: Shap
     """How columns have to change from one version to another. Fills are those of all rows that the table has."""
     # the newest version is that of the shape itself
     before, after = shape.as_of(start), shape if until == pending.version else shape.as_of(until)
-    types = {**reduce.final_types(pending.schemas[until], after), **shape.flags()}
+    schema = pending.schema if until == pending.version else pending.schemas[until]
+    types = {**reduce.final_types(schema, after), **shape.flags()}
     if not pending.changes:
         return Evolution(app, until, types)
     pairs = [(str(o.column), name) for name, o in lineage(pending, start, until).items() if o.column is not None]
@@ -90,7 +91,7 @@ def _origin(pending: Pending, start: int, until: int, column: str) -> Origin:
 def brought_up(
     rows: DataFrame, pending: Pending, start: int, shape: Shape, types: Mapping[str, str], changed: Changed, where: str, *, fills: bool
 ) -> DataFrame:  # fmt: skip
-    """Rows of a table as they are with its final columns.
+    """Rows of a table as they are with its final columns. A type with less room than the table's changes nothing.
 
     :param start: schema version of the columns that they have
     :param changed: columns whose values become others of the same meaning
@@ -104,6 +105,7 @@ def brought_up(
     found = _fills(pending, pending.version, shape) if pending.changes else {}
     came: dict[str, str] = {}
     columns, left = [], _left_from(pending, start, shape)
+    there = {f.name.lower(): f.dataType.simpleString() for f in rows.schema.fields}
     for name, type_ in types.items():
         if name in found:
             value = filled(found[name] if fills else None, type_)
@@ -113,6 +115,7 @@ def brought_up(
                 old = before.name(str(left[name].column))
             came[name] = str(old)
             value = F.col(quoted(came[name]))
+            type_ = common(there[came[name].lower()], type_) or type_
         columns.append(value.cast(type_).alias(name))
     check_exact(rows.select(*[F.col(quoted(came[name])).alias(name) for name in changed]), changed, where)
     taken = {old.lower() for old in came.values()} | {name.lower() for name in types}

@@ -64,6 +64,7 @@ def _between(pending: Pending, first: int, end: int) -> Pending:
     """The part of some batches that is of some schema versions."""
     return replace(
         pending,
+        room=None,
         files=[(path, file) for path, file in pending.files if first <= file.schema_version < end],
         schemas={version: schema for version, schema in pending.schemas.items() if version < end},
         changes={version: change for version, change in pending.changes.items() if first <= version < end},
@@ -115,6 +116,10 @@ def changed(there: DataFrame, changes: DataFrame, names: Sequence[str]) -> DataF
     :param changes: as :func:`spark_jobs.reduce.differences` gives them
     :raises AbsentRows: a row goes that is not there. Where the table has no more columns, the query fails instead, with :data:`spark_jobs.bags.ABSENT`
     """
+    types = {f.name: f.dataType for f in there.schema.fields}  # they may have more room
+    changes = changes.select(
+        *[F.col(quoted(c)).cast(types[c]).alias(c) if c in types else F.col(quoted(c)) for c in changes.columns]
+    )
     if set(there.columns) > set(names):
         for rows, lacks in _each(there, changes, names):
             if not lacks.head(1):

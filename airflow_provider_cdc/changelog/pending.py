@@ -22,6 +22,7 @@ class Pending:
     :param position: where that batch ends in the source's log
     :param taken: of the last statement by which another table took the name of this topic's, which had been dropped: its number, and when it was
         run, in microseconds since 1970. No row from before it is one of the table's
+    :param room: the newest schema, with types that have room for what events of older ones say; ``None`` if its own do
     """
 
     topic: str
@@ -32,11 +33,12 @@ class Pending:
     last: int = 0
     position: dict[str, object] = field(default_factory=dict)
     taken: tuple[int, int] | None = None
+    room: TableSchema | None = None
 
     @property
     def schema(self) -> TableSchema:
         """The newest one."""
-        return self.schemas[max(self.schemas)]
+        return self.room or self.schemas[max(self.schemas)]
 
     @property
     def version(self) -> int:

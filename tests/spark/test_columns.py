@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +118,39 @@ def test_what_was_is_told_with_the_new_type_too(make_lake: Callable[..., Lake], 
     _change(lake, 1, n="eleven")
     lake.follow()
     assert [row["n"] for row in sorted(lake.rows("s.t"), key=lambda row: row["_seq"])] == ["0", "10", "20", "eleven"]
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("mode", ["log", "history", "soft_delete"])
+@pytest.mark.parametrize("batches", [1, 2, 3], ids=["all at once", "after the first", "one by one"])
+def test_what_was_before_a_column_got_a_type_with_less_room_keeps_its_value(
+    make_lake: Callable[..., Lake], tmp_path: Path, mode: str, batches: int
+) -> None:
+    lake = make_lake(tmp_path)
+    lake.tables = TableRules.parse([{"tables": r"s\..*", "mode": mode}])
+    db = lake.connector.database
+    columns = {"id": "int64!", "n": "int64", "d": "decimal128(10, 4)", "at": "timestamp[us]", "other": "int32"}
+    db.create_table("s.t", columns, key=("id",))
+    row = {"n": 2**40, "d": Decimal("1.2345"), "at": datetime(2024, 2, 29, 12), "other": 1}
+    with db.transaction() as t:
+        for i in (1, 2):
+            t.insert("s.t", {"id": i, **row})
+    lake.connector.capture()
+    if batches > 1:
+        lake.apply()
+    with db.transaction() as t:
+        t.delete("s.t", {"id": 1})
+    db.change_column("s.t", "n", "int32", lambda n: 40)
+    db.change_column("s.t", "d", "decimal128(8, 2)", lambda d: Decimal("1.23"))
+    db.change_column("s.t", "at", "date32[day]", lambda at: at.date())
+    lake.connector.capture()
+    if batches > 2:
+        lake.apply()
+    db.change_column("s.t", "other", "string", str)  # the table is written anew
+    lake.follow()
+    gone = [found for found in lake.rows("s.t") if found["id"] == 1]
+    assert len(gone) == {"log": 2, "history": 1, "soft_delete": 1}[mode]
+    assert [{name: found[name] for name in row} for found in gone] == [{**row, "other": "1"}] * len(gone)
 
 
 def test_a_log_does_not_lose_values_of_a_column_that_is_made_again_with_another_type(
