@@ -24,8 +24,8 @@ FEW = 20
 """As many values of a column are compared one by one with what a file may hold."""
 MOST_FILTERS = 8
 """Columns by whose values files are left out."""
-NEW_CALENDAR = dt.date(1900, 1, 1)
-"""Filters of Spark on files take earlier days and times for others, if the files are as old programs wrote them."""
+NEW_CALENDAR = (dt.date(1900, 1, 1) - dt.date(1970, 1, 1)).days
+"""In days since 1970. Filters of Spark on files take earlier days and times for others, if the files are as old programs wrote them."""
 _IMAGE, _NUMBER, _NTH = f"{OURS}image", f"{OURS}number", f"{OURS}nth"
 
 
@@ -164,7 +164,8 @@ def _one_of(name: str, values: pa.ChunkedArray) -> Expression | None:
     ):
         return None
     ends = pc.min_max(values)
-    if timed and ends["min"].cast(pa.date32()).as_py() < NEW_CALENDAR:
+    # as a number: Python has no days before the first year
+    if timed and ends["min"].cast(pa.date32()).cast(pa.int32()).as_py() < NEW_CALENDAR:
         return None
     column, different = F.col(quoted(name)), pc.unique(values)
     if len(different) <= FEW:

@@ -12,12 +12,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.bags import NUMBER, followed
+from spark_jobs.datatypes import structure
+from spark_jobs.finding import may_be_among
 from spark_jobs.last import SEQ
 from spark_jobs.targets.base import Conflict, Owner
 from spark_jobs.targets.delta.commit import Delta
@@ -101,6 +104,13 @@ def test_a_row_that_goes_though_it_is_not_there_is_found(spark: SparkSession) ->
 
 @pytest.mark.sampled(2)
 @pytest.mark.every_kind
+def test_a_time_before_the_first_year_is_looked_for(spark: SparkSession) -> None:
+    """Oracle has such times; Python has none."""
+    images = pa.table({"at": pa.array([-(10**17)], pa.timestamp("us"))})
+    rows = spark.createDataFrame(images, structure({"at": "timestamp_ntz"}))
+    assert rows.where(may_be_among(images)).count() == 1
+
+
 def test_a_table_without_a_key_keeps_a_column_that_was_dropped(lake: Lake) -> None:
     db = lake.connector.database
     db.create_table("s.bag", {"a": "int32", "note": "string", "b": "string"})
