@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 
 from airflow_provider_cdc.core.errors import TargetError
+from spark_jobs.datatypes import structure
+from spark_jobs.last import OP
 from spark_jobs.session import own_session
 from spark_jobs.targets import load_format
-from spark_jobs.targets.base import Owner, Target
+from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Owner, Target
 from tests.spark.lake import Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.only_kind("delta")]
@@ -71,6 +74,34 @@ def test_a_table_whose_rows_delta_has_restored_is_an_error(lake: Lake) -> None:
     lake.spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF {lake.version('s.orders') - 1}")
     lake.follow()
     lake.check()
+
+
+def test_what_is_wrong_with_a_table_is_no_conflict_whatever_its_name_is(lake: Lake) -> None:
+    """Errors name the files and tables that they are about."""
+    name, db = "s.ConcurrentUsers", lake.connector.database
+    db.create_table(name, ORDERS, key=("id",))
+    with db.transaction() as t:
+        t.insert(name, {"id": 1, "n": 1})
+    lake.follow()
+    (file,) = Path(lake.path(name)).glob("*.parquet")
+    file.unlink()
+    with db.transaction() as t:
+        t.update(name, {"id": 1}, {"n": 2})
+    lake.connector.capture()
+    with pytest.raises(TargetError, match="FILE_NOT_EXIST") as failed:
+        lake.apply(writes="merge")
+    assert "other writers" not in str(failed.value)
+
+
+def test_columns_that_another_run_has_changed_a_moment_before_are_a_conflict(lake: Lake) -> None:
+    _orders(lake, 1)
+    lake.apply()
+    ours, owner = _target(lake), Owner("test", TOPIC)
+    types = {"id": "bigint", "n": "int"}
+    rows = ours.spark.createDataFrame([("u", 1, 5)], structure({OP: "string", **types}))
+    _target(lake).evolve(Evolution(owner.app, 2, {"id": "bigint", "m": "int"}, (("n", "m"),)))
+    with pytest.raises(Conflict):
+        ours.merge(Merge(rows, ("id",), frozenset(), types), Marker(owner, 2))
 
 
 def test_a_restore_that_somebody_undoes_is_none(lake: Lake) -> None:

@@ -9,18 +9,25 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from spark_jobs.targets.base import Conflict, Upkept
+from spark_jobs.targets.causes import condition, failed_with
 
 _CONFLICTS = (
-    "Concurrent",
+    "ConcurrentWriteException", "ConcurrentAppendException", "ConcurrentDeleteReadException", "ConcurrentDeleteDeleteException",
+    "ConcurrentTransactionException", "MetadataChangedException", "ProtocolChangedException",
+)  # fmt: skip
+"""Classes of errors. Texts would not do: they have the names of tables and files, and classes of Java that are called so, too."""
+_CONDITIONS = (
     "DELTA_CONCURRENT",
-    "MetadataChangedException",
-    "ProtocolChangedException",
     "DELTA_METADATA_CHANGED",
     "DELTA_PROTOCOL_CHANGED",
+    "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS",
     "DELTA_PATH_EXISTS",
 )
+"""What names of error conditions begin with."""
 OF_COLUMNS = ("FIELD_ALREADY_EXISTS", "UNRESOLVED_COLUMN", "FIELD_NOT_FOUND")
 """What ``ALTER TABLE`` says when another run has made the same change a moment before."""
+OF_MERGE = "DELTA_MERGE_UNRESOLVED_EXPRESSION"
+"""What MERGE says when another run has changed the columns a moment before."""
 
 
 def or_conflict(step: Callable[[], Upkept]) -> Callable[[], Upkept]:
@@ -34,12 +41,12 @@ def or_conflict(step: Callable[[], Upkept]) -> Callable[[], Upkept]:
 @contextlib.contextmanager
 def conflicts(*more: str) -> Iterator[None]:
     """
-    :param more: words that say so here, besides those that always do
+    :param more: conditions that say so here, besides those that always do
     :raises Conflict: another writer was faster
     """
     try:
         yield
     except (PySparkException, Py4JJavaError) as e:
-        if any(word in f"{type(e).__name__} {e}" for word in (*_CONFLICTS, *more)):
+        if failed_with(e, *_CONFLICTS) or condition(e).startswith((*_CONDITIONS, *more)):
             raise Conflict(str(e)) from e
         raise

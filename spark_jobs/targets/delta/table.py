@@ -46,7 +46,7 @@ from spark_jobs.targets.creation import Creation
 from spark_jobs.targets.delta import columns
 from spark_jobs.targets.delta.bag import BagCommit
 from spark_jobs.targets.delta.commit import Commit, Delta, markers, size, too_large
-from spark_jobs.targets.delta.conflicts import OF_COLUMNS, conflicts, or_conflict
+from spark_jobs.targets.delta.conflicts import OF_COLUMNS, OF_MERGE, conflicts, or_conflict
 from spark_jobs.targets.delta.files import DataFiles
 from spark_jobs.targets.delta.folder import TableFolder
 from spark_jobs.targets.delta.layout import Layout, not_for
@@ -246,7 +246,7 @@ class DeltaTarget(Target):
 
     def merge(self, merge: Merge, marker: Marker) -> None:
         before = self._folder.version()
-        with conflicts(), self._transaction(marker):
+        with conflicts(OF_MERGE), self._transaction(marker):
             builder(self._folder, merge).execute()
         self._tell("merge", marker, before)
 

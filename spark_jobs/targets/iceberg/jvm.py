@@ -14,13 +14,11 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.targets.base import Conflict
+from spark_jobs.targets.causes import failed_with
 
 ICEBERG = "org.apache.iceberg"
 FASTER = ("CommitFailedException", "AlreadyExistsException", "NoSuchTableException")
 """What Iceberg's catalogs say when another writer was faster; the last one, when it has removed the table."""
-
-_CAUSES = 20
-"""Errors in a row that are looked at: nothing keeps them from being a circle."""
 
 
 def named(spark: SparkSession, name: str) -> Any:
@@ -52,18 +50,6 @@ def java_list(spark: SparkSession, values: Iterable[Any]) -> Any:
     for value in values:
         made.add(value)
     return made
-
-
-def failed_with(error: BaseException, *names: str) -> bool:
-    """Whether an error of the JVM is of one of these classes, or was caused by one."""
-    cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    for _ in range(_CAUSES):
-        if cause is None:
-            break
-        if cause.getClass().getSimpleName() in names:
-            return True
-        cause = cause.getCause()
-    return False
 
 
 def reason(error: BaseException) -> str:

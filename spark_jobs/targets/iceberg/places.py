@@ -18,8 +18,9 @@ from airflow_provider_cdc.core.config.secrets import bare
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from spark_jobs.locations import is_path, parts
 from spark_jobs.targets.base import Owner
+from spark_jobs.targets.causes import failed_with
 from spark_jobs.targets.creation import Creation
-from spark_jobs.targets.iceberg.jvm import ICEBERG, activate, failed_with, java_map, named, reason
+from spark_jobs.targets.iceberg.jvm import ICEBERG, activate, java_map, named, reason
 
 _LOCK = "_cdc_lock"
 

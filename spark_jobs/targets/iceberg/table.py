@@ -37,6 +37,7 @@ from spark_jobs.targets.base import (
     Upkeep,
     Upkept,
 )
+from spark_jobs.targets.causes import failed_with
 from spark_jobs.targets.iceberg import compaction, plans
 from spark_jobs.targets.iceberg.bag import BagCommit
 from spark_jobs.targets.iceberg.columns import (
@@ -53,7 +54,7 @@ from spark_jobs.targets.iceberg.columns import (
 from spark_jobs.targets.iceberg.commit import BY_KEY, ArrayCommit, no_positions, unfit_table
 from spark_jobs.targets.iceberg.evolving import can_evolve, updates
 from spark_jobs.targets.iceberg.history import MARKER, SNAPSHOT_MARKER, History, bring_columns_back, remove_new_files
-from spark_jobs.targets.iceberg.jvm import ICEBERG, conflicts, failed_with, named, reason, refused_by_hive, texts
+from spark_jobs.targets.iceberg.jvm import ICEBERG, conflicts, named, reason, refused_by_hive, texts
 from spark_jobs.targets.iceberg.metrics import written
 from spark_jobs.targets.iceberg.places import place
 from spark_jobs.targets.iceberg.upkeep import IcebergUpkeep

@@ -1,0 +1,35 @@
+"""What an error of the JVM is of: its class, or that of an error which has caused it. Texts say less: they have the names of tables and files in them."""
+
+from __future__ import annotations
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+_CAUSES = 20
+"""Errors in a row that are looked at: nothing keeps them from being a circle."""
+
+
+def failed_with(error: BaseException, *names: str) -> bool:
+    """Whether an error of the JVM is of one of these classes, or was caused by one."""
+    cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    for _ in range(_CAUSES):
+        if cause is None:
+            break
+        if cause.getClass().getSimpleName() in names:
+            return True
+        cause = cause.getCause()
+    return False
+
+
+def condition(error: BaseException) -> str:
+    """The name that Spark and Delta have for what is wrong; empty if there is none.
+
+    >>> condition(error)
+    'DELTA_PATH_EXISTS'
+    """
+    if isinstance(error, PySparkException):
+        return error.getCondition() or ""
+    try:
+        return str(error.java_exception.getCondition() or "")  # type: ignore[attr-defined]
+    except (AttributeError, Py4JError):  # an error that is none of Spark's has no such method
+        return ""
