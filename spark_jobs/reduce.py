@@ -137,7 +137,7 @@ def keys(spark: SparkSession, pending: Pending, shape: Shape = WHOLE) -> DataFra
     """The key columns of all events, of batches with one schema; a key may come several times."""
     schema, names = pending.schema, shape.names(pending.schema)
     types = final_types(schema, shape)
-    found = _opened(
+    found = opened(
         spark, structure({"key": _struct([schema.column(k) for k in schema.key])}), [p for p, _ in pending.files]
     )
     values = [F.lit(shape.constants[name]).alias(name) for name in shape.rule.shard]
@@ -170,7 +170,7 @@ def _moves(spark: SparkSession, pending: Pending, after: int) -> bool:
         key = _struct([pending.schemas[version].column(name) for name in pending.schemas[version].key])
         if files:
             wanted = structure({"previous_key": key, "unavailable": "array<string>"})
-            found = _opened(spark, wanted, files)
+            found = opened(spark, wanted, files)
             if found.where("previous_key IS NOT NULL AND size(unavailable) > 0").head(1):
                 return True
     return False
@@ -190,7 +190,7 @@ def _read(
     """Events of one schema version."""
     then, now = pending.schemas[version], pending.schema
     schema = T.StructType([*_file_schema(then).fields, *structure(told.fields(spark, files)).fields])
-    raw = _opened(spark, schema, files)
+    raw = opened(spark, schema, files)
     raw = raw if told.truncates else raw.where("op <> 't'")
     origins = lineage(pending, version)
     names = shape.names(now)
@@ -244,7 +244,7 @@ def _left(pending: Pending, version: int, shape: Shape) -> tuple[list[Expression
 _UNKNOWN_VARIABLE = f"${{{OURS}none}}"
 
 
-def _opened(spark: SparkSession, schema: T.StructType, files: list[str]) -> DataFrame:
+def opened(spark: SparkSession, schema: T.StructType, files: list[str]) -> DataFrame:
     """Files of the change log by a schema.
 
     Parquet's reader gets the schema as a setting of Hadoop, which expands variables in settings: a column called ``${user.home}``
@@ -358,7 +358,7 @@ def _images(
     """
     for version in _versions(pending, after):
         files = _files(pending, version, after)
-        raw = _opened(spark, T.StructType([*_file_schema(pending.schemas[version]).fields, *more]), files)
+        raw = opened(spark, T.StructType([*_file_schema(pending.schemas[version]).fields, *more]), files)
         raw = raw.where(f"seq > {after} AND op <> 't'")
         origins, then = lineage(pending, version), pending.schemas[version]
         for image, sign in (("before", -1), ("after", 1)):

@@ -25,7 +25,7 @@ from spark_jobs.difference import AbsentRows, difference
 from spark_jobs.evolving import present_version
 from spark_jobs.last import ORIGIN, SEQ, UNKNOWN, inherited, last_per_key
 from spark_jobs.modes import MODES
-from spark_jobs.room import with_room
+from spark_jobs.room import check_values, with_room
 from spark_jobs.route import Route
 from spark_jobs.session import suit
 from spark_jobs.shape import WHOLE, Shape, lowered
@@ -84,7 +84,7 @@ def _write(
     joins = bool(shape.shared) and target.exists()
     if not new:
         pending, shape = followed_by_variants(target, pending, marker.app, shape)
-    pending = _with_room(spark, pending, shape)
+    pending = _with_room(target, pending, shape)
     write = Write(target, pending, marker, shape, route, fresh=new and not joins, joins=new and joins, at=at)
     if write.fresh:
         _from_the_beginning(write)
@@ -102,11 +102,16 @@ def _write(
     _by_key(write)
 
 
-def _with_room(spark: SparkSession, pending: Pending, shape: Shape) -> Pending:
-    """The batches, with types that have room for all that comes into the table."""
+def _with_room(target: Target, pending: Pending, shape: Shape) -> Pending:
+    """The batches, with types that have room for all that comes into the table.
+
+    :raises TargetError: there is no such type
+    """
     if not pending.changes:
         return pending
-    return with_room(pending, reduce.last_truncate(spark, pending) if shape.mode == "current" else 0)
+    if shape.mode in ("log", "history"):
+        check_values(target.spark, pending, shape, target.location)
+    return with_room(pending, reduce.last_truncate(target.spark, pending) if shape.mode == "current" else 0)
 
 
 def _contents(write: Write, cut: int) -> DataFrame:
@@ -136,7 +141,7 @@ def from_the_beginning(target: Target, pending: Pending, marker: Marker, route: 
     """
     reduce.check_names(pending)
     suit(target.spark, pending.bytes)
-    draft = Draft(target, _with_room(target.spark, pending, shape), marker, shape, route, fresh=True)
+    draft = Draft(target, _with_room(target, pending, shape), marker, shape, route, fresh=True)
     _from_the_beginning(draft)
     (rows,) = draft.made
     return rows

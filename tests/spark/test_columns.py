@@ -153,6 +153,24 @@ def test_what_was_before_a_column_got_a_type_with_less_room_keeps_its_value(
     assert [{name: found[name] for name in row} for found in gone] == [{**row, "other": "1"}] * len(gone)
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("mode", ["log", "history"])
+def test_an_event_with_a_value_that_another_type_does_not_have_stops_the_apply(
+    make_lake: Callable[..., Lake], tmp_path: Path, mode: str
+) -> None:
+    lake = _lake(make_lake, tmp_path, mode=mode)
+    db = lake.connector.database
+    db.add_column("s.t", "x", "double")
+    lake.follow()
+    before = lake.rows("s.t")
+    _change(lake, 1, x=1.25)
+    db.change_column("s.t", "x", "decimal128(9, 1)", lambda x: Decimal("1.3"))
+    _change(lake, 1, x=Decimal("7.0"))
+    with pytest.raises(TargetError, match=r"x is double in the table and would have to become decimal\(9,1\), and 1 "):
+        lake.follow()
+    assert lake.rows("s.t") == before
+
+
 def test_a_log_does_not_lose_values_of_a_column_that_is_made_again_with_another_type(
     make_lake: Callable[..., Lake], tmp_path: Path
 ) -> None:
