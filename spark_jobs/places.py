@@ -25,6 +25,7 @@ from spark_jobs.bags import NUMBER
 from spark_jobs.last import OP, OURS, UNKNOWN
 from spark_jobs.placed import Placed
 from spark_jobs.placement import Placement
+from spark_jobs.room import with_room
 from spark_jobs.routing import ELSE, Place, Routing
 from spark_jobs.session import suit
 from spark_jobs.shape import Shape
@@ -123,6 +124,7 @@ class Places:
             return
         suit(spark, pending.bytes)
         reduce.check_names(pending)
+        pending = with_room(pending) if pending.changes else pending
         logged = rule.outbox is not None or rule.mode == "log"
         shape, route = self._route(spark, pending, matched)
         # of an update whose image after does not tell where its row goes

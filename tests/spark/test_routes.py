@@ -147,6 +147,20 @@ def test_each_row_is_in_the_table_of_its_place_through_random_changes_and_ends(
     assert memory.apply().tables == []
 
 
+def test_a_column_that_the_route_looks_at_may_get_a_type_with_less_room(memory: Lake) -> None:
+    db = memory.connector.database
+    db.create_table("s.t", {**COLUMNS, "n": "int64"}, key=("id",))
+    rules = _rules(memory)
+    for i in (1, 2):
+        with db.transaction() as t:
+            t.insert("s.t", {"id": i, "n": 2**40})
+        if i == 2:
+            db.change_column("s.t", "n", "int32", lambda n: 91)
+        memory.connector.capture()
+        memory.apply(tables=rules)
+    _check(memory)
+
+
 def test_a_log_has_each_event_once_in_the_table_of_its_row(memory: Lake) -> None:
     memory.tables = _rules(memory, mode="log")
     work = Work(memory, 7, regions=(*PLAIN, None))
