@@ -37,6 +37,13 @@ def command(function: Command) -> Command:
             function(args)
         except CdcError as e:
             raise SystemExit(f"{e}") from None
+        except ModuleNotFoundError as e:
+            if not (e.name or "").startswith(("airflow.providers.apache", "pyspark")):
+                raise
+            raise SystemExit(
+                f"This command starts a job of Spark, and {e.name} is not installed.\n"
+                "  Repair: pip install 'airflow-provider-cdc[spark]'"
+            ) from None
         except BrokenPipeError:  # the reader of the output has closed it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:

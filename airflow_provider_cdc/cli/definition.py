@@ -11,6 +11,16 @@ def _arg(*flags: str, **options: Any) -> Arg:
     return Arg(flags, **options)  # type: ignore[no-untyped-call]
 
 
+def seconds(text: str) -> float:
+    """Of an argument.
+
+    :raises ValueError: they are none
+    """
+    if not 0 <= (value := float(text)) < 1e9:
+        raise ValueError
+    return value
+
+
 _CONNECTOR = _arg("connector", help="name of the connector")
 _SOME_CONNECTOR = _arg("connector", nargs="?", help="name of a connector; without it, all of them")
 _STATE = _arg(
@@ -165,7 +175,7 @@ def _verify() -> ActionCommand:
         _arg("--keys", metavar="FOLDER", help="write the keys of all rows that differ there, as Parquet; a folder for each topic"),
         _arg("--repair", action="store_true", help="have rows that differ read again, by signals to the connector; the next apply repairs the tables"),
         _arg(
-            "--timeout", type=float, default=600.0, metavar="SECONDS",
+            "--timeout", type=seconds, default=600.0, metavar="SECONDS",
             help="how long to wait for the capture, and then for the apply, to come to the position of the rows (default: %(default)s)",
         ),
         _arg("--scratch", metavar="URL", help="where the source's rows are written meanwhile; by default below the change log"),

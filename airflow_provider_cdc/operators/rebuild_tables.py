@@ -42,6 +42,7 @@ class RebuildTablesOperator(SparkJobOperator):
     """
 
     template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "tables", "to", "time")
+    URLS = (*SparkJobOperator.URLS, "to")
     ui_color = "#fdebd3"
 
     def __init__(

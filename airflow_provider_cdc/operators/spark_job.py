@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,8 @@ STORAGE_OPTIONS = "CDC_STORAGE_OPTIONS"
 """Environment variable in which the job finds the fsspec options of the change log, as a JSON object."""
 _NO_SECRET = ("provider", ".path", ".file", ".enabled", ".location", "providers")
 """Ends of names of Spark settings that are about credentials without containing one."""
+_PROPERTY = re.compile(r"-D([^\s=]+)=")
+"""A property among the options of a JVM."""
 
 
 class SubmitsJob(SparkSubmitOperator):
@@ -72,6 +75,14 @@ class SubmitsJob(SparkSubmitOperator):
                 super().execute(context)
         except AirflowException as e:
             return e
+        except FileNotFoundError as e:
+            if e.filename != self._get_hook()._connection["spark_binary"]:
+                raise
+            raise ConfigError(
+                f"There is no program {e.filename} on this machine, which starts Spark's jobs.",
+                safe="Nothing was submitted.",
+                remedy="pip install 'airflow-provider-cdc[spark]' here, or name it by spark_binary or in the connection to Spark",
+            ) from e
         return None
 
     def _find_spark(self, packages: Sequence[str]) -> None:
@@ -97,7 +108,14 @@ class SubmitsJob(SparkSubmitOperator):
 
     def _with_secrets(self) -> list[str]:
         """Arguments that have a secret in them."""
-        return [f"conf[{name}]" for name in self.conf or {} if is_secret_name(name) and not name.endswith(_NO_SECRET)]
+        shown = [f"conf[{name}]" for name, value in (self.conf or {}).items() if _is_secret(name, str(value))]
+        secret = [f"env_vars[{name}]" for name in self.env_vars or {} if is_secret_name(name)]
+        # only there they are given as settings
+        return shown + (secret if secret and self._shows_environment() else [])
+
+    def _shows_environment(self) -> bool:
+        hook = self._get_hook()
+        return bool(hook._is_yarn or hook._is_kubernetes)
 
     def _storage_options(self) -> dict[str, Any]:
         """What the job finds in :data:`STORAGE_OPTIONS`; nothing, if it needs none."""
@@ -135,6 +153,8 @@ class SparkJobOperator(ConnectorFields, SubmitsJob):
         *SparkSubmitOperator.template_fields, "changelog", "changelog_options", "storage_conn_id", "location",
     )  # fmt: skip
     template_fields_renderers: ClassVar[dict[str, str]] = {"changelog_options": "json", "conf": "json"}
+    URLS: ClassVar[tuple[str, ...]] = ("changelog", "location")
+    """Fields with a path or URL that is an argument of the job."""
 
     def __init__(
         self,
@@ -170,10 +190,17 @@ class SparkJobOperator(ConnectorFields, SubmitsJob):
         )
 
     def _with_secrets(self) -> list[str]:
-        return super()._with_secrets() + (["location"] if credentials("location.url", self.location) else [])
+        return super()._with_secrets() + [name for name in self.URLS if credentials("url", getattr(self, name) or "")]
 
     def _storage_options(self) -> dict[str, Any]:
         return {**self.changelog_options, **storage_options(self.storage_conn_id)}
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Whether a setting of Spark holds a secret: as a whole, in a URL, or as a property of Java."""
+    if name.endswith("JavaOptions"):
+        return any(is_secret_name(found) and not found.endswith(_NO_SECRET) for found in _PROPERTY.findall(value))
+    return (is_secret_name(name) and not name.endswith(_NO_SECRET)) or bool(credentials(name, value))
 
 
 def job_path(name: str) -> str:

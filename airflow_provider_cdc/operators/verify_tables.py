@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
@@ -34,7 +34,7 @@ class VerifyTablesOperator(SparkJobOperator):
     Returns ``{"connector", "target", "position", "tables", "not_compared", "seconds"}``: table → the number of its rows, and table → why it can never
     be compared. A table is called by its topic, or ``<topic> → <location>`` where a route makes several of a topic.
 
-    :param definition: the connector; paths are templated
+    :param definition: the connector; properties and paths are templated
     :param source_conn_id: Airflow connection to the database (templated)
     :param location: where tables are, as the apply has it (templated)
     :param target: kind of the tables, ``delta`` or ``iceberg``
@@ -54,8 +54,12 @@ class VerifyTablesOperator(SparkJobOperator):
     """
 
     template_fields: Sequence[str] = (
-        *SparkJobOperator.template_fields, "source_conn_id", "state_conn_id", "tables", "keys", "scratch",
+        *SparkJobOperator.template_fields, "properties", "source_conn_id", "state_conn_id", "tables", "keys", "scratch",
     )  # fmt: skip
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        **SparkJobOperator.template_fields_renderers, "properties": "json",
+    }  # fmt: skip
+    URLS = (*SparkJobOperator.URLS, "keys", "scratch")
     ui_color = "#fdebd3"
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from typing import Any
@@ -62,6 +63,28 @@ def test_only_targets_that_were_applied_to_are_maintained(shop: Shop) -> None:
         run("maintain", "shop", "--location", "/other/{table}")
     with pytest.raises(SystemExit, match="1 hour or longer"):
         run("maintain", "shop", "--keep-hours", "0.1")
+
+
+def test_a_command_that_needs_spark_says_what_to_install(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    capture(shop)
+    AppliedReports(Storage(shop.definition.changelog), "shop").write(
+        {"target": "delta", "location": "/lake/{table}", "last_batch": 1, "tables": [], "failed": {}}
+    )
+    for name in [name for name in sys.modules if name.startswith("airflow_provider_cdc.operators.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "airflow.providers.apache.spark.operators.spark_submit", None)
+    for line in (("maintain", "shop"), ("verify", "shop"), ("rebuild", "shop", "inventory.orders")):
+        with pytest.raises(SystemExit, match=r"not installed\.\n  Repair: pip install 'airflow-provider-cdc\[spark\]'"):
+            run(*line)
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-1", "soon"])
+def test_a_time_to_wait_that_makes_no_sense_is_refused(
+    shop: Shop, capsys: pytest.CaptureFixture[str], seconds: str
+) -> None:
+    with pytest.raises(SystemExit):
+        run("verify", "shop", f"--timeout={seconds}")
+    assert "invalid seconds value" in capsys.readouterr().err
 
 
 def test_one_target_is_compared_or_built_again_and_several_are_named(

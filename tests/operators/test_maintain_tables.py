@@ -120,3 +120,51 @@ def test_a_secret_is_refused_before_anything_is_submitted(folder: Path) -> None:
     with pytest.raises(AirflowException, match="A secret would be on the command line"):
         task.execute(context())
     assert not (folder / "call.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"conf": {"spark.sql.catalog.lake.uri": "jdbc:postgresql://db/iceberg?user=cdc&password=sesame"}}, r"conf\[spark\.sql\.catalog\.lake\.uri\]"),
+        ({"conf": {"spark.driver.extraJavaOptions": "-Xmx1g -Djavax.net.ssl.trustStorePassword=sesame"}}, r"conf\[spark\.driver\.extraJavaOptions\]"),
+        ({"changelog": "s3://key:sesame@lake/changelog"}, "changelog"),
+    ],
+)  # fmt: skip
+def test_a_secret_within_a_setting_or_an_address_is_refused_too(folder: Path, given: dict[str, Any], told: str) -> None:
+    _will(folder, 0)
+    task = _task(folder, conf=given.get("conf"))
+    task.changelog = given.get("changelog", task.changelog)  # as a template may have put it there
+    with pytest.raises(AirflowException, match=f"A secret would be on the command line of spark-submit: {told}") as e:
+        task.execute(context())
+    assert "sesame" not in str(e.value)
+    assert not (folder / "call.json").exists()
+
+
+def test_secrets_in_the_environment_are_refused_where_they_would_be_settings(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _will(folder, 0, _table("a", compact=True))
+    _task(folder, env_vars={"AWS_SECRET_ACCESS_KEY": "sesame"}).execute(context())
+    assert "sesame" not in (folder / "call.json").read_text()
+    (folder / "call.json").unlink()
+    connect(monkeypatch, "spark_default", conn_type="spark", host="yarn")
+    with pytest.raises(AirflowException, match=r"command line of spark-submit: env_vars\[AWS_SECRET_ACCESS_KEY\]"):
+        _task(folder, env_vars={"AWS_SECRET_ACCESS_KEY": "sesame"}).execute(context())
+    assert not (folder / "call.json").exists()
+
+
+def test_settings_without_a_secret_in_them_are_taken(folder: Path) -> None:
+    _will(folder, 0, _table("a", compact=True))
+    java = "-XX:+UseG1GC -Dlog4j2.x=file:///a:b@c -Dcom.amazonaws.credentials.provider=x.Y"
+    conf = {"spark.sql.catalog.lake.uri": "https://catalog.example.com:8181/v1", "spark.driver.extraJavaOptions": java}
+    _task(folder, conf=conf).execute(context())
+    assert java in (folder / "call.json").read_text()
+
+
+def test_a_machine_without_spark_is_an_error_that_says_what_to_install(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "bin" / "spark-submit").unlink()
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))  # nor is it beside it
+    with pytest.raises(AirflowException, match=r"There is no program spark-submit[\s\S]*airflow-provider-cdc\[spark\]"):
+        _task(folder).execute(context())

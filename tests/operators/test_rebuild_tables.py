@@ -102,3 +102,11 @@ def test_a_job_without_a_report_and_no_table_at_all_are_failures(folder: Path) -
     with pytest.raises(AirflowFailException, match="No table is named"):
         _task(folder, tables=[]).execute(context())
     assert not (folder / "call.json").exists()
+
+
+def test_a_secret_in_the_place_to_build_at_is_refused(folder: Path) -> None:
+    _will(folder, 0, "shop.s.a")
+    with pytest.raises(AirflowFailException, match="command line of spark-submit: to") as e:
+        _task(folder, to="s3a://key:sesame@lake/{table}").execute(context())
+    assert "sesame" not in str(e.value)
+    assert not (folder / "call.json").exists()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -160,3 +161,18 @@ def test_what_cannot_be_meant_is_refused(shop: Shop, tmp_path: Path) -> None:
     with pytest.raises(AirflowFailException, match="A secret would be on the command line"):
         _task(shop, conf={"spark.hadoop.fs.s3a.secret.key": "hunter2"}).execute(context())
     assert not (tmp_path / "call.json").exists()
+
+
+@pytest.mark.parametrize("where", ["keys", "scratch"])
+def test_a_secret_in_a_place_to_write_to_is_refused(shop: Shop, tmp_path: Path, where: str) -> None:
+    with pytest.raises(AirflowFailException, match=f"command line of spark-submit: {where}") as e:
+        _task(shop, **{where: "s3://key:sesame@lake/there"}).execute(context())
+    assert "sesame" not in str(e.value)
+    assert not (tmp_path / "call.json").exists()
+
+
+def test_properties_are_templates_as_they_are_for_the_capture(shop: Shop) -> None:
+    given = replace(shop.definition, properties={"table.include.list": "{{ tables }}"})
+    task = VerifyTablesOperator(task_id="verify", definition=given, source_conn_id="shop", location=LOCATION)
+    task.render_template_fields({"tables": r"inventory\.orders"})  # type: ignore[typeddict-item]
+    assert task.access.definition.properties == {"table.include.list": r"inventory\.orders"}
