@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from airflow.sdk.bases.sensor import PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_cdc.hooks.task_base import StateFields
 from airflow_provider_cdc.sensors.state import StateSensor
 from airflow_provider_cdc.triggers.applied import AppliedTrigger
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_POINT = "cdc_applied_batch"
+"""What the task remembers: the batch that it waits for."""
 
 
 class AppliedSensor(StateSensor):
@@ -48,6 +55,22 @@ class AppliedSensor(StateSensor):
         super().__init__(**kwargs)
         self.target, self.location = target, location
         self.topic, self.batch, self.seq, self.position = topic, batch, seq, position
+        self._point: int | None = None
+        """The batch that is waited for, once it is known."""
+
+    def poke(self, context: Context) -> bool | PokeReturnValue:
+        store, point = context.get("task_state_store"), self._point
+        if point is None and store is not None:
+            found = store.get(_POINT)  # each poke of mode "reschedule" is a process of its own
+            point = None if found is None else int(str(found))
+        trigger = self.trigger()
+        if point is not None:
+            trigger.batch = point
+        answer = self._ask(trigger)
+        if trigger.batch != point and store is not None:
+            store.set(_POINT, trigger.batch)
+        self._point = trigger.batch
+        return False if answer.event is None else PokeReturnValue(True, self.result(answer.event))
 
     def trigger(self) -> AppliedTrigger:
         points: dict[str, Any] = {

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sensors.applied import AppliedSensor
 from airflow_provider_cdc.triggers.applied import AppliedTrigger
-from tests.support.face import Shop, context, make_shop
+from tests.support.face import Shop, TaskState, context, make_shop
 from tests.support.waiting import report
 
 
@@ -37,6 +37,20 @@ def test_it_waits_in_the_triggerer_for_the_batch_that_was_the_last_one(shop: Sho
     assert trigger.serialize()[1]["batch"] == 1  # another triggerer waits for the same
     report(shop, 1)
     assert sensor().execute(context()) == {"batch": 1, "applied": 1, "target": "delta"}
+
+
+@pytest.mark.parametrize("mode", ["poke", "reschedule"])
+def test_in_a_worker_it_waits_for_the_same_batch_however_much_is_captured_meanwhile(shop: Shop, mode: str) -> None:
+    waits, given = sensor(deferrable=False, mode=mode), context(task_state_store=TaskState())
+    assert not waits.poke(given)
+    shop.order(2)
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+    report(shop, 1)
+    if mode == "reschedule":  # each poke is a process of its own
+        waits = sensor(deferrable=False, mode=mode)
+    found = waits.poke(given)
+    assert found
+    assert found.xcom_value == {"batch": 1, "applied": 1, "target": "delta"}  # type: ignore[union-attr]
 
 
 def test_points_may_come_from_templates(shop: Shop) -> None:
