@@ -24,6 +24,16 @@ def is_path(location: str) -> bool:
     return "/" in location
 
 
+def one_name(path: str) -> str:
+    """A path or URL by which it is known again: S3 and the local disk have several names, and slashes may be double.
+
+    >>> one_name("s3a://lake//shop/"), one_name("file:///lake/shop"), one_name("/lake/shop")
+    ('s3://lake/shop', '/lake/shop', '/lake/shop')
+    """
+    plain = re.sub(r"^file:/+", "/", re.sub(r"^s3[an]:", "s3:", path))
+    return re.sub(r"(?<!:)/{2,}", "/", plain).rstrip("/")
+
+
 def parts(name: str) -> tuple[str, ...]:
     """The parts of a table's name.
 

@@ -23,7 +23,9 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.maintained import MaintenanceReports
+from airflow_provider_cdc.changelog.origins import TableOrigins
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from spark_jobs.locations import one_name
 from spark_jobs.session import open_changelog, own_session, session, suit
 from spark_jobs.targets import load_format
 from spark_jobs.targets.base import SHARED, Conflict, Owner, Upkept
@@ -94,6 +96,7 @@ class MaintainTables:
         self._spark, self._changelog, self._connector = spark, changelog, connector
         self._location, self._kind, self._format = location, target, load_format(target)
         self._keep, self._threads, self._run_id = keep, threads, run_id
+        self._places = set[str]()
 
     def run(self) -> Maintained:
         """:raises ConfigError: nothing was applied to this location"""
@@ -104,6 +107,7 @@ class MaintainTables:
             if stand["location"]:
                 names.setdefault(stand["location"], []).append(name)
                 topics.setdefault(stand["location"], []).append(stand.get("topic", name))
+        self._places = self._known_places()
         with ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-maintain") as pool:
             tables = list(pool.map(self._table, topics, names.values(), topics.values()))
         report = Maintained(
@@ -137,21 +141,28 @@ class MaintainTables:
         log.info("%s", done.text())
         return done
 
-    def _below(self, location: str) -> list[str]:
-        """Locations of other tables below one: their files would be taken for what nobody needs."""
-        storage = self._changelog.storage
-        reports = [one for name in self._changelog.connectors() for one in AppliedReports(storage, name).all()]
-        known = {stand["location"] for report in reports for stand in report["stands"].values()}
-        return sorted(other for other in known if other.startswith(f"{location.rstrip('/')}/"))
+    def _below(self, folder: str) -> list[str]:
+        """Places of other tables below a folder: their files would be taken for what nobody needs."""
+        return sorted(place for place in self._places if one_name(place).startswith(f"{one_name(folder)}/"))
+
+    def _known_places(self) -> set[str]:
+        """Where the tables of all connectors of the change log are, as locations and as folders."""
+        storage, found = self._changelog.storage, set[str]()
+        for name in self._changelog.connectors():
+            for report in AppliedReports(storage, name).all():
+                origins = TableOrigins(storage, name).read(report["target"], report["location"])
+                found |= {stand["location"] for stand in report["stands"].values()}
+                found |= {str(one["path"]) for one in origins.values() if one.get("path")}
+        return found
 
     def _upkeep(self, done: MaintainedTable, topics: list[str]) -> None:
-        if below := self._below(done.location):
-            done.problem = f"the table at {below[0]} is below it, whose files would be removed; it was not changed: move one of them"
-            return
         spark = own_session(self._spark, self._format)
         target = self._format.open(spark, done.location)
         if not target.exists():
             done.steps["look"] = Upkept(False, "there is no table any more")
+            return
+        if below := self._below(target.path()):
+            done.problem = f"the table at {below[0]} is below it, whose files would be removed; it was not changed: move one of them"
             return
         if (found := target.owner()) not in [Owner(self._connector, topic) for topic in (*topics, SHARED)]:
             done.problem = f"the table at {done.location} belongs to {found or 'nobody'}; it was not changed"

@@ -13,6 +13,7 @@ import pytest
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.maintained import MaintenanceReports
+from airflow_provider_cdc.changelog.origins import TableOrigins
 from airflow_provider_cdc.core.errors import ConfigError
 from spark_jobs.maintain_tables import Maintained, MaintainTables
 from spark_jobs.targets.base import Upkept
@@ -190,6 +191,22 @@ def test_a_table_with_another_one_below_it_is_left_alone(table: Lake) -> None:
     done = _maintain(table)
     assert {t.topic: "is below it" in t.problem for t in done.tables} == {"p.s.t": True, "p.s.b": False}
     assert table.version("s.t") == version
+
+
+def test_another_table_below_is_found_whatever_its_location_is_called(table: Lake) -> None:
+    storage = table.connector.changelog.storage
+    report = AppliedReports(storage, "test").read(table.kind, table.location)
+    assert report is not None
+    below = f"file://{table.path('s.t')}/b".replace("/s/", "/s//")
+    more = {"target": table.kind, "location": "another", "stands": {"p.x": {"location": below, "batch": 1}}}
+    AppliedReports(storage, "other").write({**report, **more})
+    (done,) = _maintain(table).tables
+    assert "is below it" in done.problem
+    AppliedReports(storage, "other").write({**report, **more, "stands": {"p.x": {"location": "cat.s.x", "batch": 1}}})
+    assert _maintain(table).tables[0].problem == ""
+    origins = {"target": table.kind, "location": "another", "tables": {"p.x": {"path": below}}}
+    TableOrigins(storage, "other").write(origins)  # one with a name is in a folder, too
+    assert "is below it" in _maintain(table).tables[0].problem
 
 
 @pytest.mark.only_kind("delta")
