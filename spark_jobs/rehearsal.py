@@ -6,7 +6,6 @@ A JVM that has just started takes many times as long as one that has done the sa
 from __future__ import annotations
 
 import logging
-import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.scratch import scratch_folder
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.manifest import Manifest
 from airflow_provider_cdc.core.model.offset import Offset
@@ -49,7 +49,7 @@ def rehearse(job: Callable[[ChangeLog, str, str], Job]) -> None:
     """
     began = time.monotonic()
     try:
-        with tempfile.TemporaryDirectory(prefix="cdc-rehearsal-", ignore_cleanup_errors=True) as folder:
+        with scratch_folder() as folder:
             changelog = ChangeLog(f"{folder}/changelog")
             done = job(changelog, CONNECTOR, f"{folder}/lake/{{table}}")
             for number in range(1, ROUNDS + 1):

@@ -26,7 +26,7 @@ import orjson
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.signs import read_sign
 from airflow_provider_cdc.changelog.storage import Storage
-from airflow_provider_cdc.core.errors import StorageUnavailable
+from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.processes import is_running, this_process
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,8 @@ BEAT_S: Final = 15.0
 """How often a scratch change log shows that it is used."""
 DEAD_S: Final = 300.0
 """Without a sign of life for so long, one of another machine is what a killed process has left; clocks may differ by some minutes."""
+LOOK_AGAIN_S: Final = 600.0
+"""How often a process that makes many temporary folders looks for those of killed ones."""
 _OLD: Final = timedelta(days=2)
 """The same for one that never had a sign: its owner died within a moment, or is of an earlier release."""
 _NAME: Final = re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}")
@@ -69,7 +71,7 @@ def _living(storage: Storage) -> Iterator[None]:
         while not ended.wait(BEAT_S):
             try:
                 _beat(storage)
-            except StorageUnavailable as e:
+            except CdcError as e:  # also if no space is left: the next one may be written
                 log.warning("The sign of life of %s could not be written: %s", storage.url, e)
 
     thread = threading.Thread(target=beats, name="cdc-scratch-alive", daemon=True)
@@ -129,12 +131,23 @@ def _why_left(within: Storage, name: str) -> str:
 # -- folders of this machine ------------------------------------------------------------------------------------------
 
 
+_looked = -LOOK_AGAIN_S
+"""When this process has looked for folders of killed ones, on the monotonic clock."""
+
+
 @contextlib.contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """A temporary folder that is deleted at the end; those of killed processes are deleted before."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
-        _remove_left_folder(left)
-    with tempfile.TemporaryDirectory(prefix=_FOLDER) as folder:
+def scratch_folder(*, look_s: float = 0.0) -> Iterator[Path]:
+    """A temporary folder that is deleted at the end; those of killed processes are deleted before.
+
+    :param look_s: not if this process has looked for them within so many seconds: :data:`LOOK_AGAIN_S`, for folders that are needed for a moment
+    """
+    global _looked
+    if time.monotonic() - _looked >= look_s:
+        _looked = time.monotonic()
+        for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+            _remove_left_folder(left)
+    # what cannot be deleted now is deleted by another process later
+    with tempfile.TemporaryDirectory(prefix=_FOLDER, ignore_cleanup_errors=True) as folder:
         Path(folder, _LIFE).write_text(this_process())
         yield Path(folder)
 

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog import scratch
-from airflow_provider_cdc.changelog.scratch import BEAT_S, DEAD_S, scratch_changelog, scratch_folder
+from airflow_provider_cdc.changelog.scratch import BEAT_S, DEAD_S, LOOK_AGAIN_S, scratch_changelog, scratch_folder
+from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.core.errors import StorageFull
 from airflow_provider_cdc.core.processes import is_running, this_process
 
 ELSEWHERE = "another-machine/pid:[1] 1 1"
@@ -111,3 +113,46 @@ def test_temporary_folders_of_killed_processes_are_removed(tmp_path: Path, monke
     with scratch_folder() as own:
         assert (own / "alive.json").read_text() == this_process()
     assert {p.name.removeprefix("cdc-scratch-") for p in tmp_path.iterdir()} == {"used", "elsewhere", "young"}
+
+
+def test_a_disk_that_is_full_for_a_while_ends_no_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "BEAT_S", 0.01)
+    beat, refused = scratch._beat, [3]
+
+    def sometimes(storage: Storage) -> None:
+        if refused[0]:
+            refused[0] -= 1
+            raise StorageFull("No space is left where the change log is written.")
+        beat(storage)
+
+    with scratch_changelog(str(tmp_path), {}) as changelog:
+        sign = Path(changelog.storage.root, "alive.json")
+        monkeypatch.setattr(scratch, "_beat", sometimes)
+        deadline = time.monotonic() + 30
+        while refused[0]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        at = json.loads(sign.read_text())["at"]
+        while json.loads(sign.read_text())["at"] == at:
+            assert time.monotonic() < deadline, "it shows no sign of life any more"
+            time.sleep(0.01)
+
+
+def test_a_process_that_needs_many_folders_for_a_moment_looks_for_those_of_killed_ones_at_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (left := tmp_path / "cdc-scratch-killed").mkdir()
+    (left / "alive.json").write_text(_ended())
+    with scratch_folder():
+        pass
+    assert not left.exists()
+    left.mkdir()
+    (left / "alive.json").write_text(_ended())
+    with scratch_folder(look_s=LOOK_AGAIN_S):
+        pass
+    assert left.exists()
+    monkeypatch.setattr(scratch, "_looked", time.monotonic() - LOOK_AGAIN_S)
+    with scratch_folder(look_s=LOOK_AGAIN_S):
+        pass
+    assert not list(tmp_path.iterdir())

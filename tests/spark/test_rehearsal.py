@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,7 +45,23 @@ def test_it_applies_all_kinds_of_events_to_a_table_that_is_gone_afterwards(
     assert found == [({"r": 200}, 200), ({"c": 50, "u": 100, "d": 50}, 200)]
     assert "Got warm" in caplog.text
     assert not any(record.levelno >= logging.ERROR for record in caplog.records)
-    assert not list(lake.folder.rglob("cdc-rehearsal*"))
+    (place,) = {str(one._location) for one in made}
+    assert not Path(place).parent.parent.exists()
+
+
+def test_what_a_killed_one_has_left_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = "from airflow_provider_cdc.core.processes import this_process as p; print(p())"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    (left := tmp_path / "cdc-scratch-left").mkdir()
+    (left / "alive.json").write_text(ended)
+
+    def job(changelog: Any, *_: Any) -> Any:
+        assert str(tmp_path) in changelog.storage.url
+        return SimpleNamespace(run=lambda: None)
+
+    rehearse(job)
+    assert not list(tmp_path.iterdir())
 
 
 def test_one_that_fails_costs_time_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyspark
 
+from airflow_provider_cdc.changelog.scratch import LOOK_AGAIN_S, scratch_folder
 from spark_jobs.targets.delta.layout import Layout, cast, field_of, is_ordered
 
 FILE_BYTES = 256 << 20
@@ -81,8 +80,8 @@ class DataFiles:
 
     def _file(self, rows: pa.Table) -> dict[str, Any]:
         name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-        with tempfile.TemporaryDirectory(prefix="cdc-") as scratch:
-            local = Path(scratch, name)
+        with scratch_folder(look_s=LOOK_AGAIN_S) as scratch:
+            local = scratch / name
             pq.write_table(
                 rows,
                 local,

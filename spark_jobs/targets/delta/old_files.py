@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_cdc.changelog.keys import Numbers
+from airflow_provider_cdc.changelog.scratch import LOOK_AGAIN_S, scratch_folder
 from spark_jobs.targets.delta.files import DataFiles
 from spark_jobs.targets.key_lookup import NotOnArrays, Parts, Range, apart, lookup, opened
 
@@ -101,8 +100,8 @@ class OldFiles:
         if self._files.getUri().getScheme() == "file":
             yield uri.getPath()
             return
-        with tempfile.TemporaryDirectory(prefix="cdc-") as scratch:
-            name = Path(scratch, "file.parquet")
+        with scratch_folder(look_s=LOOK_AGAIN_S) as scratch:
+            name = scratch / "file.parquet"
             self._files.copyToLocalFile(False, path, self._path(name.as_uri()), True)
             yield str(name)
 

@@ -6,10 +6,8 @@ has few files and no deletes, so that it needs no compaction, and every reader k
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.changelog.keys import Numbers, among
+from airflow_provider_cdc.changelog.scratch import LOOK_AGAIN_S, scratch_folder
 from spark_jobs.datatypes import quoted
 from spark_jobs.targets.iceberg import plans
 from spark_jobs.targets.iceberg.files import NewFiles
@@ -138,8 +137,8 @@ class CopyOnWrite:
         if file.format().name() != "PARQUET":
             return None
         stream = self._table.io().newInputFile(file.location()).newStream()
-        with tempfile.TemporaryDirectory(prefix="cdc-") as scratch:
-            name = str(Path(scratch, "file.parquet"))
+        with scratch_folder(look_s=LOOK_AGAIN_S) as scratch:
+            name = str(scratch / "file.parquet")
             try:
                 path = named(self._spark, "java.nio.file.Path").of(name, self._made.array("java.lang.String"))
                 named(self._spark, "java.nio.file.Files").copy(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from airflow_provider_cdc.changelog.scratch import LOOK_AGAIN_S, scratch_folder
 from spark_jobs.targets.iceberg.jvm import ICEBERG, named
 
 FILE_BYTES = 256 << 20
@@ -171,8 +170,8 @@ class NewFiles:
         """Write a file where the table has its own, through its own way to the store."""
         name = f"{uuid.uuid4()}-{what}.parquet"
         location = str(self._table.locationProvider().newDataLocation(name))
-        with tempfile.TemporaryDirectory(prefix="cdc-") as scratch:
-            local = Path(scratch, name)
+        with scratch_folder(look_s=LOOK_AGAIN_S) as scratch:
+            local = scratch / name
             pq.write_table(
                 rows, local, compression="zstd", compression_level=1, store_decimal_as_integer=True, coerce_timestamps="us"
             )  # fmt: skip
