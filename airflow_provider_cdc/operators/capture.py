@@ -86,13 +86,21 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         self._ended = False
 
     def execute(self, context: Context) -> dict[str, Any]:
+        from airflow.sdk.exceptions import AirflowException
+
         try:
             result = self._until_the_next(context) if self.hand_over else self._capture_for(self.run_for, context)
         except CdcError as e:
             raise failure(e) from e
         self.batch = result.batches[-1] if result.batches else None
         self._captured = result.tables
-        return self._report(result)
+        report = self._report(result)
+        if self.hand_over and self._ended and datetime.now(UTC) < self._time_is_over(context):
+            # a success would leave the source to nobody until the next run begins; if the state is decided already, this changes nothing
+            raise AirflowException(
+                "The task was ended before its time was over: what it had read is committed, and the next try goes on."
+            )
+        return report
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
         """What the run has captured, for Airflow's OpenLineage provider."""
@@ -100,8 +108,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
 
     def _until_the_next(self, context: Context) -> CaptureResult:
         """Capture until the time of the DAG run is over, whatever ends a capture before that."""
-        assert self.run_for is not None
-        end = _began(context) + timedelta(seconds=self.run_for)
+        end = self._time_is_over(context)
         result: CaptureResult | None = None
         while result is None or not (self._ended or datetime.now(UTC) >= end):
             left = (end - datetime.now(UTC)).total_seconds()
@@ -117,6 +124,10 @@ class CaptureOperator(ConnectorFields, BaseOperator):
                     if not self._ended:
                         time.sleep(1)
         return result
+
+    def _time_is_over(self, context: Context) -> datetime:
+        assert self.run_for is not None
+        return _began(context) + timedelta(seconds=self.run_for)
 
     def _capture_for(self, seconds: float | None, context: Context) -> CaptureResult:
         access = self.access

@@ -267,10 +267,29 @@ def test_a_connector_that_is_restarted_or_paused_goes_on_in_the_same_run(
 
     thread = threading.Thread(target=people)
     thread.start()
-    result = operator.execute(context())
+    with pytest.raises(AirflowException, match="the next try goes on"):
+        operator.execute(context())
     thread.join()
-    assert result["events"] == 3
-    assert result["batches"][0] == 1
+    assert sum(m.events for m in ChangeLog(shop.definition.changelog).manifests("shop")) == 3
+
+
+def test_one_that_hands_over_and_is_ended_before_its_time_is_tried_again(shop: Shop) -> None:
+    """A success would leave the source to nobody until the next run begins."""
+    shop.order(1)
+    operator = capture(shop, run_for=3600, hand_over=True)
+
+    def end() -> None:
+        until(lambda: shop.store.batches("shop"), "the snapshot is committed")
+        operator.on_kill()
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    with pytest.raises(AirflowException, match=r"ended before its time was over.*the next try goes on") as caught:
+        operator.execute(context(dag_run=began(10)))
+    thread.join()
+    assert not isinstance(caught.value, AirflowFailException)
+    assert operator.batch == 1
+    assert shop.store.connector("shop").owner is None
 
 
 def test_the_next_run_waits_for_the_lease_and_goes_on(shop: Shop) -> None:
