@@ -22,7 +22,7 @@ import orjson
 
 from airflow_provider_cdc.changelog.signs import read_sign
 from airflow_provider_cdc.changelog.storage import Storage
-from airflow_provider_cdc.core.errors import StorageUnavailable
+from airflow_provider_cdc.core.errors import CdcError
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,11 @@ DEAD_S = 20.0
 NO_SIGN = "it has shown no sign of life any more"
 """The error of such a turn, which others have ended."""
 _SKEW_S = 10.0
-"""How far clocks of machines may differ before a heartbeat is watched instead of read."""
+"""How far clocks of machines may differ before the age of a heartbeat says nothing."""
+_MISSED_BEATS = 1.8
+"""For how many heartbeats one that looks old is watched all the same."""
+PATIENCE_S = 300.0
+"""How long the storage may not answer, again and again, while a turn is waited for."""
 _KEPT = 20
 """Files of ended turns that stay, for those who want to know what they did."""
 _FOLDER = "turns"
@@ -79,21 +83,44 @@ class Turns:
     def find(self, owner: str) -> dict[str, Any] | None:
         """The file of an owner's last turn: ``owner``, ``at`` (seconds since 1970 of its last heartbeat), ``ended``, and ``report``, which is
         what it did if it has ended by itself; ``None`` if there is none."""
+        number = self._last_of(owner)
+        return self.read(number) if number else None
+
+    def announce(self, owner: str) -> None:
+        """Note that a task has emitted the events of what an owner has done, or remembers them for its next try."""
+        if number := self._last_of(owner):
+            self._storage.replace(self._mark(number), b"{}")
+
+    def announced(self, owner: str) -> bool:
+        """Whether that is noted; also of one whose turns are long forgotten."""
+        number = self._last_of(owner)
+        return not number or self._storage.read(self._mark(number)) is not None
+
+    def over(self, owner: str) -> bool:
+        """Whether an owner's last turn has ended, or shows no sign of life any more."""
+        found = self.find(owner)
+        return found is None or not _is_alive(found)
+
+    def _last_of(self, owner: str) -> int:
         for number in reversed(self.numbers()):
             found = self.read(number)
             if found is not None and found["owner"] == owner:
-                return found
-        return None
+                return number
+        return 0
 
     def newest_owner(self) -> str:
         """Who has the last turn; empty if nobody ever had one."""
         found = next((f for n in reversed(self.numbers()) if (f := self.read(n)) is not None), None)
         return "" if found is None else str(found["owner"])
 
+    def passed_on(self, owner: str) -> bool:
+        """Whether somebody else has a later turn than an owner. That its own was ended by :meth:`stop` gives it to nobody."""
+        return self.newest_owner() not in (owner, _nobody(owner))
+
     def busy(self) -> bool:
         """Whether somebody has a turn, and shows that it is alive."""
         found = next((f for n in reversed(self.numbers()) if (f := self.read(n)) is not None), None)
-        return found is not None and not found["ended"] and abs(time.time() - found["at"]) < DEAD_S + _SKEW_S
+        return found is not None and _is_alive(found)
 
     # -- files --------------------------------------------------------------------------------------------------------
 
@@ -122,10 +149,14 @@ class Turns:
     def forget(self, before: int) -> None:
         """Delete files of turns that are long over."""
         for number in [n for n in self.numbers() if n < before][:-_KEPT]:
+            self._storage.delete(self._mark(number))
             self._storage.delete(self._path(number))
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/{number:012d}.json"
+
+    def _mark(self, number: int) -> str:
+        return f"{self._folder}/{number:012d}.announced"
 
 
 class Turn:
@@ -159,10 +190,8 @@ class Turn:
             ended = {"ended": True, "report": self._report, "error": "" if e is None else str(e) or repr(e)}
             self._turns.replace(self.number, {**_document(self.owner), **ended})
             self._turns.forget(self.number)
-        except StorageUnavailable as unavailable:  # its heartbeat ends all the same
-            log.warning(
-                "That this turn has ended could not be told; the next one waits %.0f s: %s", DEAD_S, unavailable
-            )
+        except CdcError as refused:  # its heartbeat ends all the same
+            log.warning("That this turn has ended could not be told; the next one waits %.0f s: %s", DEAD_S, refused)
 
     def done(self, report: dict[str, Any]) -> None:
         """What is to be in the file when the turn ends."""
@@ -173,19 +202,27 @@ class Turn:
 
         :param ending: tells that this one is to end, too
         :return: whether they are; not if this one has to end meanwhile
+        :raises CdcError: the storage has not answered for :data:`PATIENCE_S`
         """
         beats: dict[int, tuple[float, float]] = {}
-        told = False
+        told, answered = False, time.monotonic()
         while not ending():
-            before = [n for n in self._turns.numbers() if n < self.number and not self._is_over(n, beats)]
-            if not before:
-                return True
-            if not told:
-                found = self._turns.read(before[-1])
-                log.info(
-                    "Waiting until %s has ended what it is committing.", found["owner"] if found else "the last turn"
-                )
-                told = True
+            try:
+                before = [n for n in self._turns.numbers() if n < self.number and not self._is_over(n, beats)]
+                if not before:
+                    return True
+                if not told:
+                    found = self._turns.read(before[-1])
+                    log.info(
+                        "Waiting until %s has ended what it is committing.",
+                        found["owner"] if found else "the last turn",
+                    )
+                    told = True
+                answered = time.monotonic()
+            except CdcError as e:  # the one before has been told to end: if this one gave up, nobody would go on
+                if time.monotonic() - answered > PATIENCE_S:
+                    raise
+                log.warning("Whose turn it is cannot be seen; looking again: %s", e)
             self._over.wait(LOOK_S / 2)
         return False
 
@@ -196,7 +233,9 @@ class Turn:
         now = time.monotonic()
         if number not in beats or beats[number][0] != found["at"]:
             beats[number] = found["at"], now
-        if time.time() - found["at"] > DEAD_S + _SKEW_S or now - beats[number][1] > DEAD_S:
+        # an old one may be that of a clock which differs, or was set back: whoever lives shows another one soon
+        long_ago = time.time() - found["at"] > DEAD_S + _SKEW_S
+        if now - beats[number][1] > (_MISSED_BEATS * BEAT_S if long_ago else DEAD_S):
             log.warning("%s shows no sign of life any more: its turn is over.", found["owner"])
             self._turns.replace(number, {**found, "ended": True, "error": NO_SIGN})
             return True
@@ -211,7 +250,7 @@ class Turn:
                 if time.monotonic() - beaten >= BEAT_S:
                     self._turns.replace(self.number, _document(self.owner))
                     beaten, warned = time.monotonic(), False
-            except StorageUnavailable as e:  # the work itself says more, and is tried again
+            except CdcError as e:  # the work itself says more, and is tried again; a disk that is full has room later
                 if not warned:
                     log.warning("The heartbeat of the turn of %s could not be written: %s", self._turns.connector, e)
                 warned = True
@@ -222,6 +261,11 @@ class Turn:
             found = self._turns.read(newest)
             self.successor = found["owner"] if found is not None else f"turn {newest}"
             log.info("The turn of %s goes on to %s.", self._turns.connector, self.successor)
+
+
+def _is_alive(found: dict[str, Any]) -> bool:
+    """Whether the owner of a turn's file shows that it is there; clocks may differ."""
+    return not found["ended"] and abs(time.time() - found["at"]) < DEAD_S + _SKEW_S
 
 
 def _nobody(owner: str) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from airflow_provider_cdc.changelog import turns as module
 from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.changelog.turns import Turn, Turns
+from airflow_provider_cdc.core.errors import StorageFull, StorageUnavailable
 from tests.support.patience import LONGEST_S
 
 
@@ -88,6 +90,64 @@ def test_who_died_long_ago_is_not_waited_for_at_all(turns: Turns) -> None:
         assert time.monotonic() - began < module.DEAD_S / 2
 
 
+def test_one_whose_clock_differs_is_waited_for_as_long_as_it_lives(
+    turns: Turns, hurried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BEAT_S", 1.0)
+    document = module._document
+    monkeypatch.setattr(module, "_document", lambda owner: {**document(owner), "at": time.time() - 3600})
+    with turns.take("an hour behind") as behind, turns.take("next") as turn:
+        began = time.monotonic()
+        assert not turn.wait(lambda: time.monotonic() - began > 4)
+        assert behind.successor == "next"
+
+
+def test_a_disk_that_is_full_for_a_while_ends_no_heartbeat_and_hides_no_successor(
+    turns: Turns, hurried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full, replace = threading.Event(), Turns.replace
+
+    def sometimes(turns: Turns, number: int, document: dict[str, Any]) -> None:
+        if full.is_set():
+            refused.append(number)
+            raise StorageFull("No space is left where the change log is written.")
+        replace(turns, number, document)
+
+    refused: list[int] = []
+    monkeypatch.setattr(Turns, "replace", sometimes)
+    with turns.take("a") as turn:
+        full.set()
+        until(lambda: refused)
+        full.clear()
+        at = (turns.find("a") or {})["at"]
+        until(lambda: (turns.find("a") or {})["at"] > at)
+        with turns.take("b"):
+            until(lambda: turn.successor == "b")
+        full.set()
+    assert not (turns.find("a") or {})["ended"]  # the work of the turn is done, whatever its file says
+
+
+def test_whoever_waits_looks_again_if_the_storage_does_not_answer(
+    turns: Turns, hurried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one before ends as soon as somebody waits: if he gave up, nobody would go on."""
+    numbers, failures = Turns.numbers, [3]
+
+    def sometimes(turns: Turns) -> list[int]:
+        if threading.current_thread() is threading.main_thread() and failures[0]:
+            failures[0] -= 1
+            raise StorageUnavailable("503 slow down")
+        return numbers(turns)
+
+    with turns.take("a") as turn:
+        monkeypatch.setattr(Turns, "numbers", sometimes)
+        assert turn.wait(lambda: False)
+        assert failures == [0]
+        failures[0], _ = 10**9, monkeypatch.setattr(module, "PATIENCE_S", 0.1)
+        with pytest.raises(StorageUnavailable, match="slow down"):
+            turn.wait(lambda: False)
+
+
 def test_one_that_is_slow_and_alive_is_waited_for(turns: Turns, hurried: None) -> None:
     with turns.take("slow") as slow, turns.take("next") as turn:
         began = time.monotonic()
@@ -102,8 +162,28 @@ def test_a_turn_can_be_ended_from_outside_by_its_owner_alone(turns: Turns, hurri
         assert turns.stop("a")
         until(lambda: turn.successor)
     assert "nobody" in turn.successor
+    assert not turns.passed_on("a")
     with turns.take("b") as turn:
         assert turn.wait(lambda: False)
+        assert turns.passed_on("a")
+
+
+def test_whether_somebody_tells_of_what_was_done_is_noted_beside_the_turn_and_forgotten_with_it(
+    turns: Turns, hurried: None
+) -> None:
+    with turns.take("a") as turn:
+        assert (turns.over("a"), turns.announced("a")) == (False, False)
+        turn.done({})
+    assert (turns.over("a"), turns.announced("a")) == (True, False)
+    turns.announce("a")
+    turns.announce("nobody knows him")
+    assert turns.announced("a")
+    assert (turns.over("nobody knows him"), turns.announced("nobody knows him")) == (True, True)
+    assert turns.numbers() == [1]
+    for n in range(module._KEPT + 5):
+        with turns.take(str(n)):
+            pass
+    assert not [name for name in turns._storage.list(turns._folder) if name.endswith(".announced")]
 
 
 def test_whether_somebody_is_at_work_is_known_before_a_turn_is_taken(turns: Turns, storage: Storage) -> None:
