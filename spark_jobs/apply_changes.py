@@ -25,7 +25,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.applied import AppliedReports, not_announced
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.origins import TableOrigins
 from airflow_provider_cdc.changelog.turns import Turns
@@ -123,6 +123,7 @@ class ApplyChanges:
         """:raises TargetError: no table could be brought up to date, or some could not; the report is written before"""
         view = self.view()
         report = self.apply(view, view.topics - self.unchanged(view))
+        report.earlier = self.earlier()
         self.write(report)
         report.refuse_failed()
         return report
@@ -206,9 +207,17 @@ class ApplyChanges:
         return unchanged(self._changelog, self._kind, view.idle())
 
     def settled(self, stands: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-        """Look at the tables of some topics, and see how each stands now."""
+        """Look at the tables of some topics, and see how each stands now. Those that cannot be looked at are left out."""
         futures = {topic: self._pool.submit(self._settled, topic, entry) for topic, entry in stands.items()}
-        return {topic: future.result() for topic, future in futures.items()}
+        found = {}
+        for topic, future in futures.items():
+            try:
+                found[topic] = future.result()
+            except (
+                Exception
+            ) as e:  # nothing was to be done there: whoever comes next looks closer, and says what is wrong
+                log.warning("How the table of %s stands could not be looked at: %s", topic, e)
+        return found
 
     def look(self) -> None:
         """Read where each table of the last report stands, so that the next round finds it read. Nothing is changed."""
@@ -231,6 +240,15 @@ class ApplyChanges:
     def write(self, report: Report) -> None:
         """Replace the report of this target."""
         self._reports.write(dataclasses.asdict(report))
+
+    def earlier(self, owner: str = "") -> list[dict[str, Any]]:
+        """Runs before whose tables no task has told of yet, see :func:`airflow_provider_cdc.changelog.applied.not_announced`.
+
+        :param owner: of this run
+        """
+        report = self._reports.read(self._kind, self._location)
+        turns = Turns(self._changelog.storage, self._connector, self._kind, self._location)
+        return [] if report is None else not_announced(report, turns, owner)
 
     def alive(self) -> None:
         """:raises CdcError: Spark has ended: no table can be worked on any more"""

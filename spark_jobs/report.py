@@ -75,6 +75,7 @@ class Report:
     :param rules: tells other rules of tables from those that were in force; empty if there are none
     :param table_rules: these rules, for those who look at the tables later; see :func:`airflow_provider_cdc.changelog.applied.rules_of`
     :param untold: what earlier runs did and no report says, see :mod:`spark_jobs.untold`
+    :param earlier: runs before, whose tables no task has told of yet, see :func:`airflow_provider_cdc.changelog.applied.not_announced`
     """
 
     connector: str
@@ -90,6 +91,7 @@ class Report:
     rules: str = ""
     table_rules: str = ""
     untold: list[Applied] = dataclasses.field(default_factory=list)
+    earlier: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     def refuse_failed(self) -> None:
         """:raises TargetError: some tables could not be brought up to date"""

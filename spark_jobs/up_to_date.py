@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.applied import AppliedReports, not_announced
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.turns import Turns
 from spark_jobs.targets import load_format
 
 log = logging.getLogger("spark_jobs.up_to_date")
@@ -64,4 +65,5 @@ def nothing_new(
     if len(unchanged(changelog, target, report["stands"])) < len(report["stands"]):
         return None
     log.info("%d tables of %s stand at batch %d, the last one.", len(report["stands"]), connector, numbers[-1])
-    return {**report, "tables": [], "untold": [], "seconds": 0.0}
+    earlier = not_announced(report, Turns(changelog.storage, connector, target, location))
+    return {**report, "tables": [], "untold": [], "earlier": earlier, "owner": "", "seconds": 0.0}

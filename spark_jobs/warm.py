@@ -63,6 +63,7 @@ class Job(Protocol):
     def apply(self, view: View, topics: Collection[str], *, settle: bool = True) -> Report: ...
     def settled(self, stands: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]: ...
     def write(self, report: Report) -> None: ...
+    def earlier(self, owner: str) -> list[dict[str, Any]]: ...
     def forget(self, *, adopt: bool = True) -> None: ...
     def alive(self) -> None: ...
 
@@ -79,6 +80,7 @@ class WarmApply:
         self._stop, self._deadline = threading.Event(), float("inf")
         self._done: dict[str, Applied] = {}
         self._untold: dict[str, Applied] = {}
+        self._earlier: list[dict[str, Any]] | None = None
         self._failing: dict[str, Retry] = {}
         self._touched: dict[str, float] = {}
         self._closer, self._rounds, self._began = 0.0, 0, time.monotonic()
@@ -106,12 +108,13 @@ class WarmApply:
 
         :return: what was applied all in all; ``None`` if its turn never came
         :raises TargetError: at its end, some tables could not be brought up to date; the others were
-        :raises TransientError: the change log could not be read for :data:`PATIENCE_S`
+        :raises TransientError: the change log could not be read for :data:`PATIENCE_S`, or its turn has not come in all its time
         """
         self._deadline = self._began + seconds
         try:
             if not self._turn.wait(lambda: self.ending):
                 log.info("Ended before its turn had come%s.", self._why())
+                self._refuse_to_have_waited_in_vain()
                 return None
             self._rounds_until_the_end()
         finally:
@@ -170,6 +173,8 @@ class WarmApply:
         now = time.monotonic()
         if self._report is None:
             self._closer = now + CLOSER_S
+            if self._earlier is None:  # the report will be this run's own from now on
+                self._earlier = self._job.earlier(self._turn.owner)
             view = self._job.view()
             return view, view.topics - self._job.unchanged(view)
         before = self._report
@@ -205,9 +210,13 @@ class WarmApply:
             known = self._done.get(one.name or one.topic)
             self._done[one.name or one.topic] = one if known is None else known.joined(one)
         for one in report.untold:
-            known = self._done.get(one.name or one.topic)
+            name = one.name or one.topic
+            known = self._done.get(name)
             if known is None or one.last_batch > known.last_batch:  # it may have been this run, before an error
-                self._untold.setdefault(one.name or one.topic, one)
+                earlier = self._untold.get(name)
+                # what begins where the one before has ended is more of it; otherwise it was found again, after an error
+                more = earlier is not None and one.first_batch > earlier.last_batch
+                self._untold[name] = earlier.joined(one) if earlier is not None and more else one
         still = {t: text for t, text in (self._report.failed if self._report else {}).items() if t not in topics}
         for topic in topics | report.failed.keys():
             if topic in report.failed:
@@ -217,7 +226,7 @@ class WarmApply:
             elif self._failing.pop(topic, None) is not None:
                 log.info("The table of %s is up to date again.", topic)
         report.failed = {**still, **report.failed}
-        report.owner = self._turn.owner
+        report.owner, report.earlier = self._turn.owner, self._earlier or []
         self._report = report
         worked = topics | {one.name for one in report.tables if one.name}
         changed = {t for t in worked - set(report.failed) if t in report.stands and not report.stands[t].get("stamp")}
@@ -245,7 +254,10 @@ class WarmApply:
             del self._touched[topic]
         if not quiet:
             return False
-        stands.update(self._job.settled({topic: stands[topic] for topic in quiet}))
+        found = self._job.settled({topic: stands[topic] for topic in quiet})
+        if len(found) < len(quiet):
+            self._job.alive()
+        stands.update(found)
         self._write()
         return True
 
@@ -259,6 +271,19 @@ class WarmApply:
         )  # fmt: skip
 
     # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _refuse_to_have_waited_in_vain(self) -> None:
+        """
+        :raises TransientError: all its time has passed without its turn
+        """
+        if self._stop.is_set() or self._turn.successor:
+            return
+        raise TransientError(
+            f"The apply of {self._connector} has applied nothing: a run before it has not ended in all this time.",
+            where=f"turn {self._turn.number} of {self._turn.owner}",
+            safe="The tables stand where that run has brought them; the change log keeps the rest.",
+            remedy="look at the task of that run, which this one's log names, and end it if it hangs: the next one takes over within a minute",
+        )
 
     def _why(self) -> str:
         if self._turn.successor:

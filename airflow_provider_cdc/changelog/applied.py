@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from airflow_provider_cdc.changelog.target_reports import TargetReports
+from airflow_provider_cdc.changelog.turns import Turns
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 
 log = logging.getLogger(__name__)
@@ -26,8 +27,8 @@ class AppliedReports(TargetReports):
 
     A report has ``target``, ``location``, ``last_batch``, ``tables`` (what the run did, see :func:`merged`), ``failed`` (topic → why), ``lagging``
     (topic → last batch of a table that is behind the others), ``stands`` (topic → the table's location, its last batch, and the
-    end of its log and its size in bytes then), ``untold`` (what earlier runs did to tables and could not report, as ``tables``), ``seconds``, and the rules
-    of tables, see :func:`rules_of`. Of a topic whose rows a route brings to several tables, each table is there by a name of its own, with ``topic`` and ``place``; the topic itself only if its tables could not be found (``routed``).
+    end of its log and its size in bytes then), ``untold`` (what earlier runs did to tables and could not report, as ``tables``), ``earlier`` (see
+    :func:`not_announced`), ``owner`` (of a run that goes on), ``seconds``, and the rules of tables, see :func:`rules_of`. Of a topic whose rows a route brings to several tables, each table is there by a name of its own, with ``topic`` and ``place``; the topic itself only if its tables could not be found (``routed``).
     """
 
     FOLDER = "applied"
@@ -92,6 +93,20 @@ def all_done(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     told of all of it, once.
     """
     return [*report.get("untold", ()), *report["tables"]]
+
+
+def not_announced(report: Mapping[str, Any], turns: Turns, owner: str = "") -> list[dict[str, Any]]:
+    """Runs that went on for a while, and whose tables no task has told of, as far as is known: ``owner`` and ``tables`` of each. The task of the run
+    after them looks again whether somebody has told of them; if their own tasks were killed, it does.
+
+    :param report: of the last run
+    :param owner: of the run that asks; what it has done itself does not count
+    """
+    found = [one for one in report.get("earlier", ()) if not turns.announced(one["owner"])]
+    last, tables = str(report.get("owner", "")), all_done(report)
+    if last not in ("", owner) and tables and not turns.announced(last):
+        found.append({"owner": last, "tables": merged(tables)})
+    return found
 
 
 def name_of(table: Mapping[str, Any]) -> str:

@@ -77,6 +77,12 @@ def owner_of(context: Context) -> str:
     return f"{ti.dag_id}.{ti.task_id} {ti.run_id} try {ti.try_number} on {socket.gethostname()}:{os.getpid()}"[:500]
 
 
+def is_last_try(context: Context) -> bool:
+    """Whether Airflow does not try the task again if this try fails."""
+    ti = context["ti"]
+    return not (ti.max_tries and ti.try_number <= ti.max_tries)
+
+
 def sender(context: Context) -> str:
     """The sender of a task's signals: the user who started the DAG run, if there is one, and the run.
 

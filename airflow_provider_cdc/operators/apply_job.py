@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks.task_base import failure
+from airflow_provider_cdc.hooks.task_base import failure, is_last_try
 from airflow_provider_cdc.operators.lineage import applied
 from airflow_provider_cdc.operators.local_driver import LEAN, ClassArchive
 from airflow_provider_cdc.operators.spark_job import SubmitsJob
@@ -98,10 +98,11 @@ class AppliesChanges(SubmitsJob):
         # a try that comes back would only take over from the one that goes on, which has the same trouble
         troubled = [one for one in self._applied if one.trouble]
         given_up = bool(troubled) and all(self._tried(one, one.taken_over) for one in troubled)
-        done = self._end(context, todo, error, given_up=given_up)
-        if warm.killed:  # its state may be decided already, and then its events are dropped
+        if warm.killed and error is None and not troubled:
+            # a success would leave the tables to nobody until the next run begins; if the state is decided already, this changes nothing
             self._remember(context)
-        return done
+            raise _ended_early()
+        return self._end(context, todo, error, given_up=given_up)
 
     def _tried(self, one: ConnectorTables, action: Callable[[], bool]) -> bool:
         """What an action says of a connector. If it fails, that is the trouble of this one only, if there are others."""
@@ -132,7 +133,10 @@ class AppliesChanges(SubmitsJob):
 
         troubled = [one for one in self._applied if one.trouble]
         if not troubled and error is None:
-            return self._result([one.announce(context) for one in self._applied])
+            done = [one.announce(context) for one in self._applied]
+            for one in self._applied:
+                one.announced()
+            return self._result(done)
         self._remember(context, for_good=given_up)
         if error is not None and all(one.lost for one in troubled) and (not troubled or all(one.lost for one in todo)):
             raise error  # nothing else is known
@@ -141,6 +145,7 @@ class AppliesChanges(SubmitsJob):
         ) from error
 
     def _remember(self, context: Context, *, for_good: bool = False) -> None:
+        for_good = for_good or is_last_try(context)
         for one in self._applied:
             self._tried(one, partial(one.remember, context, for_good=for_good))
 
@@ -185,3 +190,11 @@ class AppliesChanges(SubmitsJob):
                 options += [*(LEAN if little else ()), *archive.options(make=self.run_for is None)]
             self.conf = {**(self.conf or {}), _JAVA_OPTIONS: " ".join(options)}
         return archive
+
+
+def _ended_early() -> AirflowException:
+    from airflow.sdk.exceptions import AirflowException
+
+    return AirflowException(
+        "The task was ended before its time was over: its job has ended after what it was committing, and the next try goes on."
+    )

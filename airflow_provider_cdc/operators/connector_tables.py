@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk.exceptions import AirflowException
 
     from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.changelog.turns import Turns
     from airflow_provider_cdc.changelog.unannounced import Unannounced
 
 _UNANNOUNCED = "cdc_unannounced"
@@ -77,6 +79,10 @@ class ConnectorTables:
     warm: WarmTask | None = None
     """What is known of the job, if that goes on."""
     lineage: AppliedTables | None = None
+    _owners: list[str] = field(default_factory=list)
+    """Runs before, of which this task tells."""
+    _remembered: bool = False
+    _forget: Callable[[], None] | None = None
 
     @property
     def name(self) -> str:
@@ -160,7 +166,8 @@ class ConnectorTables:
             self.log.info(
                 "Another task took over %s before this one's turn had come: it has applied nothing.", self.name
             )
-            self.report = {**(self.written() or {"last_batch": 0}), "tables": [], "seconds": 0.0}
+            nothing = {"tables": [], "untold": [], "earlier": [], "seconds": 0.0}
+            self.report = {**(self.written() or {"last_batch": 0}), **nothing}
         return report is not None
 
     def taken_over(self) -> bool:
@@ -174,22 +181,64 @@ class ConnectorTables:
     # -- events and lineage -------------------------------------------------------------------------------------------
 
     def remember(self, context: Context, *, for_good: bool) -> bool:
-        """Record what a failed run has applied, so that its events are emitted later.
+        """Record what a failed run has applied, so that its events are emitted later; once.
 
         :param for_good: not by the next try of the task, as there is none, but by its next run
         :return: whether anything is known
         """
         from airflow_provider_cdc.changelog.applied import all_done, merged
 
-        if self.report is None:
-            return False
+        if self.report is None or self._remembered:
+            return self._remembered
         self._note_lineage(self.report)
-        tables = merged([*self._unannounced(context), *all_done(self.report)])
-        if for_good:
-            self._left(context).add(tables)
-        elif (store := context.get("task_state_store")) is not None:
+        store = context.get("task_state_store")
+        tried = self._unannounced(context)
+        tables = merged([*tried, *self._earlier(), *all_done(self.report)])
+        if for_good and self._left_to_next_run(context, tables):
+            if store is not None and tried:
+                store.set(self._key, "[]")
+        elif store is not None:
             store.set(self._key, json.dumps(tables))
+        else:
+            return False
+        self._remembered = True
+        self._note_announced()
         return True
+
+    def _left_to_next_run(self, context: Context, tables: list[dict[str, Any]]) -> bool:
+        try:
+            self._left(context).add(tables)
+        except CdcError as e:
+            self.log.warning("What was applied cannot be left to the next run of the task: %s", e)
+            return False
+        return True
+
+    @cached_property
+    def _turns(self) -> Turns:
+        from airflow_provider_cdc.changelog.turns import Turns
+
+        return Turns(self.changelog.storage, self.name, self.target, self.location)
+
+    def _earlier(self) -> list[dict[str, Any]]:
+        """What runs before have done whose tasks were killed before they could tell of it."""
+        found: list[dict[str, Any]] = []
+        try:
+            for one in (self.report or {}).get("earlier", ()):
+                if self._turns.over(one["owner"]) and not self._turns.announced(one["owner"]):
+                    self.log.info("Nobody has told yet what %s has applied; it is told now.", one["owner"])
+                    found += one["tables"]
+                    self._owners.append(one["owner"])
+        except CdcError as e:  # the next run finds it again
+            self.log.warning("Whether somebody has told what runs before have applied cannot be seen: %s", e)
+        return found
+
+    def _note_announced(self) -> None:
+        """Note that this task, or what it remembers, tells of what was done."""
+        try:
+            for owner in (*self._owners, *([self.warm.owner] if self.warm is not None else [])):
+                self._turns.announce(owner)
+        except CdcError as e:  # rather twice than never
+            self.log.warning("That the events are emitted cannot be noted; the next run may emit them again: %s", e)
 
     def _left(self, context: Context) -> Unannounced:
         """What earlier runs of the task have left for this one."""
@@ -223,7 +272,7 @@ class ConnectorTables:
         self.lineage = AppliedTables(merged(all_done(report)), origins, changelog, self.name)
 
     def announce(self, context: Context) -> dict[str, Any]:
-        """Emit an event for each table that was changed.
+        """Emit an event for each table that was changed. When all connectors have, :meth:`announced` follows.
 
         :return: the result of the task
         """
@@ -232,9 +281,9 @@ class ConnectorTables:
         report = self.report
         assert report is not None
         self._note_lineage(report)
-        left = self._left(context)
-        older = left.read()
-        tables = merged([*older, *self._unannounced(context), *all_done(report)])
+        # what a kill has remembered meanwhile is among these
+        done = [] if self._remembered else [*self._earlier(), *all_done(report)]
+        tables = merged([*self._older(context), *self._unannounced(context), *done])
         events = context["outlet_events"][alias(self.name)]
         for table in tables:
             events.add(
@@ -242,8 +291,6 @@ class ConnectorTables:
                 extra={name: table[name] for name in ("rows", "position", "first_batch", "last_batch", "location")},
             )
             self.log.info("  %s → %s", table_text(table), table["location"])
-        if older:
-            left.forget()
         totals = {name_of(table): sum(table["rows"].values()) for table in tables}
         by_topic = {table["topic"]: totals[name_of(table)] for table in tables}  # its tables have read the same events
         self.log.info(
@@ -259,6 +306,25 @@ class ConnectorTables:
             "tables": measured(tables, self.shown),
             "seconds": report["seconds"],
         }
+
+    def _older(self, context: Context) -> list[dict[str, Any]]:
+        left = self._left(context)
+        try:
+            found = left.read()
+        except CdcError as e:  # they stay where they are
+            self.log.warning("What earlier runs of the task have left cannot be read; its next run looks again: %s", e)
+            return []
+        self._forget = left.forget if found else None
+        return found
+
+    def announced(self) -> None:
+        """The events of all connectors are emitted: nobody has to tell of them any more."""
+        self._note_announced()
+        try:
+            if self._forget is not None:
+                self._forget()
+        except CdcError as e:  # rather twice than never
+            self.log.warning("What earlier runs of the task have left is told, and cannot be deleted: %s", e)
 
 
 def secret_places(rules: TableRules) -> list[str]:

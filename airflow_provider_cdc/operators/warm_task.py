@@ -30,37 +30,37 @@ class WarmTask:
         from airflow_provider_cdc.changelog.turns import Turns
 
         self._reports, self._of = AppliedReports(storage, connector), (target, location)
-        self._turns, self._owner = Turns(storage, connector, target, location), owner
+        self._turns, self.owner = Turns(storage, connector, target, location), owner
 
     def stop(self) -> bool:
         """Ask the job to end.
 
         :return: whether it will; not if it has not begun yet
         """
-        return self._turns.stop(self._owner) or self.began()
+        return self._turns.stop(self.owner) or self.began()
 
     def began(self) -> bool:
         """Whether the job has come as far as asking for its turn."""
-        return self._turns.find(self._owner) is not None
+        return self._turns.find(self.owner) is not None
 
     def taken_over(self) -> bool:
         """Whether another job has begun a later turn."""
-        return self._turns.newest_owner() != self._owner
+        return self._turns.passed_on(self.owner)
 
     def error(self) -> str:
         """What it has ended with, in its own words; empty if it has ended well, or had no last word."""
         from airflow_provider_cdc.changelog.turns import NO_SIGN
 
-        found = self._turns.find(self._owner)
+        found = self._turns.find(self.owner)
         return "" if found is None or found["error"] == NO_SIGN else str(found["error"])
 
     def report(self) -> dict[str, Any] | None:
         """What the job has done: its last word, or if it had none, what it had written by then."""
-        found = self._turns.find(self._owner)
+        found = self._turns.find(self.owner)
         if found is not None and found["report"] is not None:
             return dict(found["report"])
         report = self._reports.read(*self._of)
-        return report if report is not None and report.get("owner") == self._owner else None
+        return report if report is not None and report.get("owner") == self.owner else None
 
 
 class WarmJob:
@@ -70,7 +70,7 @@ class WarmJob:
         self.owner, self.context = owner_of(context), context
         self.tasks: Sequence[WarmTask] = ()
         self.killed, self.running = False, False
-        """Whether Airflow has ended the task, and whether the task waits for the job."""
+        """Whether Airflow has ended the task while it waited for the job, and whether it waits."""
 
     @contextlib.contextmanager
     def submitted(self) -> Iterator[None]:
@@ -85,7 +85,7 @@ class WarmJob:
 
         :return: whether it has ended; otherwise it has to be killed, which loses nothing either: its next run does what is missing
         """
-        self.killed = True
+        self.killed = self.killed or self.running
         stopped = [self._stopped(task, log) for task in self.tasks]
         if not any(stopped) or process is None:
             return False

@@ -17,8 +17,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.changelog.applied import AppliedReports, merged
 from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.unannounced import Unannounced
 from airflow_provider_cdc.core.config.table_rules import TableRules
-from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.errors import ConfigError, StorageUnavailable
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, alias, asset
 from airflow_provider_cdc.operators.spark_job import job_path
@@ -265,6 +266,61 @@ def test_what_a_failed_try_applied_is_announced_by_the_next_one(tmp_path: Path, 
         "cdc://shop/shop.a": {"c": 1},
         "cdc://shop/shop.b": {"c": 7},
     }
+
+
+def test_what_the_last_try_has_applied_is_announced_by_the_next_run_or_if_it_is_cleared_before_by_that_try(
+    tmp_path: Path, spark: Spark
+) -> None:
+    remembered = TaskState()
+    for number, done in enumerate(({"c": 1}, {"c": 10}, {"c": 100}, {"c": 1000}), start=1):
+        spark.will(report(table("shop.a", **done), **{"shop.b": "trouble"}), status=1)
+        with pytest.raises(AirflowException):
+            apply(tmp_path).execute(context(task_state_store=remembered, try_number=number))
+    spark.will(report(table("shop.b", c=7)))
+    given = context(task_state_store=TaskState())
+    apply(tmp_path).execute(given)
+    assert events(given)["cdc://shop/shop.a"]["rows"] == {"c": 1111}
+    spark.will(report(table("shop.b", c=8)))
+    for store in (remembered, TaskState()):  # nobody tells of it again
+        given = context(task_state_store=store)
+        apply(tmp_path).execute(given)
+        assert "cdc://shop/shop.a" not in events(given)
+
+
+def test_events_are_emitted_though_those_of_earlier_runs_cannot_be_read_which_stay(
+    tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the task failed then, its next try would find that nothing is to be applied, and nothing to tell of."""
+    spark.will(report(table("shop.a", c=1), **{"shop.b": "trouble"}), status=1)
+    with pytest.raises(AirflowException):
+        apply(tmp_path).execute(context(try_number=4))
+    spark.will(report(table("shop.b", c=7)))
+    given = context()
+    with monkeypatch.context() as patched:
+        patched.setattr(Unannounced, "read", _unavailable)
+        apply(tmp_path).execute(given)
+    assert set(events(given)) == {"cdc://shop/shop.b"}
+    spark.will(report(table("shop.b", c=8)))
+    given = context()
+    with monkeypatch.context() as patched:
+        patched.setattr(Unannounced, "forget", _unavailable)  # rather twice than never
+        apply(tmp_path).execute(given)
+    assert set(events(given)) == {"cdc://shop/shop.a", "cdc://shop/shop.b"}
+
+
+def test_what_was_applied_stays_with_the_task_if_it_cannot_be_left_to_its_next_run(
+    tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark.will(report(table("shop.a", c=1), **{"shop.b": "no room at all"}), status=1)
+    remembered = TaskState()
+    monkeypatch.setattr(Unannounced, "add", _unavailable)
+    with pytest.raises(AirflowException, match="no room at all"):
+        apply(tmp_path).execute(context(task_state_store=remembered, try_number=4))
+    assert '"c": 1' in str(remembered)
+
+
+def _unavailable(*_: Any) -> Any:
+    raise StorageUnavailable("503 slow down")
 
 
 def test_a_job_that_died_is_not_judged_by_an_older_report(tmp_path: Path, spark: Spark) -> None:

@@ -346,7 +346,8 @@ def test_a_task_that_is_killed_ends_all_turns_and_keeps_the_events_for_the_next_
 
     killer = Meanwhile(tmp_path, kill)
     killer.start()
-    operator.execute(context(task_state_store=remembered))
+    with pytest.raises(AirflowException, match="the next try goes on"):
+        operator.execute(context(task_state_store=remembered))
     killer.join()
     for name in NAMES:
         assert (turns(tmp_path, name).read(1) or {})["report"]["connector"] == name

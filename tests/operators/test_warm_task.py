@@ -20,6 +20,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import timeout
 
+from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.changelog.turns import Turns
 from airflow_provider_cdc.core.errors import ConfigError
@@ -120,7 +121,10 @@ def test_a_task_that_is_killed_ends_the_job_in_good_order_and_keeps_its_events_f
     operator = apply(tmp_path, run_for=3600)
     killer = Meanwhile(tmp_path, operator.on_kill)
     killer.start()
-    operator.execute(context(task_state_store=remembered))
+    # a success would leave the tables to nobody until the next run
+    with pytest.raises(AirflowException, match=r"ended before its time was over.*the next try goes on") as caught:
+        operator.execute(context(task_state_store=remembered))
+    assert not isinstance(caught.value, AirflowFailException)
     killer.join()
     (found,) = [turns(tmp_path).read(1)]
     assert found is not None
@@ -130,6 +134,58 @@ def test_a_task_that_is_killed_ends_the_job_in_good_order_and_keeps_its_events_f
     given = context(task_state_store=remembered)
     apply(tmp_path, run_for=0.1).execute(given)
     assert events(given)["cdc://shop/shop.a"]["rows"] == {"c": 2, "u": 1}
+
+
+def test_a_task_that_is_killed_while_a_table_fails_is_tried_again(tmp_path: Path, spark: Spark) -> None:
+    """That it was ended itself is not that another one goes on."""
+    will(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
+    operator, remembered = apply(tmp_path, run_for=3600), TaskState()
+    killer = Meanwhile(tmp_path, operator.on_kill)
+    killer.start()
+    with pytest.raises(AirflowException, match=r"shop\.b: no space left") as caught:
+        operator.execute(context(task_state_store=remembered))
+    killer.join()
+    assert not isinstance(caught.value, AirflowFailException)
+    assert '"c": 2' in str(remembered)
+
+
+def test_what_was_done_by_a_task_that_was_killed_at_once_is_announced_by_the_next_one_and_only_once(
+    tmp_path: Path, spark: Spark
+) -> None:
+    with turns(tmp_path).take("the killed one") as turn:
+        turn.done({})
+    earlier = [{"owner": "the killed one", "tables": [table("shop.a", c=2)]}]
+    for rows in ({"c": 2, "u": 1}, {"u": 1}):
+        will(tmp_path, {**report(table("shop.a", u=1)), "earlier": earlier})
+        given = context(task_state_store=TaskState())
+        apply(tmp_path, run_for=0.1).execute(given)
+        assert events(given)["cdc://shop/shop.a"]["rows"] == rows
+    assert turns(tmp_path).announced(turns(tmp_path).newest_owner())
+
+
+@pytest.mark.parametrize("state", ["alive", "announced"])
+def test_what_another_task_tells_of_is_not_told_twice(tmp_path: Path, spark: Spark, state: str) -> None:
+    other = turns(tmp_path)
+    other.create(1, {"owner": "another", "at": time.time(), "ended": state == "announced", "report": None, "error": ""})
+    if state == "announced":
+        other.announce("another")
+    AppliedReports(Storage(f"{tmp_path}/changelog"), "shop").write(report())
+    earlier = [{"owner": "another", "tables": [table("shop.a", c=2)]}]
+    (tmp_path / "bin" / "spark-submit").write_text("#!/bin/sh\nexit 0\n")
+    given = context()
+    operator = apply(tmp_path)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("spark_jobs.up_to_date.nothing_new", lambda *_: {**report(), "earlier": earlier})
+        operator.execute(given)
+    assert events(given) == {}
+
+
+def test_what_is_remembered_for_the_next_try_counts_as_told(tmp_path: Path, spark: Spark) -> None:
+    will(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
+    with pytest.raises(AirflowException):
+        apply(tmp_path, run_for=0.1).execute(context(task_state_store=TaskState()))
+    owner = turns(tmp_path).newest_owner()
+    assert turns(tmp_path).announced(owner)
 
 
 def test_a_task_whose_time_is_over_ends_the_job_and_keeps_its_events(tmp_path: Path, spark: Spark) -> None:
@@ -217,8 +273,6 @@ def test_a_job_that_died_is_an_error_and_what_it_had_written_is_remembered(tmp_p
 
     def die() -> None:
         """After it has written a report, as the job does after each round."""
-        from airflow_provider_cdc.changelog.applied import AppliedReports
-
         owner = spark.arguments[spark.arguments.index("--owner") + 1]
         found = {**report(table("shop.a", c=5)), "owner": owner}
         AppliedReports(Storage(f"{tmp_path}/changelog"), "shop").write(found)
@@ -239,6 +293,7 @@ def test_a_job_that_left_no_trace_is_no_success(tmp_path: Path, spark: Spark) ->
 def test_one_that_is_taken_over_before_its_turn_has_applied_nothing(tmp_path: Path, spark: Spark) -> None:
     will(tmp_path, report(table("shop.a", c=2)))
     given = context()
+    AppliedReports(Storage(f"{tmp_path}/changelog"), "shop").write({**report(), "untold": [table("shop.b", c=1)]})
     with turns(tmp_path).take("busy") as busy:
         thread = threading.Thread(target=lambda: (until(lambda: busy.successor), take(tmp_path, "x")))
         thread.start()

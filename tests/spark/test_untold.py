@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.core.errors import StorageUnavailable, TargetError
 from spark_jobs.origins import Origins
 from spark_jobs.report import Applied, Report
-from spark_jobs.targets.memory import STORED
+from spark_jobs.targets.memory import STORED, Stored
 from spark_jobs.up_to_date import nothing_new
 from tests.spark.lake import Lake
 from tests.spark.test_modes_crash import Ended, Stopping
@@ -186,3 +187,46 @@ def test_an_apply_that_goes_on_tells_what_the_one_before_it_could_not(
 
 def _raise(*_: Any) -> None:
     raise RuntimeError("no storage says so")
+
+
+def test_what_others_bring_into_a_table_again_and_again_is_told_as_a_whole(memory: Lake) -> None:
+    """By applies that know nothing of turns, and could not report."""
+    _filled(memory)
+    with Running(memory, "first") as running:
+        running.reached()
+        for n in (2, 3):
+            with memory.connector.database.transaction() as t:  # type: ignore[attr-defined]
+                t.update("s.a", {"id": 1}, {"n": n + 10})
+            there = STORED[memory.path("s.a")]
+            assert isinstance(there, Stored)
+            STORED[memory.path("s.a")] = replace(there, markers=dict.fromkeys(there.markers, n))
+            memory.connector.capture()
+            running.reached()
+        report = running.stop()
+    assert _told(report.untold) == {"p.s.a": ({"u": 2}, 2, 3)}
+
+
+def test_what_a_run_has_done_that_nobody_has_told_of_is_in_the_reports_after_it_until_somebody_has(
+    memory: Lake,
+) -> None:
+    def earlier(report: Report) -> dict[str, Told]:
+        return {
+            one["owner"]: {t["topic"]: (t["rows"], t["first_batch"], t["last_batch"]) for t in one["tables"]}
+            for one in report.earlier
+        }
+
+    _filled(memory)
+    first_told, second_told = (dict.fromkeys(("p.s.a", "p.s.b"), ({kind: 1}, n, n)) for kind, n in (("r", 1), ("u", 2)))
+    with Running(memory, "first") as running:
+        running.reached()
+        running.stop()
+    _filled(memory, moved=True)
+    with Running(memory, "second") as running:
+        running.reached()
+        assert earlier(running.stop()) == {"first": first_told}
+    running.turns.announce("first")
+    assert earlier(memory.apply()) == {"second": second_told}
+    found = nothing_new(memory.connector.changelog, "test", memory.kind, memory.location)
+    assert found is None or found["owner"] == ""
+    running.turns.announce("second")
+    assert earlier(memory.apply()) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -23,7 +24,7 @@ import pytest
 from airflow_provider_cdc.changelog import turns as turns_module
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.turns import Turns
-from airflow_provider_cdc.core.errors import CdcError, ChangeLogDamaged, StorageUnavailable, TargetError
+from airflow_provider_cdc.core.errors import CdcError, ChangeLogDamaged, StorageUnavailable, TargetError, TransientError
 from dev import paths
 from dev.bootstrap.jars import ensure
 from spark_jobs import warm as module
@@ -187,6 +188,29 @@ def test_a_table_without_events_for_a_while_is_known_to_the_next_run_without_spa
     assert nothing_new(tables.connector.changelog, "test", tables.kind, tables.location) is not None
 
 
+def test_a_table_that_cannot_be_looked_at_in_a_quiet_moment_ends_no_run(
+    tables: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Running(tables) as running:
+        running.reached()
+        settled = running.warm._job._settled  # type: ignore[attr-defined]
+
+        def sometimes(name: str, stood: Any) -> Any:
+            if name == "p.s.a":
+                raise OSError("the lake does not answer")
+            return settled(name, stood)
+
+        monkeypatch.setattr(running.warm._job, "_settled", sometimes)
+        _more(tables, 2)
+        running.reached()
+        until(lambda: "the lake does not answer" in caplog.text or running.error)
+        until(lambda: running.report()["stands"]["p.s.b"]["stamp"] or running.error)
+        _more(tables, 3)
+        running.reached()
+        running.stop()
+    tables.check()
+
+
 def test_a_table_that_somebody_has_removed_is_built_again_also_if_it_has_no_events(
     tables: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,6 +362,32 @@ def test_a_run_whose_time_is_over_ends(tables: Lake) -> None:
         running.join()
         assert running.error is None
     tables.check()
+
+
+def test_one_that_has_waited_in_vain_for_all_its_time_is_no_success(tables: Lake) -> None:
+    with Running(tables, "hangs") as first:
+        first.reached()
+        first.warm._turn = _Deaf("hangs")  # type: ignore[assignment]
+        with Running(tables, "second", seconds=0.5) as second:
+            second.join()
+            assert isinstance(second.error, TransientError)
+            assert "has applied nothing: a run before it has not ended" in str(second.error)
+        with Running(tables, "third") as third:
+            assert third.error is None
+            third.warm.stop()
+            third.join()
+        assert third.error is None  # it was asked to end
+
+
+@dataclasses.dataclass
+class _Deaf:
+    """The turn of one that does not see who comes next."""
+
+    owner: str = ""
+    successor: str = ""
+
+    def done(self, report: Any) -> None:
+        pass
 
 
 def test_two_at_once_that_do_not_know_of_each_other_give_the_same_tables(tables: Lake) -> None:

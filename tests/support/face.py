@@ -50,10 +50,10 @@ def make_shop(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, **proper
 
 
 def context(**more: Any) -> Any:
-    """What an operator is given, as far as ours look at it."""
+    """What an operator is given, as far as ours look at it: in the first of four tries."""
     from airflow.sdk.execution_time.context import OutletEventAccessors
 
-    ti = SimpleNamespace(dag_id="d", task_id="t", run_id="r", try_number=1)
+    ti = SimpleNamespace(dag_id="d", task_id="t", run_id="r", try_number=more.pop("try_number", 1), max_tries=3)
     return {"ti": ti, "outlet_events": OutletEventAccessors(), **more}
 
 
