@@ -383,10 +383,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         changelog = open_changelog(given.changelog)
         load_format(given.target)
-        given.spec = ConnectorSpec(
-            connector=given.connector, changelog=given.changelog, location=given.location, profile=given.profile,
-            writes=given.writes, tables=given.tables, threads=given.threads, adopt=given.adopt, check_crc=given.check_crc,
-        )  # fmt: skip
+        named = ("connector", "changelog", "location", "profile", "writes", "tables", "threads", "adopt", "check_crc")
+        given.spec = ConnectorSpec.made({name: getattr(given, name) for name in named})
         done = _for_a_while(changelog, given) if given.run_for else _once(changelog, given)
     except CdcError as e:
         print(e, file=sys.stderr)

@@ -62,10 +62,14 @@ class ConnectorSpec(BaseModel):
             found = json.loads(text)
         except ValueError as e:
             raise _refused([f"{where} is not JSON: {e}"]) from e
-        return [cls._made(one) for one in (found if isinstance(found, list) else [found])]
+        return [cls.made(one) for one in (found if isinstance(found, list) else [found])]
 
     @classmethod
-    def _made(cls, given: Any) -> ConnectorSpec:
+    def made(cls, given: Any) -> ConnectorSpec:
+        """Of a mapping.
+
+        :raises ConfigError: it cannot be used
+        """
         name = given.get("connector") if isinstance(given, dict) else None
         of = f"connector {name}" if name else "a connector"
         try:

@@ -38,7 +38,12 @@ _CONFIRM = _arg("--confirm", metavar="NAME", help="carry it out; NAME is the con
 _SPARK = (
     _arg("--spark-conn-id", default="spark_default", help="connection to Spark (default: %(default)s)"),
     _arg("--jars", help="jars of the kind of table, where Spark cannot fetch them by itself; with commas between them"),
-)
+    _arg(
+        "--packages", metavar="COORDINATES",
+        help="Maven coordinates of what Spark needs, that of the kind of table among them, as for the apply; with commas between them",
+    ),
+    _arg("--conf", action="append", metavar="NAME=VALUE", help="a setting of Spark, such as those of a catalog; may be repeated"),
+)  # fmt: skip
 _TARGET = _arg("--target", help="only this kind of tables: delta or iceberg")
 _CHANGELOG = _arg(
     "--changelog",

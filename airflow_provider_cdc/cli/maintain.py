@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 from airflow_provider_cdc.cli.common import command, print_json
-from airflow_provider_cdc.cli.targets import connector_and_targets
+from airflow_provider_cdc.cli.targets import connector_and_targets, spark_of
 
 
 @command
@@ -22,7 +22,7 @@ def maintain(args: argparse.Namespace) -> None:
     for target, location in targets:
         task = MaintainTablesOperator(
             task_id="maintain", definition=access.definition, target=target, location=location, keep=args.keep_hours,
-            conn_id=args.spark_conn_id, storage_conn_id=access.storage_conn_id, jars=args.jars,
+            storage_conn_id=access.storage_conn_id, **spark_of(args),
         )  # fmt: skip
         try:
             reports.append(task.maintain({}, f"command/{uuid.uuid4()}"))

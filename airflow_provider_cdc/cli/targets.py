@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.cli.common import open_store
-from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.connector import ConnectorAccess, access_of, find_connector
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.state.store import StateStore
 
 _UNTOUCHED = "No table was changed."
+
+
+def spark_of(args: argparse.Namespace) -> dict[str, Any]:
+    """How the job of a command is submitted: arguments of its operator.
+
+    :raises ConfigError: a setting has no value
+    """
+    settings = [text.partition("=") for text in args.conf or ()]
+    if wrong := [name for name, mark, _ in settings if not (name and mark)]:
+        raise ConfigError(
+            f"--conf {wrong[0]} has no value.", safe=_UNTOUCHED, remedy="for example --conf spark.driver.memory=2g"
+        )
+    conf = {name: value for name, _, value in settings}
+    return {"conn_id": args.spark_conn_id, "jars": args.jars, "packages": args.packages, "conf": conf or None}
 
 
 def known_access(store: StateStore, args: argparse.Namespace) -> ConnectorAccess:

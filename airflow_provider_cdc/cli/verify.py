@@ -7,7 +7,7 @@ import sys
 from datetime import timedelta
 
 from airflow_provider_cdc.cli.common import command, print_json, who
-from airflow_provider_cdc.cli.targets import one_target
+from airflow_provider_cdc.cli.targets import one_target, spark_of
 from airflow_provider_cdc.core.errors import CdcError
 
 
@@ -23,8 +23,8 @@ def verify(args: argparse.Namespace) -> None:
         task = VerifyTablesOperator(
             task_id="verify", definition=access.definition, source_conn_id=access.conn_id, target=target, location=location,
             tables=args.tables or (), values=args.values, keys=args.keys or "", repair=args.repair, wait=timedelta(seconds=args.timeout),
-            scratch=args.scratch, keep_scratch=args.keep, conn_id=args.spark_conn_id, state_conn_id=access.state_conn_id,
-            storage_conn_id=access.storage_conn_id, jars=args.jars,
+            scratch=args.scratch, keep_scratch=args.keep, state_conn_id=access.state_conn_id, storage_conn_id=access.storage_conn_id,
+            **spark_of(args),
         )  # fmt: skip
         verified = task.verify({}, who())
     except (CdcError, AirflowException) as e:
@@ -47,8 +47,7 @@ def rebuild(args: argparse.Namespace) -> None:
     access, target, location = one_target(args)
     task = RebuildTablesOperator(
         task_id="rebuild", definition=access.definition, target=target, location=location, tables=args.table,
-        to=args.to or "", batch=args.batch, time=args.time or "", conn_id=args.spark_conn_id, storage_conn_id=access.storage_conn_id,
-        jars=args.jars,
+        to=args.to or "", batch=args.batch, time=args.time or "", storage_conn_id=access.storage_conn_id, **spark_of(args),
     )  # fmt: skip
     try:
         report = task.rebuild({})

@@ -10,7 +10,7 @@ from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.operators.apply_job import AppliesChanges
 from airflow_provider_cdc.operators.connector_tables import ConnectorTables, alias, asset, secret_places
 from airflow_provider_cdc.operators.links import BatchLink
-from airflow_provider_cdc.operators.spark_job import SparkJobOperator
+from airflow_provider_cdc.operators.spark_job import SparkJobOperator, known_threads
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.runtime import ConnectorDefinition
@@ -69,7 +69,7 @@ class ApplyChangesOperator(AppliesChanges, SparkJobOperator):
         writes: str = "auto",
         tables: Any = (),
         threads: int = 4,
-        adopt: Sequence[str] = (),
+        adopt: Sequence[str] | str = (),
         check_crc: bool = False,
         run_for: float | timedelta | None = None,
         conn_id: str = "spark_default",
@@ -88,9 +88,9 @@ class ApplyChangesOperator(AppliesChanges, SparkJobOperator):
             storage_conn_id=storage_conn_id,
             **kwargs,
         )
-        self.threads, self.profile, self.writes = threads, known_profile(profile), known_writes(writes)
+        self.threads, self.profile, self.writes = known_threads(threads), known_profile(profile), known_writes(writes)
         self.tables = TableRules.parse(tables)
-        self.adopt, self.check_crc = list(adopt), check_crc
+        self.adopt, self.check_crc = [adopt] if isinstance(adopt, str) else list(adopt), check_crc
         self._set_run_for(run_for)
         self.batch: int | None = None
 

@@ -16,6 +16,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.connector import ConnectorAccess, storage_options
 from airflow_provider_cdc.operators.apply_job import AppliesChanges
 from airflow_provider_cdc.operators.connector_tables import ConnectorTables, alias, secret_places
+from airflow_provider_cdc.operators.spark_job import known_threads
 from airflow_provider_cdc.runtime import ConnectorDefinition, refuse_secrets
 
 _SHOWN = 10
@@ -195,6 +196,5 @@ def _checked(given: TablesOf, common: dict[str, Any]) -> TablesOf:
     refuse_secrets(whole.definition)
     known_profile(str(whole.profile))
     known_writes(str(whole.writes))
-    if not isinstance(whole.threads, int) or whole.threads < 1:
-        raise ConfigError(f"threads must be 1 at least, and is {whole.threads!r}.")
+    known_threads(whole.threads)
     return replace(whole, tables=TableRules.parse(whole.tables))

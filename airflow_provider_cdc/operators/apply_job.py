@@ -99,10 +99,25 @@ class AppliesChanges(SubmitsJob):
         troubled = [one for one in self._applied if one.trouble]
         given_up = bool(troubled) and all(self._tried(one, one.taken_over) for one in troubled)
         if warm.killed and error is None and not troubled:
-            # a success would leave the tables to nobody until the next run begins; if the state is decided already, this changes nothing
-            self._remember(context)
-            raise _ended_early()
+            return self._ended_early(context, todo)
         return self._end(context, todo, error, given_up=given_up)
+
+    def _ended_early(self, context: Context, todo: Sequence[ConnectorTables]) -> dict[str, Any]:
+        """What becomes of a task that somebody has ended, and whose job has ended well.
+
+        :raises AirflowException: nobody has taken over: a success would leave the tables to nobody until the next run begins
+        """
+        from airflow.sdk.exceptions import AirflowException
+
+        if not all(self._tried(one, one.taken_over) for one in todo):
+            self._remember(context)
+            raise AirflowException(
+                "The task was ended before its time was over: its job has ended after what it was committing, and the next try goes on."
+            )
+        done = self._end(context, todo, None)
+        for one in todo:  # the state may be decided already, and then these events are dropped
+            self._tried(one, partial(one.remember, context, for_good=False))
+        return done
 
     def _tried(self, one: ConnectorTables, action: Callable[[], bool]) -> bool:
         """What an action says of a connector. If it fails, that is the trouble of this one only, if there are others."""
@@ -190,11 +205,3 @@ class AppliesChanges(SubmitsJob):
                 options += [*(LEAN if little else ()), *archive.options(make=self.run_for is None)]
             self.conf = {**(self.conf or {}), _JAVA_OPTIONS: " ".join(options)}
         return archive
-
-
-def _ended_early() -> AirflowException:
-    from airflow.sdk.exceptions import AirflowException
-
-    return AirflowException(
-        "The task was ended before its time was over: its job has ended after what it was committing, and the next try goes on."
-    )

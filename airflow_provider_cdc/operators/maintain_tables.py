@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.task_base import failure
-from airflow_provider_cdc.operators.spark_job import SparkJobOperator
+from airflow_provider_cdc.operators.spark_job import SparkJobOperator, known_threads
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -61,7 +61,7 @@ class MaintainTablesOperator(SparkJobOperator):
             storage_conn_id=storage_conn_id,
             **kwargs,
         )
-        self.threads = threads
+        self.threads = known_threads(threads)
         self.keep = known_keep(keep.total_seconds() / 3600 if isinstance(keep, timedelta) else keep)
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]

@@ -196,6 +196,16 @@ class SparkJobOperator(ConnectorFields, SubmitsJob):
         return {**self.changelog_options, **storage_options(self.storage_conn_id)}
 
 
+def known_threads(threads: Any) -> int:
+    """How many tables a job works on at the same time.
+
+    :raises ConfigError: it is no such number
+    """
+    if not isinstance(threads, int) or threads < 1:
+        raise ConfigError(f"threads must be 1 at least, and is {threads!r}.")
+    return threads
+
+
 def _is_secret(name: str, value: str) -> bool:
     """Whether a setting of Spark holds a secret: as a whole, in a URL, or as a property of Java."""
     if name.endswith("JavaOptions"):

@@ -10,7 +10,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.task_base import failure, sender
-from airflow_provider_cdc.operators.spark_job import SparkJobOperator
+from airflow_provider_cdc.operators.spark_job import SparkJobOperator, known_threads
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -93,7 +93,7 @@ class VerifyTablesOperator(SparkJobOperator):
         )
         self.source_conn_id, self.state_conn_id = source_conn_id, state_conn_id
         self.tables, self.values, self.keys = tables, values, keys
-        self.repair, self.wait, self.threads = repair, wait, threads
+        self.repair, self.wait, self.threads = repair, wait, known_threads(threads)
         self.scratch, self.keep_scratch = scratch, keep_scratch
         self.repaired: list[str] = []
 

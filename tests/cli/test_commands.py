@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.storage import Storage
 from tests.cli.conftest import capture, clean, run
-from tests.support.face import Shop
+from tests.support.face import Shop, connect
 
 
 def records(text: str) -> list[dict[str, Any]]:
@@ -76,6 +77,31 @@ def test_a_command_that_needs_spark_says_what_to_install(shop: Shop, monkeypatch
     for line in (("maintain", "shop"), ("verify", "shop"), ("rebuild", "shop", "inventory.orders")):
         with pytest.raises(SystemExit, match=r"not installed\.\n  Repair: pip install 'airflow-provider-cdc\[spark\]'"):
             run(*line)
+
+
+def test_what_spark_needs_may_be_said_as_to_the_apply(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture(shop)
+    AppliedReports(Storage(shop.definition.changelog), "shop").write(
+        {"target": "iceberg", "location": "lake.{database}.{table}", "last_batch": 1, "tables": [], "failed": {}}
+    )
+    program = tmp_path / "bin" / "spark-submit"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/call\nexit 2\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    connect(monkeypatch, "spark_default", conn_type="spark", host="local[1]")
+    given = ("--packages", "a:iceberg:1,b:s3:2", "--conf", "spark.sql.catalog.lake.type=rest", "--conf", "spark.x=a=b")
+    for line in (("maintain", "shop"), ("verify", "shop"), ("rebuild", "shop", "inventory.orders")):
+        with pytest.raises(SystemExit):
+            run(*line, *given)
+        called = (tmp_path / "call").read_text().splitlines()
+        assert called[called.index("--packages") + 1] == "a:iceberg:1,b:s3:2"
+        assert {"spark.sql.catalog.lake.type=rest", "spark.x=a=b"} <= set(called)
+        (tmp_path / "call").unlink()
+    with pytest.raises(SystemExit, match=r"--conf spark\.x has no value"):
+        run("maintain", "shop", "--conf", "spark.x")
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-1", "soon"])

@@ -143,6 +143,14 @@ def test_an_unknown_target_or_profile_is_refused_when_the_dag_is_parsed(tmp_path
         apply(tmp_path, profile="quick")
     with pytest.raises(ConfigError, match=r"'never' is not a way to write\. Valid values are: auto, merge, commit"):
         apply(tmp_path, writes="never")
+    with pytest.raises(ConfigError, match=r"threads must be 1 at least, and is 0"):
+        apply(tmp_path, threads=0)
+
+
+def test_one_topic_to_adopt_may_be_a_text(tmp_path: Path, spark: Spark) -> None:
+    spark.will(report())
+    apply(tmp_path, adopt="shop.a").execute(context())
+    assert [a for a in spark.arguments if a.startswith("--adopt")] == ["--adopt=shop.a"]
 
 
 def test_rules_of_tables_reach_the_job_and_are_checked_when_the_dag_is_parsed(tmp_path: Path, spark: Spark) -> None:

@@ -106,7 +106,7 @@ def test_a_job_without_a_report_of_its_own_is_a_failure(folder: Path) -> None:
     ("given", "why"),
     [
         ({"keep": 0.5}, "1 hour or longer"), ({"keep": timedelta(0)}, "1 hour or longer"), ({"target": "hudi"}, "Valid values are"),
-        ({"application": "x.py"}, "cannot be set"),
+        ({"application": "x.py"}, "cannot be set"), ({"threads": 0}, "threads must be 1 at least, and is 0"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_when_the_dag_is_parsed(folder: Path, given: dict[str, Any], why: str) -> None:

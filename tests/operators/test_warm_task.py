@@ -136,6 +136,23 @@ def test_a_task_that_is_killed_ends_the_job_in_good_order_and_keeps_its_events_f
     assert events(given)["cdc://shop/shop.a"]["rows"] == {"c": 2, "u": 1}
 
 
+def test_a_task_that_is_killed_when_another_one_has_taken_over_ends_well(tmp_path: Path, spark: Spark) -> None:
+    will(tmp_path, report(table("shop.a", c=2)))
+    operator, given = apply(tmp_path, run_for=3600), context(task_state_store=TaskState())
+
+    def end() -> None:
+        # of the turn that the job has, which does not see it before it has ended
+        turns(tmp_path).create(
+            2, {"owner": "the next one", "at": time.time(), "ended": True, "report": None, "error": ""}
+        )
+        operator.on_kill()
+
+    killer = Meanwhile(tmp_path, end)
+    killer.start()
+    assert operator.execute(given)["events"] == 2
+    killer.join()
+
+
 def test_a_task_that_is_killed_while_a_table_fails_is_tried_again(tmp_path: Path, spark: Spark) -> None:
     """That it was ended itself is not that another one goes on."""
     will(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)

@@ -13,6 +13,7 @@ import pytest
 from airflow_provider_cdc.core.errors import ConfigError
 from dev import paths
 from dev.bootstrap.jars import ensure
+from spark_jobs import apply_changes
 from spark_jobs.session import STORAGE_OPTIONS, open_changelog
 from spark_jobs.targets import load_format
 from spark_jobs.targets.base import Marker, Owner
@@ -67,6 +68,14 @@ def test_arguments_that_are_missing_are_named(job: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=spark_environment())
     assert done.returncode == 2
     assert "--changelog, --location" in done.stderr
+
+
+def test_arguments_that_make_no_sense_are_an_error_and_no_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--changelog", str(tmp_path), "--connector", "test", "--location", f"{tmp_path}/{{table}}"]
+    assert apply_changes.main([*given, "--threads", "0"]) == 2
+    assert "connector test: threads: " in capsys.readouterr().err
 
 
 def test_storage_options_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
