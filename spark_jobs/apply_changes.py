@@ -119,11 +119,15 @@ class ApplyChanges:
             threads=spec.threads, adopt=spec.adopt, check_crc=spec.check_crc, tables=spec.tables,
         )  # fmt: skip
 
-    def run(self) -> Report:
-        """:raises TargetError: no table could be brought up to date, or some could not; the report is written before"""
+    def run(self, owner: str = "") -> Report:
+        """
+        :param owner: as in the report
+        :raises TargetError: no table could be brought up to date, or some could not; the report is written before
+        """
+        earlier = self.earlier(owner)
         view = self.view()
         report = self.apply(view, view.topics - self.unchanged(view))
-        report.earlier = self.earlier()
+        report.owner, report.earlier = owner, earlier
         self.write(report)
         report.refuse_failed()
         return report
@@ -241,7 +245,7 @@ class ApplyChanges:
         """Replace the report of this target."""
         self._reports.write(dataclasses.asdict(report))
 
-    def earlier(self, owner: str = "") -> list[dict[str, Any]]:
+    def earlier(self, owner: str) -> list[dict[str, Any]]:
         """Runs before whose tables no task has told of yet, see :func:`airflow_provider_cdc.changelog.applied.not_announced`.
 
         :param owner: of this run
@@ -400,7 +404,7 @@ def _once(changelog: ChangeLog, given: argparse.Namespace) -> Report | None:
     if at_last_batch(changelog, given.spec, given.target):
         return None
     with _job(changelog, given) as job:
-        return job.run()
+        return job.run(given.owner)
 
 
 def at_last_batch(changelog: ChangeLog, spec: ConnectorSpec, target: str) -> bool:
@@ -424,7 +428,7 @@ def _for_a_while(changelog: ChangeLog, given: argparse.Namespace) -> Report | No
 
 
 def _turn(changelog: ChangeLog, given: argparse.Namespace, job: ApplyChanges, turns: Turns) -> Report | None:
-    with turns.take(given.owner) as turn:
+    with turns.take(given.owner or this_job()) as turn:
         warm = WarmApply(job, changelog, given.connector, turn)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: warm.stop())
@@ -485,10 +489,14 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="go on for so long: one session applies each batch as soon as it is there, and takes over from the one that does so now",
     )  # fmt: skip
     parser.add_argument(
-        "--owner", default=f"{socket.gethostname()}:{os.getpid()}",
-        help="with --run-for: who it is, for logs and for whoever wants to know what it has done",
+        "--owner", default="", help="who it is, for logs and for whoever wants to know what it has done; with --run-for by default machine and process",
     )  # fmt: skip
     return parser.parse_args(arguments)
+
+
+def this_job() -> str:
+    """The owner of a job that was told of none."""
+    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def seconds(text: str) -> float:

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import signal
-import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,7 +20,7 @@ from pyspark import SparkConf
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from spark_jobs import log_lines
-from spark_jobs.apply_changes import at_last_batch, seconds
+from spark_jobs.apply_changes import at_last_batch, seconds, this_job
 from spark_jobs.connector_spec import ConnectorSpec, listed, refuse_twice
 from spark_jobs.connectors import Connectors, Outcome
 from spark_jobs.session import FAIR, options_by_connector, session
@@ -56,7 +54,7 @@ def _once(specs: Sequence[ConnectorSpec], options: Mapping[str, Any], given: arg
     if not todo:
         return failed
     with _session(todo, options, given.target) as connectors:
-        return failed + connectors.once()
+        return failed + connectors.once(given.owner)
 
 
 def _for_a_while(
@@ -65,7 +63,7 @@ def _for_a_while(
     with _session(specs, options, given.target) as connectors:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: connectors.stop())
-        return connectors.follow(given.run_for, given.owner)
+        return connectors.follow(given.run_for, given.owner or this_job())
 
 
 @contextlib.contextmanager
@@ -112,8 +110,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="go on for so long: each batch is applied as soon as it is there; takes over from whoever applies the same tables now",
     )  # fmt: skip
     parser.add_argument(
-        "--owner", default=f"{socket.gethostname()}:{os.getpid()}",
-        help="with --run-for: who it is, for logs and for whoever wants to know what it has done",
+        "--owner", default="", help="who it is, for logs and for whoever wants to know what it has done; with --run-for by default machine and process",
     )  # fmt: skip
     return parser.parse_args(arguments)
 

@@ -79,19 +79,20 @@ class Connectors:
         share(self.spark, spec.connector)
         return ApplyChanges.of(self.spark, changelog, spec, self.target)
 
-    def once(self) -> list[Outcome]:
+    def once(self, owner: str = "") -> list[Outcome]:
         """Bring all tables up to the last batches.
 
+        :param owner: as in the reports
         :raises CdcError: Spark has ended
         """
         with ThreadPoolExecutor(AT_ONCE, "cdc-connector") as pool:
-            futures = {spec.connector: pool.submit(self._once, spec) for spec in self._specs}
+            futures = {spec.connector: pool.submit(self._once, spec, owner) for spec in self._specs}
         return self._outcomes(futures)
 
-    def _once(self, spec: ConnectorSpec) -> Report:
+    def _once(self, spec: ConnectorSpec, owner: str) -> Report:
         job = self.job(spec, self.open(spec))
         try:
-            return job.run()
+            return job.run(owner)
         finally:
             job.close()
 

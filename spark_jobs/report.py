@@ -71,7 +71,7 @@ class Applied:
 class Report:
     """What a run did, and the last batch of each table; see :class:`airflow_provider_cdc.changelog.applied.AppliedReports`.
 
-    :param owner: of a run that goes on for a while: who it is
+    :param owner: who it is: the task that has started it; empty if nobody wants to know
     :param rules: tells other rules of tables from those that were in force; empty if there are none
     :param table_rules: these rules, for those who look at the tables later; see :func:`airflow_provider_cdc.changelog.applied.rules_of`
     :param untold: what earlier runs did and no report says, see :mod:`spark_jobs.untold`

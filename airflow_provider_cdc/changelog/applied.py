@@ -28,7 +28,7 @@ class AppliedReports(TargetReports):
     A report has ``target``, ``location``, ``last_batch``, ``tables`` (what the run did, see :func:`merged`), ``failed`` (topic → why), ``lagging``
     (topic → last batch of a table that is behind the others), ``stands`` (topic → the table's location, its last batch, and the
     end of its log and its size in bytes then), ``untold`` (what earlier runs did to tables and could not report, as ``tables``), ``earlier`` (see
-    :func:`not_announced`), ``owner`` (of a run that goes on), ``seconds``, and the rules of tables, see :func:`rules_of`. Of a topic whose rows a route brings to several tables, each table is there by a name of its own, with ``topic`` and ``place``; the topic itself only if its tables could not be found (``routed``).
+    :func:`not_announced`), ``owner`` (who has started the run), ``seconds``, and the rules of tables, see :func:`rules_of`. Of a topic whose rows a route brings to several tables, each table is there by a name of its own, with ``topic`` and ``place``; the topic itself only if its tables could not be found (``routed``).
     """
 
     FOLDER = "applied"
@@ -96,8 +96,8 @@ def all_done(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def not_announced(report: Mapping[str, Any], turns: Turns, owner: str = "") -> list[dict[str, Any]]:
-    """Runs that went on for a while, and whose tables no task has told of, as far as is known: ``owner`` and ``tables`` of each. The task of the run
-    after them looks again whether somebody has told of them; if their own tasks were killed, it does.
+    """Runs whose tables no task has told of, as far as is known: ``owner`` and ``tables`` of each. The task of the run after them looks again whether
+    somebody has; if their own tasks were killed, it does. A run without an owner was started by hand, and nobody is to be told of it.
 
     :param report: of the last run
     :param owner: of the run that asks; what it has done itself does not count

@@ -58,6 +58,7 @@ class Turns:
     def __init__(self, storage: Storage, connector: str, target: str, location: str) -> None:
         digest = hashlib.sha256(location.encode()).hexdigest()[:12]
         self._storage, self._folder = storage, storage.path(connector, _FOLDER, f"{target}-{digest}")
+        self._announcements = f"{self._folder}/announced.json"
         self.connector = connector
 
     def take(self, owner: str) -> Turn:
@@ -83,30 +84,33 @@ class Turns:
     def find(self, owner: str) -> dict[str, Any] | None:
         """The file of an owner's last turn: ``owner``, ``at`` (seconds since 1970 of its last heartbeat), ``ended``, and ``report``, which is
         what it did if it has ended by itself; ``None`` if there is none."""
-        number = self._last_of(owner)
-        return self.read(number) if number else None
-
-    def announce(self, owner: str) -> None:
-        """Note that a task has emitted the events of what an owner has done, or remembers them for its next try."""
-        if number := self._last_of(owner):
-            self._storage.replace(self._mark(number), b"{}")
-
-    def announced(self, owner: str) -> bool:
-        """Whether that is noted; also of one whose turns are long forgotten."""
-        number = self._last_of(owner)
-        return not number or self._storage.read(self._mark(number)) is not None
-
-    def over(self, owner: str) -> bool:
-        """Whether an owner's last turn has ended, or shows no sign of life any more."""
-        found = self.find(owner)
-        return found is None or not _is_alive(found)
-
-    def _last_of(self, owner: str) -> int:
         for number in reversed(self.numbers()):
             found = self.read(number)
             if found is not None and found["owner"] == owner:
-                return number
-        return 0
+                return found
+        return None
+
+    def announce(self, owner: str) -> None:
+        """Note that a task has emitted the events of what an owner has done, or remembers them for its next try; also of one that had no turn."""
+        known = [name for name in self._announced() if name != owner]
+        self._storage.replace(self._announcements, orjson.dumps([*known, owner][-_KEPT:]))
+
+    def announced(self, owner: str) -> bool:
+        """Whether that is noted of one of the last owners."""
+        return owner in self._announced()
+
+    def _announced(self) -> list[str]:
+        data = self._storage.read(self._announcements)
+        try:
+            found = [] if data is None else orjson.loads(data)
+        except ValueError:
+            found = []
+        return [str(name) for name in found] if isinstance(found, list) else []
+
+    def over(self, owner: str) -> bool:
+        """Whether an owner's last turn has ended, or shows no sign of life any more; also of one that never had any."""
+        found = self.find(owner)
+        return found is None or not _is_alive(found)
 
     def newest_owner(self) -> str:
         """Who has the last turn; empty if nobody ever had one."""
@@ -149,14 +153,10 @@ class Turns:
     def forget(self, before: int) -> None:
         """Delete files of turns that are long over."""
         for number in [n for n in self.numbers() if n < before][:-_KEPT]:
-            self._storage.delete(self._mark(number))
             self._storage.delete(self._path(number))
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/{number:012d}.json"
-
-    def _mark(self, number: int) -> str:
-        return f"{self._folder}/{number:012d}.announced"
 
 
 class Turn:

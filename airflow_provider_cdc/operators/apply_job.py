@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks.task_base import failure, is_last_try
+from airflow_provider_cdc.hooks.task_base import failure, is_last_try, owner_of
 from airflow_provider_cdc.operators.lineage import applied
 from airflow_provider_cdc.operators.local_driver import LEAN, ClassArchive
 from airflow_provider_cdc.operators.spark_job import SubmitsJob
@@ -68,7 +68,10 @@ class AppliesChanges(SubmitsJob):
         if not todo:
             self.log.info("Spark is not started.")
             return self._end(context, todo, None)
-        archive = self._complete(todo, little=all(one.little for one in todo))
+        owner = owner_of(context)
+        for one in todo:
+            one.owner = owner
+        archive = self._complete(todo, "--owner", owner, little=all(one.little for one in todo))
         error = self._submit(context)
         for one in todo:
             self._tried(one, partial(one.take_report, error))

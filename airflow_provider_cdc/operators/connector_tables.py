@@ -76,6 +76,8 @@ class ConnectorTables:
     """Why it was not applied, or not all of it."""
     lost: bool = False
     """Whether the job has left no word of it, so that only Spark's own error is known."""
+    owner: str = ""
+    """Who the job is."""
     warm: WarmTask | None = None
     """What is known of the job, if that goes on."""
     lineage: AppliedTables | None = None
@@ -140,6 +142,7 @@ class ConnectorTables:
 
         :param owner: who the job is
         """
+        self.owner = owner
         self.warm = WarmTask(self.changelog.storage, self.name, self.target, self.location, owner)
         return True
 
@@ -186,14 +189,14 @@ class ConnectorTables:
         :param for_good: not by the next try of the task, as there is none, but by its next run
         :return: whether anything is known
         """
-        from airflow_provider_cdc.changelog.applied import all_done, merged
+        from airflow_provider_cdc.changelog.applied import merged
 
         if self.report is None or self._remembered:
             return self._remembered
         self._note_lineage(self.report)
         store = context.get("task_state_store")
         tried = self._unannounced(context)
-        tables = merged([*tried, *self._earlier(), *all_done(self.report)])
+        tables = merged([*tried, *self._done()])
         if for_good and self._left_to_next_run(context, tables):
             if store is not None and tried:
                 store.set(self._key, "[]")
@@ -219,13 +222,22 @@ class ConnectorTables:
 
         return Turns(self.changelog.storage, self.name, self.target, self.location)
 
+    def _done(self) -> list[dict[str, Any]]:
+        """What there is to tell. If another job has replaced the report meanwhile, its own task tells what that one has done."""
+        from airflow_provider_cdc.changelog.applied import all_done
+
+        assert self.report is not None
+        mine = self.report.get("owner") in (None, "", self.owner)
+        return [*self._earlier(), *(all_done(self.report) if mine else ())]
+
     def _earlier(self) -> list[dict[str, Any]]:
         """What runs before have done whose tasks were killed before they could tell of it."""
         found: list[dict[str, Any]] = []
         try:
             for one in (self.report or {}).get("earlier", ()):
                 if self._turns.over(one["owner"]) and not self._turns.announced(one["owner"]):
-                    self.log.info("Nobody has told yet what %s has applied; it is told now.", one["owner"])
+                    if one["owner"] != self.owner:
+                        self.log.info("Nobody has told yet what %s has applied; it is told now.", one["owner"])
                     found += one["tables"]
                     self._owners.append(one["owner"])
         except CdcError as e:  # the next run finds it again
@@ -235,7 +247,7 @@ class ConnectorTables:
     def _note_announced(self) -> None:
         """Note that this task, or what it remembers, tells of what was done."""
         try:
-            for owner in (*self._owners, *([self.warm.owner] if self.warm is not None else [])):
+            for owner in (*self._owners, *filter(None, [self.owner])):
                 self._turns.announce(owner)
         except CdcError as e:  # rather twice than never
             self.log.warning("That the events are emitted cannot be noted; the next run may emit them again: %s", e)
@@ -276,13 +288,13 @@ class ConnectorTables:
 
         :return: the result of the task
         """
-        from airflow_provider_cdc.changelog.applied import all_done, measured, merged, name_of
+        from airflow_provider_cdc.changelog.applied import measured, merged, name_of
 
         report = self.report
         assert report is not None
         self._note_lineage(report)
         # what a kill has remembered meanwhile is among these
-        done = [] if self._remembered else [*self._earlier(), *all_done(report)]
+        done = [] if self._remembered else self._done()
         tables = merged([*self._older(context), *self._unannounced(context), *done])
         events = context["outlet_events"][alias(self.name)]
         for table in tables:

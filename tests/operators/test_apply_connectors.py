@@ -150,7 +150,7 @@ def test_one_job_is_told_of_each_connector_what_is_said_of_it_or_of_all(tmp_path
         "writes": "merge", "threads": 5, "adopt": ["it's a topic"], "check_crc": True,
     }  # fmt: skip
     arguments = spark.call["arguments"]
-    assert arguments[arguments.index(job_path("apply_connectors.py")) :][-2:] == ["--target", "delta"]
+    assert arguments[arguments.index(job_path("apply_connectors.py")) :][-4:-1] == ["--target", "delta", "--owner"]
 
 
 def test_what_the_job_is_told_is_what_it_understands(tmp_path: Path, spark: Spark) -> None:

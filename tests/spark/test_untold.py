@@ -229,4 +229,9 @@ def test_what_a_run_has_done_that_nobody_has_told_of_is_in_the_reports_after_it_
     found = nothing_new(memory.connector.changelog, "test", memory.kind, memory.location)
     assert found is None or found["owner"] == ""
     running.turns.announce("second")
+    _filled(memory, moved=True)
+    assert earlier(memory.job().run("third")) == {}
+    assert earlier(memory.apply()) == {"third": dict.fromkeys(("p.s.a", "p.s.b"), ({"u": 1}, 3, 3))}
+    assert earlier(memory.apply()) == {"third": dict.fromkeys(("p.s.a", "p.s.b"), ({"u": 1}, 3, 3))}
+    running.turns.announce("third")
     assert earlier(memory.apply()) == {}
