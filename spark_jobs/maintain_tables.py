@@ -33,6 +33,8 @@ from spark_jobs.targets.formats import known_keep
 
 log = logging.getLogger("spark_jobs.maintain_tables")
 
+GONE = "look"
+"""The only step of a table that is not there."""
 ATTEMPTS = 5
 """How often a step begins again because another writer was faster."""
 
@@ -110,6 +112,11 @@ class MaintainTables:
         self._places = self._known_places()
         with ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-maintain") as pool:
             tables = list(pool.map(self._table, topics, names.values(), topics.values()))
+        if tables and all(GONE in table.steps for table in tables):  # nor is that a success
+            for table in tables:
+                table.problem = (
+                    "there is no table any more, and no other one of this target: is the storage of the tables there?"
+                )
         report = Maintained(
             self._connector, self._kind, self._location, tables, round(time.monotonic() - began, 3), self._run_id
         )
@@ -159,7 +166,7 @@ class MaintainTables:
         spark = own_session(self._spark, self._format)
         target = self._format.open(spark, done.location)
         if not target.exists():
-            done.steps["look"] = Upkept(False, "there is no table any more")
+            done.steps[GONE] = Upkept(False, "there is no table any more")
             return
         if below := self._below(target.path()):
             done.problem = f"the table at {below[0]} is below it, whose files would be removed; it was not changed: move one of them"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
@@ -82,7 +83,7 @@ class RebuildTablesOperator(SparkJobOperator):
         """Submit the job.
 
         :return: the report, see :class:`airflow_provider_cdc.changelog.rebuilt.RebuildReports`
-        :raises ConfigError: no table is named
+        :raises ConfigError: no table is named, or the time is none
         :raises AirflowException: some tables could not be built, or the job has failed as a whole
         """
         from airflow.sdk.exceptions import AirflowException
@@ -94,6 +95,7 @@ class RebuildTablesOperator(SparkJobOperator):
                 safe="No table was changed.",
                 remedy="name them as <database>.<table>",
             )
+        self._refuse_no_time()
         run = str(uuid.uuid4())
         self._prepare(
             "rebuild_tables.py", *[part for name in names for part in ("--topic", name)], *(["--to", self.to] if self.to else []),
@@ -109,6 +111,17 @@ class RebuildTablesOperator(SparkJobOperator):
         for table in report["tables"]:
             self.log.info("%s is built as of batch %d at %s.", table["topic"], table["batch"], table["location"])
         return report
+
+    def _refuse_no_time(self) -> None:
+        try:
+            if self.time:
+                datetime.fromisoformat(self.time)
+        except ValueError as e:
+            raise ConfigError(
+                f"{self.time!r} is no time.",
+                safe="No table was changed.",
+                remedy="write it as 2026-03-01T12:00:00+00:00",
+            ) from e
 
     def _report(self, run: str) -> dict[str, Any] | None:
         """What this run's job has written beside the change log."""

@@ -101,6 +101,8 @@ def test_a_job_without_a_report_and_no_table_at_all_are_failures(folder: Path) -
     (folder / "call.json").unlink()
     with pytest.raises(AirflowFailException, match="No table is named"):
         _task(folder, tables=[]).execute(context())
+    with pytest.raises(AirflowFailException, match=r"'last week' is no time\.[\s\S]*2026-03-01T12:00:00"):
+        _task(folder, to="/beside/{table}", time="last week").execute(context())
     assert not (folder / "call.json").exists()
 
 

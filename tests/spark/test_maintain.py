@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from datetime import timedelta
@@ -177,6 +178,20 @@ def test_a_table_of_somebody_else_and_one_that_is_gone_are_left_alone(table: Lak
     assert done.failed
     assert "belongs to connector other" in done.tables[0].problem
     assert table.version("s.t") == version
+
+
+def test_a_table_that_is_gone_is_told_and_if_all_are_that_is_no_success(table: Lake) -> None:
+    table.connector.database.create_table("s.u", {"id": "int64!"}, key=("id",))
+    with table.connector.database.transaction() as t:
+        t.insert("s.u", {"id": 1})
+    table.follow()
+    shutil.rmtree(table.path("s.u"))
+    done = _maintain(table)
+    assert not done.failed
+    assert [one.steps["look"].said for one in done.tables if one.topic == "p.s.u"] == ["there is no table any more"]
+    shutil.rmtree(table.path("s.t"))  # as if the folder of all tables were not mounted
+    done = _maintain(table)
+    assert [one.problem[:29] for one in done.tables] == ["there is no table any more, a"] * 2
 
 
 def test_a_table_with_another_one_below_it_is_left_alone(table: Lake) -> None:
