@@ -9,8 +9,9 @@ from functools import partial
 
 from pyspark.sql import functions as F
 
+from airflow_provider_cdc.core.config.column_rules import ColumnRules
 from airflow_provider_cdc.core.config.routes import Outbox
-from airflow_provider_cdc.core.config.table_rules import ColumnRules, TableRule
+from airflow_provider_cdc.core.config.table_rules import TableRule
 from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs.datatypes import quoted, spark_type
 from spark_jobs.shape import Computed

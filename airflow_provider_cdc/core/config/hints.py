@@ -45,7 +45,17 @@ def wrong_names(text: str, valid: Sequence[str], exact: Collection[str] = ()) ->
         return [f"{text!r} cannot be filled in: {e}"]
     wrong = [unknown(name, valid) for _, name, _, _ in parts if name is not None and name not in valid]
     formed = [name for _, name, form, how in parts if name in exact and (form or how)]
-    return wrong + [f"{{{name}}} is filled in as it is: write nothing behind its name" for name in formed]
+    wrong += [f"{{{name}}} is filled in as it is: write nothing behind its name" for name in formed]
+    return wrong or _unfit_forms(text, valid)
+
+
+def _unfit_forms(text: str, valid: Iterable[str]) -> list[str]:
+    """What stands behind the names in braces and is no form of a text, such as ``{table:d}``."""
+    try:
+        text.format(**dict.fromkeys(valid, "x"))
+    except (KeyError, IndexError, ValueError) as e:
+        return [f"{text!r} cannot be filled in: {e}"]
+    return []
 
 
 def names_in(text: str) -> set[str]:

@@ -152,6 +152,8 @@ _NOT_HERE = {
     "route.topic.regex": "a step of route, or a computed column at the source, makes another name of a value",
     "route.tombstone.on.empty.payload": "tables have no tombstones: an event with no payload is a row with NULL",
     "table.field.event.schema.version": "tables have their own columns, and no versions of message schemas",
+    "table.fields.additional.error.on.missing": "a column that the outbox never had is always an error, one that it has dropped is not",
+    "table.json.payload.null.behavior": "payload_fields has members whose value is null, with NULL",
     "tracing.span.context.field": "nothing is traced; table.fields.additional.placement keeps the column",
     "tracing.operation.name": "nothing is traced",
     "tracing.with.context.field.only": "nothing is traced; filter chooses rows",
@@ -194,7 +196,8 @@ def contradictions(route: Sequence[Step], valid: Sequence[str]) -> list[str]:
             wrong.append(f"{where}: location has {{{VALUE}}}, and there is no by that gives it")
         if step.by is not None and not fills:
             wrong.append(f"{where}: location has no {{{VALUE}}}, so that all values of by would have one table")
-        wrong += [f"{where}: {name} is empty" for name, text in step.meaning().items() if not text.strip()]
+        told = {**step.meaning(), "location": step.location}
+        wrong += [f"{where}: {name} is empty" for name, text in told.items() if not text.strip()]
     places = [step.location for step in route]
     twice = sorted({place for place in places if places.count(place) > 1})
     return wrong + [f"route: two steps have the location {place}: join their conditions with OR" for place in twice]

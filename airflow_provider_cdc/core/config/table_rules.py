@@ -21,11 +21,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from airflow_provider_cdc.core.config import routes
+from airflow_provider_cdc.core.config import column_rules, routes
+from airflow_provider_cdc.core.config.column_rules import ColumnRules, Names
 from airflow_provider_cdc.core.config.hints import unknown, wrong_names
 from airflow_provider_cdc.core.config.routes import AGGREGATE, Otherwise, Outbox, Step, Steps
 from airflow_provider_cdc.core.config.values import Patterns
@@ -35,10 +36,6 @@ from airflow_provider_cdc.core.model.schema import TableId
 Mode = Literal["current", "log", "soft_delete", "history"]
 TypeChanges = Literal["rewrite", "new_column", "stop"]
 DroppedColumns = Literal["keep", "drop"]
-METADATA = (
-    "op", "seq", "commit_ts", "captured_ts", "transaction_id", "source", "snapshot", "unavailable", "connector", "topic", "database", "table",
-)  # fmt: skip
-"""What a column may tell about the last event of its row."""
 OF_MODE: Mapping[str, Mapping[str, str]] = {
     "current": {},
     "log": {"_op": "op", "_seq": "seq", "_commit_ts": "commit_ts", "_unavailable": "unavailable"},
@@ -58,54 +55,7 @@ _TO_COME = frozenset({"type_changes", "dropped_columns"})
 _PLACES = ("connector", "topic", "database", "table")
 
 
-def _names(value: Any) -> Any:
-    found = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
-    if not isinstance(found, (list, tuple)) or not all(isinstance(part, str) and part for part in found):
-        raise ValueError(f"{value!r} is not a list of names")
-    if twice := sorted({name for name in found if [n.lower() for n in found].count(name.lower()) > 1}):
-        raise ValueError(f"{twice[0]!r} is named twice")
-    return tuple(found)
-
-
-def _metadata(value: Any) -> Any:
-    """``["seq"]`` means ``{"_seq": "seq"}``."""
-    found = value if isinstance(value, Mapping) else {f"_{name}": name for name in _names(value)}
-    for name, what in found.items():
-        if what not in METADATA:
-            raise ValueError(f"{name}: {unknown(str(what), METADATA)}")
-    return dict(found)
-
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ColumnRules(_Strict):
-    """What becomes of a table's columns.
-
-    :param keep: only these columns of the source; all, if it is empty
-    :param drop: not these
-    :param rename: column of the source → its name in the table
-    :param cast: column of the source → its Spark type in the table
-    :param constant: column of the table → a text, in which ``{database}``, ``{table}``, ``{topic}``, ``{connector}`` and named groups of the
-        rule's pattern are filled in
-    :param computed: column of the table → a SQL expression over the source's columns
-    :param metadata: column of the table → one of :data:`METADATA`; or a list of these, for columns called ``_op`` and so on
-    """
-
-    keep: Names = ()
-    drop: Names = ()
-    rename: dict[str, str] = Field(default_factory=dict)
-    cast: dict[str, str] = Field(default_factory=dict)
-    constant: dict[str, str] = Field(default_factory=dict)
-    computed: dict[str, str] = Field(default_factory=dict)
-    metadata: Annotated[dict[str, str], BeforeValidator(_metadata)] = Field(default_factory=dict)
-
-
-class TableRule(_Strict):
+class TableRule(BaseModel):
     """How the tables that a pattern matches are kept.
 
     :param tables: patterns of ``<database>.<table>``, as in ``table.include.list``: a list, or a text with commas
@@ -127,6 +77,8 @@ class TableRule(_Strict):
     :param dropped_columns: what becomes of a column that the source drops. ``keep``: it stays, with the values that it had. ``drop``: it goes from the
         table, too
     """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tables: Patterns = Field(min_length=1)
     location: str | None = None
@@ -299,10 +251,11 @@ def _read(given: str | Path) -> Any:
 def _contradictions(rule: TableRule) -> list[str]:
     """What a rule says that cannot be true together, or of names that are not known."""
     wrong, columns = [], rule.columns
+    named = [set(re.compile(pattern).groupindex) for pattern in rule.tables]
     # a text is filled in for each table, whichever pattern matches it
-    groups = set.intersection(*(set(re.compile(pattern).groupindex) for pattern in rule.tables))
+    groups = set.intersection(*named)
     ours = {*_PLACES, *((routes.VALUE,) if rule.route else ()), *((AGGREGATE,) if rule.outbox is not None else ())}
-    if taken := sorted(groups & ours):
+    if taken := sorted(set.union(*named) & ours):
         wrong.append(f"tables: a group cannot be called {taken[0]}, which has a meaning already")
     valid = (*_PLACES, *sorted(groups))
     texts = {f"shard.{k}": v for k, v in rule.shard.items()} | {
@@ -314,11 +267,7 @@ def _contradictions(rule: TableRule) -> list[str]:
     of_location = wrong_names(rule.location or "", (*dict.fromkeys((*valid, *of_an_outbox)),), exact=of_an_outbox)
     wrong += [f"location: {found}" for found in of_location]
     wrong += _wrong_routes(rule, valid, located=not of_location)
-    if columns.keep and columns.drop:
-        wrong.append("columns: keep and drop cannot be set both")
-    gone = {name.lower() for name in columns.drop}
-    for what in ("rename", "cast"):
-        wrong += [f"columns.{what}: {name} is dropped" for name in getattr(columns, what) if name.lower() in gone]
+    wrong += column_rules.contradictions(columns, rule.shard)
     made = [*rule.constants, *columns.computed, *rule.metadata, *FLAGS[rule.mode], *columns.rename.values()]
     twice = sorted({name for name in made if [n.lower() for n in made].count(name.lower()) > 1})
     wrong += [f"columns: {name} is made twice" for name in twice]

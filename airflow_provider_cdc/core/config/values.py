@@ -97,12 +97,18 @@ class RewriteMode(enum.StrEnum):
     IGNORE = "ignore"
 
 
+_COUNTED = re.compile(r"\{\d*,\d*\}")
 _POSIX_CLASS = re.compile(r"\[[:.=]\w+[:.=]\]")
 
 
 def _split_patterns(value: Any) -> Any:
     """``"a,b"`` → ``("a", "b")``; a comma inside a pattern is written ``\\,``. Each part must be a regular expression."""
     if isinstance(value, str):
+        if found := _COUNTED.search(value):
+            escaped = found[0].replace(",", "\\,")
+            raise ValueError(
+                f"{value!r} is cut at the comma of {found[0]}: write {escaped}, or give a list of patterns"
+            )
         value = [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", value)]
     parts = tuple(p.strip() for p in _texts(value) if p.strip())
     for part in parts:

@@ -34,6 +34,8 @@ def test_the_first_rule_that_matches_the_whole_name_counts_and_counts_alone() ->
     found = rules.match(_table("shop_eu.orders"))
     assert (found.rule.location, found.groups) == ("/lake/orders", {"region": "eu"})
     assert TableRules.parse([{"tables": r"pdb\.a\.b", "mode": "log"}]).of(_table("a.b", "pdb")).mode == "log"
+    for several in (r"s\.t\d{1\,3}, s\.u", [r"s\.t\d{1,3}", r"s\.u"]):
+        assert TableRules.parse([{"tables": several, "mode": "log"}]).of(_table("s.t123")).mode == "log"
     assert rules.unused([_table("shop.orders"), _table("shop_eu.orders")]) == [r"shop\.audit_.*, shop\.events"]
 
 
@@ -53,6 +55,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"mode": "log"}, "rule 1: tables is missing"),
     ({"tables": ""}, "rule 1: tables names no table"),
     ({"tables": "a(b"}, "is not a regular expression"),
+    ({"tables": r"s\.t\d{1,3}"}, r"is cut at the comma of {1,3}: write {1\,3}, or give a list of patterns"),
     ({"tables": "a", "mode": "histroy"}, "did you mean 'history'? Valid names are: current, log, soft_delete, history"),
     (
         {"tables": "a", "type_changes": "stopp"},
@@ -73,16 +76,29 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"tables": "a", "columns": {"metadata": ["sequ"]}}, "did you mean 'seq'?"),
     ({"tables": "a", "columns": {"drop": ["x"], "keep": ["y"]}}, "keep and drop cannot be set both"),
     ({"tables": "a", "columns": {"drop": ["x"], "cast": {"X": "int"}}}, "columns.cast: X is dropped"),
+    (
+        {"tables": "a", "columns": {"keep": ["id", "mail"], "rename": {"mali": "email"}}},
+        "columns.rename: mali is none of columns.keep; did you mean 'mail'? There are: id, mail",
+    ),
+    ({"tables": "a", "columns": {"keep": ["id"], "cast": {"n": "int"}}}, "columns.cast: n is none of columns.keep"),
+    ({"tables": "a", "columns": {"rename": {"n": "x", "N": "y"}}}, "columns.rename: N is named twice"),
+    ({"tables": "a", "columns": {"cast": {"n": "int", "N": "bigint"}}}, "columns.cast: N is named twice"),
+    ({"tables": "a", "columns": {"rename": {"n": ""}}}, "columns.rename: a column without a name"),
+    ({"tables": "a", "columns": {"constant": {" ": "x"}}}, "columns.constant: a column without a name"),
+    ({"tables": "a", "shard": {"": "x"}}, "shard: a column without a name"),
     ({"tables": "a", "columns": {"constant": {"c": "1"}, "computed": {"C": "1"}}}, "made twice"),
     ({"tables": "a", "mode": "log", "columns": {"rename": {"a": "_seq"}}}, "_seq is made twice"),
     ({"tables": "a", "location": "/lake/{databse}"}, "did you mean 'database'?"),
     ({"tables": "a", "location": "/lake/{table"}, "cannot be filled in"),
+    ({"tables": "a", "location": "/lake/{table:d}"}, "location: '/lake/{table:d}' cannot be filled in"),
+    ({"tables": "a", "shard": {"s": "{table:{width}}"}}, "shard.s: '{table:{width}}' cannot be filled in"),
     ({"tables": "a", "shard": {"a": "{region}"}}, "shard.a: 'region' is not known"),
     ({"tables": ["(?P<r>a)", "b"], "shard": {"s": "{r}"}}, "shard.s: 'r' is not known"),
     ({"tables": "a", "shard": {"a": "1", "b": "2"}}, "shard: it is one column"),
     ({"tables": "a", "partition_by": "x", "cluster_by": "y"}, "cannot be set both"),
     ({"tables": "a", "filter": " "}, "filter: it is empty"),
     ({"tables": "(?P<table>.*)"}, "a group cannot be called table"),
+    ({"tables": ["(?P<topic>a)", "b"]}, "a group cannot be called topic"),
     ({"tables": "a", "columns": {"constant": {"__cdc_x": "1"}}}, "begins with __cdc_"),
 ]
 

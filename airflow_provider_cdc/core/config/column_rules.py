@@ -1,0 +1,96 @@
+"""What a rule says of the columns of a table: which ones it has, what they are called, and what is in them.
+
+This module is imported at DAG parse: it must stay light. Names of columns are checked when a job knows the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from airflow_provider_cdc.core.config.hints import nearest, unknown
+
+METADATA = (
+    "op", "seq", "commit_ts", "captured_ts", "transaction_id", "source", "snapshot", "unavailable", "connector", "topic", "database", "table",
+)  # fmt: skip
+"""What a column may tell about the last event of its row."""
+
+
+def _names(value: Any) -> Any:
+    found = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(found, (list, tuple)) or not all(isinstance(part, str) and part for part in found):
+        raise ValueError(f"{value!r} is not a list of names")
+    if twice := sorted({name for name in found if [n.lower() for n in found].count(name.lower()) > 1}):
+        raise ValueError(f"{twice[0]!r} is named twice")
+    return tuple(found)
+
+
+def _metadata(value: Any) -> Any:
+    """``["seq"]`` means ``{"_seq": "seq"}``."""
+    found = value if isinstance(value, Mapping) else {f"_{name}": name for name in _names(value)}
+    for name, what in found.items():
+        if what not in METADATA:
+            raise ValueError(f"{name}: {unknown(str(what), METADATA)}")
+    return dict(found)
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+
+
+class ColumnRules(BaseModel):
+    """What becomes of a table's columns.
+
+    :param keep: only these columns of the source; all, if it is empty
+    :param drop: not these
+    :param rename: column of the source → its name in the table
+    :param cast: column of the source → its Spark type in the table
+    :param constant: column of the table → a text, in which ``{database}``, ``{table}``, ``{topic}``, ``{connector}`` and named groups of the
+        rule's pattern are filled in
+    :param computed: column of the table → a SQL expression over the source's columns
+    :param metadata: column of the table → one of :data:`METADATA`; or a list of these, for columns called ``_op`` and so on
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    keep: Names = ()
+    drop: Names = ()
+    rename: dict[str, str] = Field(default_factory=dict)
+    cast: dict[str, str] = Field(default_factory=dict)
+    constant: dict[str, str] = Field(default_factory=dict)
+    computed: dict[str, str] = Field(default_factory=dict)
+    metadata: Annotated[dict[str, str], BeforeValidator(_metadata)] = Field(default_factory=dict)
+
+
+def contradictions(columns: ColumnRules, shard: Mapping[str, str]) -> list[str]:
+    """What a rule says of columns that cannot be, or would have no effect.
+
+    :param shard: the column that tells source tables apart, and its text
+    """
+    wrong = []
+    if columns.keep and columns.drop:
+        wrong.append("columns: keep and drop cannot be set both")
+    gone, kept = ({name.lower() for name in names} for names in (columns.drop, columns.keep))
+    for what in ("rename", "cast"):
+        names = list(getattr(columns, what))
+        lower = [name.lower() for name in names]
+        wrong += [f"columns.{what}: {name} is dropped" for name in names if name.lower() in gone]
+        if kept:
+            wrong += [
+                f"columns.{what}: {name} is none of columns.keep; {nearest(name, columns.keep)}"
+                for name in names
+                if name.lower() not in kept
+            ]
+        wrong += [
+            f"columns.{what}: {name} is named twice, in upper and lower case"
+            for at, name in enumerate(names)
+            if name.lower() in lower[:at]
+        ]
+    named = {
+        "columns.rename": columns.rename.values(), "columns.constant": columns.constant, "columns.computed": columns.computed,
+        "columns.metadata": columns.metadata, "shard": shard,
+    }  # fmt: skip
+    return wrong + [
+        f"{what}: a column without a name" for what, names in named.items() if not all(n.strip() for n in names)
+    ]
