@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
+from airflow_provider_cdc.core.config.table_rules import TableRules
 from spark_jobs.datatypes import spark_type
 from spark_jobs.targets import key_lookup
 from spark_jobs.targets.base import Conflict
@@ -618,3 +619,27 @@ def test_a_compaction_that_fails_leaves_the_batch_where_it_is(
     table.apply(writes="commit")
     assert _snapshots(table)[-1]["operation"] == "replace"
     table.check()
+
+
+def test_a_column_that_has_come_behind_those_of_the_mode_is_committed_where_it_is(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    _way(monkeypatch, "files")
+    db, shared = lake.connector.database, f"{lake.folder}/{lake.name}/s/all"
+    rule = {"tables": r"s\.(?P<name>\w+)", "location": shared, "mode": "soft_delete", "shard": {"shard": "{name}"}}
+    lake.tables = TableRules.parse([rule])
+    for name, more in (("one", {}), ("two", {"more": "string"})):
+        db.create_table(f"s.{name}", {"id": "int64!", "n": "int32", **more}, key=("id",))
+        with db.transaction() as t:
+            for i in (1, 2):
+                t.insert(f"s.{name}", {"id": i, "n": 0})
+        lake.follow()
+    assert list(lake.target("s.all").columns()) == ["shard", "id", "n", "_is_deleted", "_deleted_at", "more"]
+    with db.transaction() as t:
+        t.update("s.two", {"id": 1}, {"n": 9, "more": "x"})
+    lake.follow()
+    assert "p.s.two is committed: 1 keys, 1 rows." in caplog.text
+    rows = {(row["shard"], row["id"], row["n"], row["more"], row["_is_deleted"]) for row in lake.rows("s.all")}
+    assert rows == {(name, i, 0, None, False) for name, i in (("one", 1), ("one", 2), ("two", 2))} | {
+        ("two", 1, 9, "x", False)
+    }

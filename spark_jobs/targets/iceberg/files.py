@@ -100,8 +100,8 @@ class NewFiles:
         return self._deletes(rows, "positions", self._builder().ofPositionDeletes(), config)
 
     def physical(self, rows: pa.Table) -> pa.Table:
-        """Rows with the table's types, and the numbers that its columns have."""
-        wanted = [self._schema.field(name) for name in rows.column_names]
+        """Rows with the table's types, the numbers that its columns have, and their order."""
+        wanted = [field for field in self._schema if field.name in rows.column_names]
         return pa.table([_cast(rows[f.name], f.type) for f in wanted], schema=pa.schema(wanted))
 
     def held(self, rows: pa.Table) -> pa.Table | None:
