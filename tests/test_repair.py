@@ -84,7 +84,7 @@ def test_keys_of_several_columns_are_divided_by_the_first_one() -> None:
 @pytest.mark.parametrize(
     ("type_", "values"),
     [
-        ("decimal128(10, 2)", [Decimal("-1.50"), Decimal("2.0000")]), ("double", [-1e300, 0.1]), ("bool", [False, True]),
+        ("decimal128(10, 2)", [Decimal("-1.50"), Decimal("2.0000")]), ("decimal128(20, 8)", [Decimal("0E-8"), Decimal("1.5E-7")]), ("double", [-1e300, 0.1]), ("bool", [False, True]),
         ("timestamp[us]", [dt.datetime(1, 1, 1), dt.datetime(2024, 2, 29, 1, 2, 3, 4)]), ("int8", [-128, 127]),
         ("timestamp[us, tz=UTC]", [dt.datetime(1970, 1, 1, tzinfo=dt.UTC), dt.datetime(2024, 2, 29, tzinfo=dt.UTC)]),
         ("timestamp[ns]", ["2024-02-29 12:00:00.123456788", "2024-02-29 12:00:00.123456789"]),

@@ -67,7 +67,7 @@ def _to_json(value: Any) -> Any:
         case bytes():
             return base64.b64encode(value).decode()
         case Decimal():
-            return str(value)
+            return f"{value:f}"  # zero with eight decimals is 0E-8 as a text
         case dt.datetime() | dt.date() | dt.time():
             return value.isoformat()
         case _:

@@ -27,6 +27,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "timestamp[ms]": st.datetimes().map(lambda d: d.replace(microsecond=d.microsecond // 1000 * 1000)),
     "timestamp[us, tz=UTC]": st.datetimes(timezones=st.just(dt.UTC)),
     "decimal128(12, 3)": st.decimals(Decimal("-999999999"), Decimal("999999999"), places=3),
+    "decimal128(30, 12)": st.decimals(Decimal(-1), Decimal(1), places=12),
     "decimal128(38, 0)": st.integers(-(10**38) + 1, 10**38 - 1).map(Decimal),
 }
 
