@@ -12,6 +12,7 @@ reaches the connector's state, its change log, its signals or its notifications.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import re
 import time
@@ -188,7 +189,7 @@ class Verification:
 
     def _meant(self, patterns: Sequence[str] | str) -> list[TableId]:
         """
-        :raises ConfigError: there is none, or a pattern cannot be used
+        :raises ConfigError: there is none, also of one of several patterns, or a pattern cannot be used
         """
         from pydantic import TypeAdapter, ValidationError
 
@@ -202,13 +203,14 @@ class Verification:
             given = TypeAdapter(Patterns).validate_python(patterns)
         except ValidationError as e:
             raise ConfigError(str(e.errors()[0]["ctx"]["error"]), safe="Nothing was read.") from None
-        wanted = [re.compile(pattern, re.IGNORECASE) for pattern in given]
-        found = [t for t in captured if not wanted or any(w.fullmatch(str(t)) for w in wanted)]
-        if not found:
+        meant = [[t for t in captured if re.compile(one, re.IGNORECASE).fullmatch(str(t))] for one in given]
+        found = set(itertools.chain(*meant)) if given else set(captured)
+        nobody = [one for one, tables in zip(given, meant, strict=True) if not tables]
+        if nobody or not found:
             names = ", ".join(sorted(map(str, captured))[:20]) or "none"
             raise ConfigError(
                 f"No table that connector {self._definition.name} captures is meant"
-                + (f" by {', '.join(given)}." if given else "."),
+                + (f" by {', '.join(nobody)}." if nobody else "."),
                 where=f"captured tables: {names}",
                 safe="Nothing was read.",
                 remedy="patterns match whole names, <database>.<table>, as in table.include.list",

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -37,7 +38,7 @@ from airflow_provider_cdc.changelog.applied import rules_of
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.verify_plan import VerifyPlan, write_report
 from airflow_provider_cdc.core.config.table_rules import Matched, TableRules
-from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from spark_jobs.bags import ABSENT
 from spark_jobs.comparison import Comparison
 from spark_jobs.datatypes import common
@@ -191,7 +192,7 @@ class VerifyTables:
         result = Compared(topic, self._location, wanted.position)
         try:
             return self._places(spark, wanted) or result
-        except NotComparable as e:
+        except (NotComparable, *_TROUBLE) as e:
             _not_compared(result, e)
             return result
 
@@ -236,14 +237,10 @@ class VerifyTables:
             pinned = self._standing.pinned(target, wanted, placed.name, result, owner)
             if pinned is not None:
                 self._compare(result, table, target, pinned, rule)
-        except NotComparable as e:
-            _not_compared(result, e)
-        except PySparkException as e:
-            if ABSENT not in str(e):
+        except (NotComparable, *_TROUBLE) as e:  # of the other tables people want to know all the same
+            if result.rows_differ:  # that is known
                 raise
-            result.not_compared = (
-                "the change log removes a row that the source did not have at the position at which it was read"
-            )
+            _not_compared(result, e)
         result.seconds = round(time.monotonic() - began, 3)
         log.info("%s: %s.", placed.name, "equal" if result.equal else "NOT equal")
         return result
@@ -311,8 +308,23 @@ class VerifyTables:
             raise NotComparable(text)
 
 
-def _not_compared(result: Compared, why: NotComparable) -> None:
+_TROUBLE = (TargetError, PySparkException, Py4JJavaError)
+"""What one table, or the source's rows of it, may have."""
+
+
+def _not_compared(result: Compared, why: Exception) -> None:
     result.not_compared, result.never = str(why), isinstance(why, NeverComparable)
+    if isinstance(why, NotComparable):
+        return
+    log.error("%s could not be compared.", result.called, exc_info=why)
+    if isinstance(why, TargetError):
+        result.not_compared = why.what
+    elif ABSENT in str(why):
+        result.not_compared = (
+            "the change log removes a row that the source did not have at the position at which it was read"
+        )
+    else:
+        result.not_compared = f"it could not be read: {str(why).strip().splitlines()[0][:300]}"
 
 
 def _variants(target: Target, pinned: Pinned) -> dict[str, str]:

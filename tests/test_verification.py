@@ -138,11 +138,13 @@ def test_a_table_without_a_key_that_is_always_written_to_is_left_to_the_job(conn
 
 def test_only_tables_that_are_meant_are_read_whatever_their_names(connector: Connector) -> None:
     with _opened(connector) as verification:
-        (point,) = verification.prepare([r"S\.it's.*", r"s\.none"]).references
+        (point,) = verification.prepare([r"S\.it's.*", r"s\.it.*"]).references
         assert point.topics == ("p.s.it_s___odd___x_",)
         assert _keys(verification, point.name, "p.s.orders") == 0
         with pytest.raises(ConfigError, match="No table that connector test captures is meant by orders"):
             verification.prepare(["orders"])
+        with pytest.raises(ConfigError, match=r"captures is meant by s.ordres\.(.|\n)*captured tables: s\.bag, s\.it"):
+            verification.prepare("s.bag, s.ordres")
         with pytest.raises(ConfigError, match="not a regular expression"):
             verification.prepare(["("])
 

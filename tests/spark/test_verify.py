@@ -128,6 +128,18 @@ def test_tables_and_columns_that_are_not_there_are_differences(lake: Lake) -> No
     assert (_of(verified, "orders").source, _of(verified, "orders").target) == (50, 50)
 
 
+def test_a_table_that_cannot_be_read_keeps_no_other_one_from_being_compared(lake: Lake) -> None:
+    _filled(lake)
+    _sql(lake, "DELETE FROM {} WHERE a = 1", "bag")
+    for file in Path(lake.path("s.orders")).rglob("*.parquet"):
+        file.unlink()
+    verified = _verify(lake)
+    assert _of(verified, "orders").not_compared.startswith("it could not be read: ")
+    assert _of(verified, "bag").missing == 13
+    assert _of(verified, "empty").equal
+    assert verified.status == 1
+
+
 def test_nothing_to_compare_with_is_an_error(lake: Lake, tmp_path: Path) -> None:
     job = VerifyTables(lake.spark, ChangeLog(str(tmp_path / "none")), "none", location=lake.location, target=lake.kind)
     with pytest.raises(ConfigError, match="nothing to compare with"):
