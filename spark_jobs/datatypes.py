@@ -8,7 +8,7 @@ of the change log they are numbers.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
@@ -88,6 +88,15 @@ def structure(types: Mapping[str, str | T.DataType]) -> T.StructType:
     return T.StructType([T.StructField(name, _object(type_)) for name, type_ in types.items()])
 
 
+def known(type_: str) -> bool:
+    """Whether :func:`structure` knows a Spark type.
+
+    >>> known("decimal(9,2)"), known("map<string,string>"), known("variant")
+    (True, True, False)
+    """
+    return bool(type_ in _OBJECTS or _DECIMAL.fullmatch(type_))
+
+
 def _object(type_: str | T.DataType) -> T.DataType:
     if isinstance(type_, T.DataType):
         return type_
@@ -165,6 +174,48 @@ def sign_of_zeros(value: Expression, type_: T.DataType) -> Expression | None:
     if isinstance(type_, T.ArrayType) and isinstance(type_.elementType, T.FloatType | T.DoubleType):
         return F.transform(value, lambda one: (one == 0) & one.cast("string").startswith("-"))
     return None
+
+
+def parts_of(type_: T.DataType) -> Iterator[T.DataType]:
+    """A type, and the types within it."""
+    yield type_
+    within = {
+        T.ArrayType: ("elementType",), T.MapType: ("keyType", "valueType"),
+    }.get(type(type_), ())  # fmt: skip
+    fields = [f.dataType for f in type_.fields] if isinstance(type_, T.StructType) else []
+    for part in (*(getattr(type_, name) for name in within), *fields):
+        yield from parts_of(part)
+
+
+def storable(type_: T.DataType) -> bool:
+    """Whether columns of a table can have a type, apart from those within it.
+
+    >>> storable(T.NullType()), storable(T.VariantType())
+    (False, True)
+    """
+    if isinstance(type_, T.StringType):
+        return type_.simpleString() == "string"  # and no other order of texts
+    return not isinstance(type_, T.NullType | T.AnsiIntervalType | T.CalendarIntervalType | T.TimeType)
+
+
+def comparable(value: Expression, type_: T.DataType) -> Expression:
+    """A value as something that is equal to that of an equal one, and has a hash: of a map its entries in order, of a variant its JSON."""
+    if isinstance(type_, T.MapType):
+        key, of_key = type_.keyType, type_.valueType
+        entries = F.transform(
+            F.map_entries(value),
+            lambda one: F.struct(comparable(one.key, key).alias("key"), comparable(one.value, of_key).alias("value")),
+        )
+        return F.array_sort(entries)
+    if isinstance(type_, T.VariantType):
+        return value.cast("string")
+    if isinstance(type_, T.ArrayType):
+        element = type_.elementType
+        return F.transform(value, lambda one: comparable(one, element))
+    if isinstance(type_, T.StructType):
+        fields = [comparable(value.getField(f.name), f.dataType).alias(f.name) for f in type_.fields]
+        return F.when(value.isNotNull(), F.struct(*fields))
+    return value
 
 
 def literal(text: str) -> str:

@@ -123,6 +123,7 @@ class Placement:
                 continue  # whether it is the rule that the table was made by, its own thread looks
             made = self.shape(spark, topic, schema, strict=True, place=ELSE if placed is None else None)
             target.check_columns([*made.types(schema), *made.flags()])
+            target.check_types(made.types(schema))
             target.check_layout(made.layout())
         for patterns in self._rules.unused(self._tables.values()):
             log.warning(

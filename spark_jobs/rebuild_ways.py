@@ -92,6 +92,7 @@ class RebuildWay(ABC):
         pending = self._whole.pending(table, batch)
         shape = self._places.shape(self._spark, table, pending.schema, strict=True)
         target.check_columns([*shape.types(pending.schema), *shape.flags()])
+        target.check_types(shape.types(pending.schema))
         target.check_layout(shape.layout())
         bring_up(target, pending, Marker(self._owner(table), batch), self._route, new=True, shape=shape)
 

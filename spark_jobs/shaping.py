@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from airflow_provider_cdc.core.config.hints import nearest
 from airflow_provider_cdc.core.config.table_rules import PLAIN, Matched
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableSchema
-from spark_jobs.datatypes import holds, quoted, spark_type, structure
+from spark_jobs.datatypes import holds, parts_of, quoted, spark_type, storable, structure
 from spark_jobs.outbox import of_an_outbox, payload_fields
 from spark_jobs.routing import Going, Place, Routing, Taking
 from spark_jobs.shape import WHOLE, Computed, Condition, Shape, laid_out_by, lowered
@@ -51,7 +53,7 @@ def shape(
     found = Shape(rule, constants, places)
     _check_names(found, schema, strict=strict)
     computed = {
-        name: _analyzed(spark, found, schema, f"columns.computed.{name}", sql)
+        name: _computed(spark, found, schema, f"columns.computed.{name}", sql)
         for name, sql in rule.columns.computed.items()
     }
     if rule.outbox is not None:
@@ -209,11 +211,37 @@ def _check_key(made: Shape, schema: TableSchema) -> None:
         )
 
 
+def _computed(spark: SparkSession, made: Shape, schema: TableSchema, what: str, sql: str) -> Computed:
+    """A column that a SQL expression makes."""
+    found = _analyzed(spark, made, schema, what, sql)
+    try:
+        type_ = T.DataType.fromDDL(found.type)
+    except PySparkException as e:
+        said = (
+            f"{what} is of the type {found.type}, whose fields have odd names: give them names of letters, digits and _"
+        )
+        raise _wrong(made, schema, said) from e
+    if odd := next((part for part in parts_of(type_) if not storable(part)), None):
+        of = "" if odd is type_ else f" ({found.type})"
+        raise _wrong(
+            made,
+            schema,
+            f"{what} is of the type {odd.simpleString()}{of}, which tables do not have: cast it to another one",
+        )
+    return found
+
+
 def _analyzed(spark: SparkSession, made: Shape, schema: TableSchema, what: str, sql: str) -> Computed:
     """A SQL expression over the columns of the source, and in mode ``log`` also over what its tables tell about events."""
     types: dict[str, Any] = {c.name: spark_type(c.type) for c in schema.columns}
     empty = spark.createDataFrame([], structure(types))
     try:
+        if any(
+            name.startswith("UnresolvedStar")
+            for name in _nodes(spark._jsparkSession.sessionState().sqlParser().parseExpression(sql))
+        ):
+            said = f"{what}: {sql!r} has *, which would be columns of the job, too, and those that the source adds: name the columns"
+            raise _wrong(made, schema, said)
         selected = empty.select(F.expr(sql).alias("v"))
         plan = selected._jdf.queryExecution().analyzed()
         expression = plan.expressions().head()
@@ -221,9 +249,12 @@ def _analyzed(spark: SparkSession, made: Shape, schema: TableSchema, what: str, 
         rows = empty.where(F.expr(sql).isNotNull()) if plan.nodeName() == "Project" else None
         if rows is None:
             raise _wrong(made, schema, f"{what}: {sql!r} is not an expression about one row")
+        if getattr(spark._jvm, _SUBQUERIES).hasSubquery(expression):
+            said = f"{what}: {sql!r} has a subquery: what it gives for a row would change with another table, and nobody would notice"
+            raise _wrong(made, schema, said)
         needs = expression.references().toSeq()
         found = frozenset(needs.apply(i).name() for i in range(needs.size()))
-        if not expression.deterministic() or _NOW & {node.lower() for node in _functions(expression)}:
+        if not expression.deterministic() or _TODAY.search(sql) or _NOW & {n.lower() for n in _functions(expression)}:
             raise _wrong(
                 made,
                 schema,
@@ -244,6 +275,11 @@ def _analyzed(spark: SparkSession, made: Shape, schema: TableSchema, what: str, 
         raise _wrong(made, schema, f"{what}: {sql!r} cannot be used: {_short(e)}") from e
 
 
+_SUBQUERIES = "org.apache.spark.sql.catalyst.expressions.SubqueryExpression"
+_TODAY = re.compile(r"\b(date|timestamp(_ltz|_ntz)?)\s*r?['\"]\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+"""A literal of the present time: Spark makes it a constant before anybody can look at it."""
+_MOMENT = re.compile(r"\s*(now|today|tomorrow|yesterday)\b.*", re.IGNORECASE | re.DOTALL)
+"""Texts that are the present time when they are cast to a time."""
 _NOW = frozenset(
     {
         "current_timestamp",
@@ -252,6 +288,8 @@ _NOW = frozenset(
         "localtimestamp",
         "current_time",
         "current_user",
+        "session_user",
+        "user",
         "current_timestamp()",
     }
 )
@@ -261,8 +299,20 @@ def _functions(expression: Any) -> Iterable[str]:
     """Names of the functions of an expression."""
     yield str(expression.prettyName())
     children = expression.children()
+    if expression.prettyName() == "cast" and expression.dataType().simpleString().startswith(("date", "timestamp")):
+        text = children.apply(0)
+        if text.getClass().getSimpleName() == "Literal" and _MOMENT.fullmatch(str(text)):
+            yield "now"
     for i in range(children.size()):
         yield from _functions(children.apply(i))
+
+
+def _nodes(expression: Any) -> Iterable[str]:
+    """Names of the classes that an expression is made of."""
+    yield str(expression.getClass().getSimpleName())
+    children = expression.children()
+    for i in range(children.size()):
+        yield from _nodes(children.apply(i))
 
 
 def _wrong(made: Shape, schema: TableSchema, what: str) -> ConfigError:

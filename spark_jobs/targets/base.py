@@ -354,6 +354,12 @@ class Target(abc.ABC):
     def check_columns(self, names: Iterable[str]) -> None:  # noqa: B027 -- most kinds take every name
         """:raises TargetError: a table of this kind cannot have a column of one of these names"""
 
+    def check_types(self, types: Mapping[str, str]) -> None:  # noqa: B027 -- most kinds take every type
+        """
+        :param types: columns and their Spark types
+        :raises ConfigError: a table of this kind cannot have a column of one of these types
+        """
+
     def check_layout(self, layout: TableLayout) -> None:  # noqa: B027 -- most kinds take every layout that a rule can say
         """:raises ConfigError: tables of this kind cannot be laid out so"""
 

@@ -176,8 +176,22 @@ WRONG = [
     ({"filter": "rand() > 0.5"}, "gives another result each time"),
     ({"filter": "current_timestamp() > '2024-01-01'"}, "gives another result each time"),
     ({"filter": "sum(age) > 1"}, "filter: 'sum(age) > 1'"),
+    ({"filter": "id IN (SELECT 1)"}, "filter: 'id IN (SELECT 1)' has a subquery"),
+    ({"filter": "EXISTS (SELECT 1)"}, "has a subquery"),
+    ({"columns": {"computed": {"x": "to_json(struct(*))"}}}, "columns.computed.x: 'to_json(struct(*))' has *"),
+    ({"columns": {"computed": {"x": "concat_ws(',', * EXCEPT (age))"}}}, "has *"),
+    ({"filter": "to_date(name) > DATE 'yesterday'"}, "gives another result each time"),
+    ({"filter": "to_date(name) > 'Today'"}, "gives another result each time"),
+    ({"filter": "cast(' now ' AS timestamp) > to_timestamp(name)"}, "gives another result each time"),
+    ({"columns": {"computed": {"x": "1 + (SELECT max(id) FROM range(9))"}}}, "columns.computed.x: '1 + (SELECT max(id) FROM range(9))' has a subquery"),
+    ({"columns": {"computed": {"x": "user()"}}}, "gives another result each time"),
+    ({"columns": {"computed": {"x": "concat(name, session_user())"}}}, "gives another result each time"),
     ({"columns": {"computed": {"x": "explode(array(1, 2))"}}}, "columns.computed.x"),
     ({"columns": {"computed": {"x": "nme"}}}, "did you mean 'name'?"),
+    ({"columns": {"computed": {"x": "NULL"}}}, "columns.computed.x is of the type void, which tables do not have: cast it"),
+    ({"columns": {"computed": {"x": "array(interval '1' day)"}}}, "is of the type interval day (array<interval day>), which tables do not have"),
+    ({"columns": {"computed": {"x": "name COLLATE UTF8_LCASE"}}}, "is of the type string collate UTF8_LCASE, which tables do not have"),
+    ({"columns": {"computed": {"x": "named_struct('a b', 1)"}}}, "whose fields have odd names"),
     ({"columns": {"drop": ["contry"]}}, "columns.drop names column 'contry', which the table does not have; did you mean 'country'?"),
     ({"columns": {"drop": ["id"]}}, "column id is part of the key, and cannot be left out in mode current"),
     ({"columns": {"cast": {"id": "tinyint"}}}, "different keys could become one"),
@@ -332,6 +346,17 @@ def test_a_layout_that_the_kind_of_table_does_not_have_is_refused_before_anythin
     wrong = "days(age)" if lake.kind == "delta" else "weeks(age)"
     with pytest.raises(ConfigError, match="partition_by: "):
         lake.apply(tables=TableRules.parse([{"tables": r"s\.people", "partition_by": [wrong]}]))
+    assert not (lake.folder / lake.name).exists()
+
+
+@pytest.mark.only_kind("iceberg")
+def test_a_type_that_the_kind_of_table_does_not_have_is_refused_before_anything_is_written(lake: Lake) -> None:
+    _people(lake)
+    _people(lake, "s.other")
+    lake.connector.capture()
+    rule = {"tables": r"s\.people", "columns": {"computed": {"x": "map('age', age)"}}}
+    with pytest.raises(ConfigError, match=r"Column x would be of the type map<string,int>(.|\n)*to_json"):
+        lake.apply(tables=TableRules.parse([rule]))
     assert not (lake.folder / lake.name).exists()
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from airflow_provider_cdc.core.errors import ConfigError
-from spark_jobs.datatypes import structure
+from spark_jobs.datatypes import known, structure
 from spark_jobs.targets.iceberg.jvm import ICEBERG, named
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
@@ -48,6 +48,20 @@ def schema(spark: SparkSession, types: Mapping[str, str]) -> Any:
     """Columns and their Spark types as a schema of Iceberg (``org.apache.iceberg.Schema``); all may be NULL."""
     struct = spark._jsparkSession.parseDataType(structure({name: held(t) for name, t in types.items()}).json())
     return named(spark, f"{ICEBERG}.spark.SparkSchemaUtil").convert(struct)
+
+
+def check_types(types: Mapping[str, str]) -> None:
+    """
+    :param types: columns and their Spark types
+    :raises ConfigError: tables have no columns of one of these types
+    """
+    if odd := [(name, type_) for name, type_ in types.items() if not known(held(type_))]:
+        name, type_ = odd[0]
+        raise ConfigError(
+            f"Column {name} would be of the type {type_}, and Iceberg tables get no columns of such a type.",
+            safe="No table was changed.",
+            remedy="make it a text in the rule, for example by to_json(…), or have a column for each of its parts",
+        )
 
 
 def types(spark: SparkSession, found: Any) -> dict[str, str]:

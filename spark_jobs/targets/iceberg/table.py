@@ -42,6 +42,7 @@ from spark_jobs.targets.iceberg import compaction, plans
 from spark_jobs.targets.iceberg.bag import BagCommit
 from spark_jobs.targets.iceberg.columns import (
     RESERVED,
+    check_types,
     lay_out,
     lays_out,
     rearrange,
@@ -216,6 +217,9 @@ class IcebergTarget(Target):
 
     def check_columns(self, names: Iterable[str]) -> None:
         refuse_reserved("Iceberg", RESERVED, names, self.location)
+
+    def check_types(self, types: Mapping[str, str]) -> None:
+        check_types(types)
 
     def check_layout(self, layout: TableLayout) -> None:
         for text in layout.partition_by:
