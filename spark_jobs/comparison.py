@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from spark_jobs import checksums
-from spark_jobs.datatypes import quoted
+from spark_jobs.datatypes import comparable, quoted
 from spark_jobs.last import OURS, UNKNOWN
 from spark_jobs.shaped import written_key
 from spark_jobs.verified import Compared
@@ -90,7 +90,8 @@ class Comparison:
 
 def _typed(rows: DataFrame, types: dict[str, str]) -> DataFrame:
     unknown = [F.col(UNKNOWN)] if UNKNOWN in rows.columns else [F.array().cast("array<string>").alias(UNKNOWN)]
-    return rows.select(*[F.col(quoted(c)).cast(t).alias(c) for c, t in types.items()], *unknown)
+    typed = rows.select(*[F.col(quoted(c)).cast(t).alias(c) for c, t in types.items()], *unknown)
+    return typed.select(*[comparable(F.col(quoted(f.name)), f.dataType).alias(f.name) for f in typed.schema.fields])
 
 
 def _side(rows: DataFrame, side: str) -> DataFrame:

@@ -15,7 +15,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.datatypes import quoted
+from spark_jobs.datatypes import comparable, quoted
 from spark_jobs.last import FROM, KEPT, OP, OURS, ROW, SEQ, identified
 from spark_jobs.modes.follow import CUT, cut_after, followed, none
 from spark_jobs.shape import COMMITTED
@@ -109,7 +109,8 @@ def _versions(
     """Events that begin a version, and versions of the table, with their ends."""
     of_key = Window.partitionBy(*map(quoted, key)).orderBy(SEQ)
     rows = rows.withColumn(CUT, cut_after(SEQ, cuts))
-    rows = rows.withColumn(_SILENT, _says_nothing(of_key, values)).where(~F.col(_SILENT))
+    image = F.struct(*[comparable(F.col(quoted(c)), rows.schema[c].dataType).alias(c) for c in values])
+    rows = rows.withColumn(_SILENT, _says_nothing(of_key, image)).where(~F.col(_SILENT))
     # the clock of a source may go back, time in a history does not
     began = F.max(COMMITTED).over(of_key.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     rows = rows.withColumn(_BEGAN, began)
@@ -130,9 +131,11 @@ def _versions(
     )
 
 
-def _says_nothing(of_key: object, values: Sequence[str]) -> Expression:
-    """Whether an event is a read that finds the row as it is known: a snapshot beside the stream has many of them."""
-    image = F.struct(*map(quoted, values))
+def _says_nothing(of_key: object, image: Expression) -> Expression:
+    """Whether an event is a read that finds the row as it is known: a snapshot beside the stream has many of them.
+
+    :param image: the values of the row
+    """
     before = F.lag(F.struct(F.col(OP).alias("op"), F.col(CUT).alias("cut"), image.alias("image"))).over(of_key)  # type: ignore[arg-type]
     still = (before.op != "d") & (before.cut.isNull() | (before.cut.seq > F.col(SEQ)))
     return F.coalesce((F.col(OP) == "r") & still & before.image.eqNullSafe(image), F.lit(col=False))

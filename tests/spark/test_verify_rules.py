@@ -186,6 +186,35 @@ def test_each_mode_is_compared_with_what_its_rule_makes_of_the_source_and_repair
     assert [t.topic for t in verified.tables if not t.equal] == ["p.s.bag", "p.s.log"], verified.text()
 
 
+@pytest.mark.only_kind("delta")
+def test_maps_and_variants_that_a_rule_computes_are_kept_and_compared(lake: Lake) -> None:
+    db = lake.connector.database  # type: ignore[attr-defined]
+    made = {"m": "map('name', name, 'age', cast(age AS string))", "v": "parse_json(to_json(named_struct('n', age)))"}
+    lake.tables = TableRules.parse(
+        [
+            {"tables": r"s\.past", "mode": "history", "columns": {"computed": made}},
+            {"tables": ".*", "columns": {"computed": made}},
+        ]
+    )
+    for table in ("s.past", "s.people"):
+        db.create_table(table, PEOPLE, key=("id",))
+        with db.transaction() as t:
+            for i in range(6):
+                t.insert(table, {"id": i, "name": f"n{i}", "age": i})
+    lake.follow()
+    for table in ("s.past", "s.people"):
+        with db.transaction() as t:
+            t.update(table, {"id": 1}, {"age": 9})
+    lake.follow()
+    assert verify(lake).equal
+    # the same entries in another order are the same map
+    lake.sql("UPDATE {} SET m = map('age', m['age'], 'name', m['name'])", "s.people")
+    lake.sql("UPDATE {} SET m = map('age', '8'), v = parse_json('{{\"n\": 8}}') WHERE id = 1 AND _is_current", "s.past")
+    verified = verify(lake)
+    assert _of(verified, "s.people").equal, verified.text()
+    assert _of(verified, "s.past").differing == {"m": 1, "v": 1}
+
+
 def test_rules_that_are_not_known_or_have_changed_are_named(lake: Lake, tmp_path: Path) -> None:
     db = lake.connector.database  # type: ignore[attr-defined]
     db.create_table("s.people", PEOPLE, key=("id",))
