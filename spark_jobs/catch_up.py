@@ -27,8 +27,9 @@ from spark_jobs.targets.base import NEVER, Conflict, Marker, Owner, Target
 from spark_jobs.variants import shown
 
 log = logging.getLogger("spark_jobs.catch_up")
-Shapes = Callable[[SparkSession, str, TableSchema, bool, Place | None], Shape]
-"""Session, topic, schema, whether unknown names are refused, and the place that is meant → the shape; see :func:`spark_jobs.shaping.shape`."""
+Shapes = Callable[[SparkSession, str, TableSchema, bool, Place | None, Collection[str]], Shape]
+"""Session, topic, schema, whether unknown names are refused, the place that is meant, and the columns that the table had → the shape; see
+:func:`spark_jobs.shaping.shape`."""
 
 ATTEMPTS = 6
 
@@ -53,7 +54,7 @@ class CatchUp:
         adopt: Collection[str] = (),
         check_crc: bool = False,
         writes: str = "auto",
-        shapes: Shapes = lambda spark, topic, schema, strict, place: WHOLE,
+        shapes: Shapes = lambda spark, topic, schema, strict, place, before: WHOLE,
         origins: Origins | None = None,
     ) -> None:
         self._changelog, self._connector, self._open, self._check_crc = changelog, connector, open_table, check_crc
@@ -143,13 +144,13 @@ class CatchUp:
         if more and begun > pending.version:
             return at
         committed = self._check(pending)
-        shape = self._shape(owner, table, target, pending.schema, new=new)
+        shape = self._shape(owner, table, target, pending.schema, pending.columns, new=new)
         alone = new and not (owner.shared and target.exists())
         one_by_one = not alone and one_batch_at_a_time(target.spark, pending, shape)
         for step in _steps(parts, begun, groups[-1]) if one_by_one else [pending]:
             began = time.monotonic()
             if step is not pending:
-                shape = self._shape(owner, table, target, step.schema, new=new)
+                shape = self._shape(owner, table, target, step.schema, pending.columns, new=new)
             target.written = None
             self.progress.applies(table.name, step.first, step.last)
             bring_up(target, step, Marker(owner, step.last), self._route, new=new, shape=shape, at=at)
@@ -171,15 +172,18 @@ class CatchUp:
         :param schema: of the source's table
         :raises TargetError: it was made by another rule than the one that is in force
         """
-        self._shape(owner, table, target, schema, new=False)
+        self._shape(owner, table, target, schema, (), new=False)
 
-    def _shape(self, owner: Owner, table: Placed, target: Target, schema: TableSchema, *, new: bool) -> Shape:
+    def _shape(
+        self, owner: Owner, table: Placed, target: Target, schema: TableSchema, before: Collection[str], *, new: bool
+    ) -> Shape:
         """What the rule of a topic makes of its rows.
 
+        :param before: columns that the source's table had
         :raises TargetError: the table was made by another rule
         """
         known = not new or (owner.shared and target.exists())
-        shape = self._shapes(target.spark, owner.topic, schema, not known, table.place)
+        shape = self._shapes(target.spark, owner.topic, schema, not known, table.place, before)
         if known and not same_rule(target.rule(), shape.stored(), schema):
             raise another_rule(target, owner, shape)
         return shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from pyspark.sql import SparkSession
 
@@ -95,10 +95,11 @@ class Placement:
         return bool(view.known(topic).get("shared")) if table is None else bool(self._rules.of(table).shard)
 
     def shape(
-        self, spark: SparkSession, topic: str, schema: TableSchema, strict: bool, place: Place | None = None
-    ) -> Shape:
-        """What the rule of a table makes of its rows; of a rule with a route, of those that go to a place."""
-        return shape(spark, self.match(schema.id), self._connector, topic, schema, strict=strict, place=place)
+        self, spark: SparkSession, topic: str, schema: TableSchema, strict: bool, place: Place | None = None, before: Collection[str] = (),
+    ) -> Shape:  # fmt: skip
+        """What the rule of a table makes of its rows; of a rule with a route, of those that go to a place. As of :func:`spark_jobs.shaping.shape`."""
+        matched = self.match(schema.id)
+        return shape(spark, matched, self._connector, topic, schema, strict=strict, place=place, before=before)
 
     def check(
         self, spark: SparkSession, view: View, tables: Mapping[str, Placed], open_table: Callable[[str], Target]
@@ -121,11 +122,15 @@ class Placement:
             target = open_table(where)
             if placed is not None and target.exists() and target.rule():
                 continue  # whether it is the rule that the table was made by, its own thread looks
-            made = self.shape(spark, topic, schema, strict=True, place=ELSE if placed is None else None)
+            made = self.shape(
+                spark, topic, schema, strict=True, place=ELSE if placed is None else None, before=view.columns(topic)
+            )
             target.check_columns([*made.types(schema), *made.flags()])
             target.check_types(made.types(schema))
             target.check_layout(made.layout())
-        for patterns in self._rules.unused(self._tables.values()):
+        # of tables without new events nobody knows here what they are called
+        unused = self._rules.unused(self._tables.values()) if all(map(view.table, view.topics)) else []
+        for patterns in unused:
             log.warning(
                 "No table of %s is kept by the rule for %s: none matches, or an earlier rule does.",
                 self._connector,

@@ -13,11 +13,10 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.applied import AppliedReports, rules_of
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Batches
+from airflow_provider_cdc.changelog.pending import Batches, Pending
 from airflow_provider_cdc.core.config.hints import names_in
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
-from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs.backlog import Backlog
 from spark_jobs.locations import table_location
 from spark_jobs.placed import Placed
@@ -145,14 +144,14 @@ class RebuildPlaces:
         groups, values = self._placement.match(source).groups, {PLACE: _text(table.place)}
         return replace(table, location=table_location(to, self._connector, table.topic, source, groups, values))
 
-    def shape(self, spark: SparkSession, table: Placed, schema: TableSchema, *, strict: bool) -> Shape:
+    def shape(self, spark: SparkSession, table: Placed, pending: Pending, *, strict: bool) -> Shape:
         """What the rule makes of the rows of a table.
 
         :param strict: as of :func:`spark_jobs.shaping.shape`
         """
         if not self.known:
             return WHOLE
-        return self._placement.shape(spark, table.topic, schema, strict, table.place)
+        return self._placement.shape(spark, table.topic, pending.schema, strict, table.place, pending.columns)
 
 
 def nobody_says(topic: str, where: str) -> TargetError:

@@ -79,7 +79,7 @@ class RebuildWay(ABC):
         """
         if target.rule() and not self._places.known:
             raise nobody_says(table.topic, table.location)
-        shape = self._places.shape(self._spark, table, pending.schema, strict=False)
+        shape = self._places.shape(self._spark, table, pending, strict=False)
         if not same_rule(target.rule(), shape.stored(), pending.schema):
             raise another_rule(target, self._owner(table), shape)
         return shape
@@ -90,7 +90,7 @@ class RebuildWay(ABC):
         :raises Conflict: it is there by now
         """
         pending = self._whole.pending(table, batch)
-        shape = self._places.shape(self._spark, table, pending.schema, strict=True)
+        shape = self._places.shape(self._spark, table, pending, strict=True)
         target.check_columns([*shape.types(pending.schema), *shape.flags()])
         target.check_types(shape.types(pending.schema))
         target.check_layout(shape.layout())

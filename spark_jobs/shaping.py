@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -33,12 +33,14 @@ def shape(
     *,
     strict: bool = True,
     place: Place | None = None,
+    before: Collection[str] = (),
 ) -> Shape:
     """The shape of a source table.
 
     :param place: of a rule with a route, the one whose rows are meant; without it, they are those of all
     :param strict: names of columns that the table does not have are refused; otherwise only SQL needs those that it names, as the source may
         have dropped the others
+    :param before: columns that the table is known to have had: these may be named all the same
     :raises ConfigError: the rule does not fit the table
     """
     rule = matched.rule
@@ -51,7 +53,7 @@ def shape(
         _check_outbox(Shape(rule), schema, strict=strict)
         rule = of_an_outbox(rule, schema)
     found = Shape(rule, constants, places)
-    _check_names(found, schema, strict=strict)
+    _check_names(found, schema, lowered(before) if strict else None)
     computed = {
         name: _computed(spark, found, schema, f"columns.computed.{name}", sql)
         for name, sql in rule.columns.computed.items()
@@ -128,13 +130,16 @@ def _check_outbox(made: Shape, schema: TableSchema, *, strict: bool) -> None:
         raise _wrong(made, schema, said)
 
 
-def _check_names(made: Shape, schema: TableSchema, *, strict: bool) -> None:
+def _check_names(made: Shape, schema: TableSchema, before: Collection[str] | None) -> None:
+    """
+    :param before: columns that it had, in lower case; ``None`` if they are not known
+    """
     columns, there = made.rule.columns, lowered(schema.names)
     for what in ("keep", "drop", "rename", "cast"):
         for name in getattr(columns, what):
             if name.lower() in there:
                 continue
-            if strict:
+            if before is not None and name.lower() not in before:
                 raise _wrong(
                     made,
                     schema,

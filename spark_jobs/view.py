@@ -64,6 +64,11 @@ class View:
         """The schema of a topic's table, by the newest batches."""
         return next((found for group in reversed(self.groups) if (found := group.schema(topic))), None)
 
+    def columns(self, topic: str) -> set[str]:
+        """The columns that a topic's table has or had in these batches."""
+        parts = (part for group in self.groups for part in group.each(topic))
+        return {name for part in parts for name in part.columns}
+
     def source(self, name: str, topic: str = "") -> dict[str, Any]:
         """The table at the source that the report has for a table.
 

@@ -46,6 +46,11 @@ class Pending:
         return max(self.schemas)
 
     @property
+    def columns(self) -> set[str]:
+        """The names of the columns of all schemas."""
+        return {name for schema in self.schemas.values() for name in schema.names}
+
+    @property
     def events(self) -> int:
         return sum(f.rows for _, f in self.files)
 

@@ -238,6 +238,21 @@ def test_a_rule_that_is_changed_later_is_refused_and_what_does_not_matter_is_not
     memory.apply(tables=_rules({"mode": "history", "columns": {"drop": ["country"]}}))
 
 
+def test_a_column_that_the_source_has_dropped_before_its_table_is_made_may_be_named(memory: Lake) -> None:
+    _people(memory, password="string")
+    memory.connector.capture()
+    memory.connector.database.drop_column("s.people", "password")
+    memory.connector.capture()
+    rules = _rules({"columns": {"drop": ["password"], "cast": {"age": "bigint"}}})
+    for _ in range(2):
+        memory.apply(tables=rules)
+        assert list(memory.rows("s.people")[0]) == ["id", "name", "age", "country"]
+        assert len(memory.rows("s.people")) == 4
+        STORED.clear()  # moved away, as errors say
+    with pytest.raises(ConfigError, match="names column 'pasword', which the table does not have"):
+        memory.apply(tables=_rules({"columns": {"drop": ["pasword"]}}))
+
+
 def test_a_rule_may_put_tables_elsewhere(memory: Lake) -> None:
     _people(memory)
     _people(memory, "s_eu.people")
