@@ -43,6 +43,7 @@ from spark_jobs.places import Places, names_of
 from spark_jobs.progress import Progress
 from spark_jobs.rehearsal import rehearse
 from spark_jobs.report import Applied, Report
+from spark_jobs.rules import other_texts
 from spark_jobs.session import open_changelog, own_session, refuse_ended, session, share
 from spark_jobs.targets import known_profile, known_writes, load_format
 from spark_jobs.targets.base import NEVER, Owner, Target
@@ -311,6 +312,8 @@ class ApplyChanges:
         if at is None and name in view.stands and view.source(name)["dropped"]:
             log.info("The table of %s is gone, and the source has dropped it too: it is not built again.", name)
             return {}
+        if at not in (None, NEVER) and (problem := other_texts(table, view.known(name), target)):
+            raise problem
         missing, before = self._backlog.of(table, at, view), at
         progress = self._catch_up.progress
         progress.begins(name, missing[0].first - 1 if missing and at in (None, NEVER) else at or 0)
@@ -377,8 +380,10 @@ def _failing(view: View, table: Placed, done: Sequence[Applied]) -> dict[str, An
     """
     known = view.known(table.name)
     batch = max([known["batch"], *(one.last_batch for one in done if (one.name or one.topic) == table.name)])
+    # those that its rows have
+    texts = {"texts": known["texts"]} if "texts" in known and known["location"] == table.location else {}
     known = {**known, "location": table.location, "stamp": "", "batch": batch}
-    return {**known, **view.source(table.name, table.topic), **table.document()}
+    return {**known, **view.source(table.name, table.topic), **table.document(), **texts}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -18,6 +18,8 @@ class Placed:
     :param place: of a table that has some of its topic's rows only
     :param since: the batch up to which no row of the topic has gone to this place; 0 if that is not known
     :param touched: whether rows of new batches come to it or go from it, as far as anybody knows
+    :param texts: of a shared table, the columns that have one text in all rows of this topic: the one that tells them from those of other topics,
+        and others; ``None`` if they are not known
     """
 
     name: str
@@ -27,6 +29,7 @@ class Placed:
     place: Place | None = None
     since: int = 0
     touched: bool = True
+    texts: Mapping[str, str] | None = None
 
     @classmethod
     def routed(cls, topic: str, location: str, place: Place, since: int = 0) -> Placed:
@@ -41,4 +44,5 @@ class Placed:
     def document(self) -> dict[str, Any]:
         """What a report has of it besides its location."""
         found: dict[str, Any] = {"shared": True} if self.shared else {}
+        found |= {"texts": dict(self.texts)} if self.texts else {}
         return found if self.place is None else {**found, "topic": self.topic, "place": self.place.document()}

@@ -37,10 +37,11 @@ class Placement:
     def tables(self, view: View) -> dict[str, Placed]:
         """Name → table, of all that a view knows. A topic with a route is none, but its tables that the report knows are.
 
-        :raises ConfigError: two tables would be at one location
+        :raises ConfigError: two tables would be at one location, and nothing would tell their rows apart
         """
         tables: dict[str, Placed] = {}
         by_location: dict[str, Placed] = {}
+        by_shard: dict[tuple[str, str], Placed] = {}
         for name in sorted(view.topics):
             placed = self._table(view, name)
             if placed is None:
@@ -52,6 +53,8 @@ class Placement:
                     safe="No table was changed.",
                     remedy="give the location {database} and {table}, or {topic}; or have them share a table by a rule with a shard column",
                 )
+            if placed.texts and (same := by_shard.setdefault((placed.location, _shard(placed)), placed)) is not placed:
+                raise _one_shard(placed, same)
             tables[name] = placed
         return tables
 
@@ -60,13 +63,16 @@ class Placement:
         if "place" in entry:
             return Placed.known(name, entry)
         if table is None:
-            return None if entry.get("routed") else Placed(name, name, entry["location"], self.shared(view, name))
+            if entry.get("routed"):
+                return None
+            return Placed(name, name, entry["location"], self.shared(view, name), texts=entry.get("texts"))
         found = self._rules.match(table)
         self._tables[name] = table
         if found.rule.routed:
             return None
         location = table_location(found.rule.location or self._location, self._connector, name, table, found.groups)
-        return Placed(name, name, location, self.shared(view, name))
+        texts = found.constants(self._connector, name, table) if found.rule.shard else None
+        return Placed(name, name, location, bool(found.rule.shard), texts=texts)
 
     def match(self, table: TableId) -> Matched:
         """The rule of a table."""
@@ -137,3 +143,18 @@ class Placement:
                 patterns,
             )
         self._checked = True
+
+
+def _shard(table: Placed) -> str:
+    """The text that tells the rows of a topic from those of others in a table that they share."""
+    return next(iter((table.texts or {}).values()))
+
+
+def _one_shard(table: Placed, other: Placed) -> ConfigError:
+    column, text = next(iter((table.texts or {}).items()))
+    return ConfigError(
+        f"The rows of {other.name} and {table.name} would both have {text!r} in column {column} of the table at {table.location}, "
+        "which tells the tables of the source apart.",
+        safe="No table was changed.",
+        remedy="give the shard column a text that is another one for each of them, such as {database}.{table}, or named groups of the pattern",
+    )

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema
+from spark_jobs.placed import Placed
 from spark_jobs.routing import Place
 from spark_jobs.shape import Shape
 from spark_jobs.targets.base import Owner, Target
@@ -19,7 +20,11 @@ def same_rule(made_by: str, now: str, schema: TableSchema) -> bool:
     :param made_by: as :meth:`spark_jobs.targets.base.Target.rule` has it
     :param now: as :meth:`spark_jobs.shape.Shape.stored`
     """
-    return made_by == now or _relevant(made_by, schema) == _relevant(now, schema)
+    if made_by == now:
+        return True
+    before, after = _relevant(made_by, schema), _relevant(now, schema)
+    # earlier versions have not recorded them
+    return before == (after if "texts" in before else {name: what for name, what in after.items() if name != "texts"})
 
 
 def changes_rows(made_by: str) -> bool:
@@ -53,6 +58,27 @@ def another_rule(target: Target, owner: Owner, shape: Shape) -> TargetError:
         safe="The table was not changed; the change log keeps the batches.",
         remedy="take the rule back; or give the rule another location, or move the table away: then it is built again from the change log, as "
         "the rule says",
+    )
+
+
+def other_texts(table: Placed, known: Mapping[str, Any], where: Target) -> TargetError | None:
+    """That the rows of a topic in a shared table have other texts than its next ones would get; ``None`` if they have the same. Named groups of a pattern
+    are no part of the rule that a table records, and it has the rows of several topics.
+
+    :param known: what the last report has of the table
+    """
+    before, now = known.get("texts"), table.texts
+    if before is None or now is None or before == now or known.get("location") != table.location:
+        return None
+    lines = [
+        f"{name}: {_shown(text)} → {_shown(now.get(name))}" for name, text in before.items() if now.get(name) != text
+    ]
+    return TargetError(
+        f"The rows of {table.topic} in the table that it shares have other texts than the rule gives them now ({'; '.join(lines)}): they would not be found any more.",
+        where=where.location,
+        safe="The table was not changed; the change log keeps the batches.",
+        remedy="have the pattern of the rule give the same texts as before; or give the rule another location, or move the table away: then it is built again "
+        "from the change log, as the rule says",
     )
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from airflow_provider_cdc.core.config.hints import names_in
 from airflow_provider_cdc.core.config.table_rules import FLAGS, PLAIN, TableRule
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema
@@ -149,6 +150,11 @@ class Shape:
     def stored(self) -> str:
         """The rule as its table records it; empty if it says nothing about the table."""
         meaning = {**self.rule.meaning(), **self.place}
+        # which texts these are, only the pattern says, which may be changed; a shared table has those of each topic
+        given, groups = self.rule.constants, self.places.keys()
+        texts = {name: text for name, text in self.constants.items() if names_in(given[name]) - groups}
+        if texts and not self.shared:
+            meaning["texts"] = texts
         return json.dumps(meaning, sort_keys=True, ensure_ascii=False) if meaning else ""
 
     def layout(self) -> TableLayout:

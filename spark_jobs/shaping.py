@@ -48,7 +48,7 @@ def shape(
         return WHOLE
     table = schema.id
     places = {"connector": connector, "topic": topic, "database": table.namespace, "table": table.name}
-    constants = {name: text.format(**places, **matched.groups) for name, text in rule.constants.items()}
+    constants = matched.constants(connector, topic, table)
     if rule.outbox is not None:
         _check_outbox(Shape(rule), schema, strict=strict)
         rule = of_an_outbox(rule, schema)

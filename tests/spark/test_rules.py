@@ -319,6 +319,72 @@ def test_two_tables_at_one_place_without_a_shard_are_refused(memory: Lake) -> No
     assert not STORED
 
 
+def test_two_tables_that_nothing_would_tell_apart_in_a_shared_one_are_refused(memory: Lake) -> None:
+    for table in ("s_eu.people", "s_eu.staff"):
+        _people(memory, table)
+    memory.connector.capture()
+    rule = {"location": f"{memory.folder}/one/people", "tables": r"s_(?P<r>\w+)\..*"}
+    for shard in ("{r}", "all"):
+        with pytest.raises(ConfigError, match=r"The rows of p\.s_eu\.people and p\.s_eu\.staff would both have"):
+            memory.apply(tables=_rules({**rule, "shard": {"region": shard}}))
+    assert not STORED
+    rules = _rules({**rule, "shard": {"region": "{r}.{table}"}})
+    memory.apply(tables=rules)
+    db = memory.connector.database
+    db.create_table("s_us.people", PEOPLE, key=("id",))
+    with db.transaction() as t:
+        t.insert("s_us.people", {"id": 1})
+    memory.connector.capture()
+    late = _rules(
+        {**rule, "tables": r"s_us\..*", "shard": {"region": "eu.staff"}}, {**rule, "shard": {"region": "{r}.{table}"}}
+    )
+    with pytest.raises(
+        ConfigError,
+        match=r"The rows of p\.s_eu\.staff and p\.s_us\.people would both have 'eu\.staff' in column region",
+    ):
+        memory.apply(tables=late)
+    memory.apply(tables=rules)
+    assert len(next(iter(STORED.values())).rows) == 9  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_pattern_that_gives_rows_other_texts_than_they_have_is_refused(memory: Lake, shared: bool) -> None:
+    _people(memory, "s_eu.people")
+    memory.connector.capture()
+    texts = {"shard": {"region": "{r}"}} if shared else {"columns": {"constant": {"region": "{r}"}}}
+    made, other = (TableRules.parse([{"tables": rf"s{p}\.people", **texts}]) for p in (r"_(?P<r>\w+)", r"(?P<r>_\w+)"))
+    memory.apply(tables=made)
+    before = memory.rows("s_eu.people")
+    for _ in range(2):  # the second run has the report of the first one
+        with memory.connector.database.transaction() as t:
+            t.insert("s_eu.people", {"id": 20 + _})
+        memory.connector.capture()
+        with pytest.raises(TargetError, match=r'"eu".* → .*"_eu"'):
+            memory.apply(tables=other)
+        assert memory.rows("s_eu.people") == before
+    memory.apply(tables=made)
+    assert {row["region"] for row in memory.rows("s_eu.people")} == {"eu"}
+    assert len(memory.rows("s_eu.people")) == len(before) + 2
+
+
+def test_a_rule_of_a_table_without_new_events_is_not_called_useless(
+    memory: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    _people(memory)
+    _people(memory, "s.other")
+    memory.connector.capture()
+    rules = TableRules.parse([{"tables": r"s\.people", "mode": "history"}, {"tables": r"s\.none", "mode": "log"}])
+    memory.apply(tables=rules)
+    assert "is kept by the rule for s\\.none" in caplog.text
+    assert "is kept by the rule for s\\.people" not in caplog.text
+    caplog.clear()
+    with memory.connector.database.transaction() as t:
+        t.insert("s.other", {"id": 20})
+    memory.connector.capture()
+    memory.apply(tables=rules)
+    assert "is kept by the rule" not in caplog.text
+
+
 @pytest.mark.every_kind
 def test_a_table_is_laid_out_when_it_is_made(lake: Lake) -> None:
     _people(lake)

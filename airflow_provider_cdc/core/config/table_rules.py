@@ -149,6 +149,11 @@ class Matched:
     rule: TableRule
     groups: Mapping[str, str]
 
+    def constants(self, connector: str, topic: str, table: TableId) -> dict[str, str]:
+        """Columns with a text that is the same in all rows of a source table, and this text."""
+        names = {"connector": connector, "topic": topic, "database": table.namespace, "table": table.name}
+        return {name: text.format(**names, **self.groups) for name, text in self.rule.constants.items()}
+
 
 class TableRules:
     """The rules of a target, in their order."""
