@@ -119,7 +119,7 @@ class RebuildPlaces:
     def beside(self, tables: Sequence[Placed], to: str, whole: WholeLog) -> list[Placed]:
         """The same tables at other locations.
 
-        :raises ConfigError: several of them would be at one
+        :raises ConfigError: several of them would be at one, or one where it is
         """
         if any(table.place is not None for table in tables) and PLACE not in names_in(to):
             raise ConfigError(
@@ -130,6 +130,12 @@ class RebuildPlaces:
         found: dict[str, Placed] = {}
         for table in tables:
             moved = self._moved(table, to, whole)
+            if moved.location.rstrip("/") == table.location.rstrip("/"):
+                raise ConfigError(
+                    f"The table of {table.name} is at {moved.location}, and --to would build it there, too.",
+                    safe="No table was changed.",
+                    remedy="give another location, or leave --to out to build the table in its place",
+                )
             if (other := found.setdefault(moved.location, moved)) is not moved:
                 raise ConfigError(
                     f"The tables of {other.name} and {table.name} would both be at {moved.location}.",

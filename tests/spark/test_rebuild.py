@@ -157,6 +157,8 @@ def test_what_cannot_be_built_is_refused_with_a_sentence(lake: Lake) -> None:
         _rebuild(lake, ORDERS, "p.s.other")
     with pytest.raises(ConfigError, match=r"There is no batch 99: .* has batches 1 to 2"):
         _rebuild(lake, to=f"{lake.folder}/beside/{{table}}", batch=99)
+    with pytest.raises(ConfigError, match="--to would build it there, too"):
+        _rebuild(lake, to=f"{lake.path('s.orders')}/")
     with pytest.raises(ConfigError, match="only beside"):
         _rebuild(lake, batch=1)
     with pytest.raises(ConfigError, match=r"as of 2026-01-01 .* only beside"):
