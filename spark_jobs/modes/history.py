@@ -16,14 +16,14 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.datatypes import comparable, quoted
-from spark_jobs.last import FROM, KEPT, OP, OURS, ROW, SEQ, identified
+from spark_jobs.last import FROM, KEPT, OP, OURS, ROW, SEQ, identified, same
 from spark_jobs.modes.follow import CUT, cut_after, followed, none
 from spark_jobs.shape import COMMITTED
 from spark_jobs.write import Write
 
 _OPEN = "o"
 """Operation of a version that the table has, and that was valid before the batches."""
-_BEGAN, _NEXT, _SILENT = f"{OURS}began", f"{OURS}next", f"{OURS}silent"
+_AT, _BEGAN, _NEXT, _SILENT = f"{OURS}at", f"{OURS}began", f"{OURS}next", f"{OURS}silent"
 
 
 def write_history(write: Write) -> None:
@@ -73,11 +73,9 @@ def _completed(
             F.col("_seq").alias(SEQ), F.lit(_OPEN).alias(OP), *map(quoted, names), F.col("_valid_from").alias(COMMITTED)
         )
         if not everything:
-            same = [F.col(f"a.{quoted(c)}").eqNullSafe(F.col(f"b.{quoted(c)}")) for c in key]
-            condition = same[0]
-            for more in same[1:]:
-                condition &= more
-            opened = opened.alias("a").join(events.alias("b"), condition, "left_semi")
+            opened = opened.alias("a").join(events.alias("b"), same(key, "a", "b"), "left_semi")
+        if (ended := _ended(events, there, opened, key)) is not None:
+            opened = opened.unionByName(ended, allowMissingColumns=True)
         if KEPT in events.columns:
             opened = opened.withColumn(KEPT, F.array().cast("array<string>"))
         if ROW in events.columns:
@@ -91,6 +89,22 @@ def _completed(
     return events.select(
         *[(_known(c, events, before) if c in sparse else F.col(quoted(c))).alias(c) for c in events.columns]
     )
+
+
+def _ended(events: DataFrame, there: DataFrame, opened: DataFrame, key: tuple[str, ...]) -> DataFrame | None:
+    """Ends of rows that have no valid version, as deletes, where they are after some of the events by the clock of the source, which has gone back since.
+    There are few, in files that were written lately.
+
+    :param opened: the valid versions
+    """
+    first = events.agg(F.min(F.unix_micros(COMMITTED))).head()
+    if first is None or first[0] is None:
+        return None
+    later = there.where(~F.col("_is_current") & (F.col("_valid_to") > F.timestamp_micros(F.lit(int(first[0])))))
+    ends = later.groupBy(*map(quoted, key)).agg(F.max("_seq_to").alias(SEQ), F.max("_valid_to").alias(COMMITTED))
+    ends = ends.alias("a").join(events.alias("b"), same(key, "a", "b"), "left_semi")
+    ends = ends.alias("a").join(opened.alias("b"), same(key, "a", "b"), "left_anti")
+    return ends.withColumn(OP, F.lit("d"))
 
 
 def _known(column: str, events: DataFrame, before: object) -> Expression:
@@ -112,7 +126,10 @@ def _versions(
     image = F.struct(*[comparable(F.col(quoted(c)), rows.schema[c].dataType).alias(c) for c in values])
     rows = rows.withColumn(_SILENT, _says_nothing(of_key, image)).where(~F.col(_SILENT))
     # the clock of a source may go back, time in a history does not
-    began = F.max(COMMITTED).over(of_key.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    last = F.lag(F.struct(F.col(OP).alias("op"), F.col(CUT).alias("cut"))).over(of_key)
+    emptied = F.when((last.op != "d") & (last.cut.seq < F.col(SEQ)), last.cut.ts)
+    rows = rows.withColumn(_AT, F.greatest(COMMITTED, emptied))
+    began = F.max(_AT).over(of_key.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     rows = rows.withColumn(_BEGAN, began)
     following = F.struct(F.lead(SEQ).over(of_key).alias("seq"), F.lead(_BEGAN).over(of_key).alias("ts"))
     rows = rows.withColumn(_NEXT, F.when(following.seq.isNotNull(), following))

@@ -209,6 +209,49 @@ def test_time_in_a_history_never_goes_back_though_the_clock_of_the_source_does(m
     assert [row["_seq_to"] for row in rows] == [*(row["_seq"] for row in rows[1:]), None]
 
 
+@pytest.mark.parametrize("ends", ["delete", "truncate"])
+@pytest.mark.parametrize("applied", ["together", "one by one"])
+def test_a_row_that_comes_back_by_a_clock_that_has_gone_back_begins_when_it_had_ended(
+    memory: Lake, ends: str, applied: str
+) -> None:
+    db, now = memory.connector.database, [BEGIN]
+    db.clock = lambda: now[0]
+    db.create_table("s.t", {"id": "int64!", "n": "int32"}, key=("id",))
+    memory.tables = _rules("history")
+    memory.follow()
+
+    def go(at: int, *rows: tuple[str, int, int]) -> None:
+        now[0] = BEGIN + at * SECOND
+        with db.transaction() as t:
+            for what, key, n in rows:
+                if what == "insert":
+                    t.insert("s.t", {"id": key, "n": n})
+                elif what == "update":
+                    t.update("s.t", {"id": key}, {"n": n})
+                else:
+                    t.delete("s.t", {"id": key})
+        if applied == "one by one":
+            memory.follow()
+
+    go(1, ("insert", 1, 0), ("insert", 2, 0))
+    if ends == "delete":
+        go(9, ("delete", 1, 0), ("delete", 2, 0))
+    else:
+        now[0] = BEGIN + 9 * SECOND
+        db.truncate("s.t")
+    go(2, ("insert", 1, 1), ("insert", 3, 0))
+    go(3, ("update", 1, 2), ("update", 3, 1))
+    memory.follow()
+    found: dict[int, list[Any]] = {}
+    for row in sorted(memory.rows("s.t"), key=lambda row: row["_seq"]):
+        times = [
+            None if at is None else int(at.timestamp()) - BEGIN // SECOND
+            for at in (row["_valid_from"], row["_valid_to"])
+        ]
+        found.setdefault(row["id"], []).append((row["n"], *times))
+    assert found == {1: [(0, 1, 9), (1, 9, 9), (2, 9, None)], 2: [(0, 1, 9)], 3: [(0, 2, 3), (1, 3, None)]}
+
+
 def test_several_changes_of_a_key_in_one_transaction_are_versions_of_their_own(memory: Lake) -> None:
     def work(t: Any) -> None:
         t.insert("s.t", {"id": 1, "n": 0})
